@@ -1,0 +1,84 @@
+"""Arguments that have to be right before anything is computed: each check returns the clean value.
+
+These are for parameters (a scale, a number of sites), never for cells of a table: the message shows the
+value that was given.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from cape.errors import InvalidInput
+
+__all__ = ["integer", "probability", "real"]
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    infinite: bool = False,
+) -> float:
+    """Return `value` as a float that is a number in the range, or raise `InvalidInput`."""
+    wanted = _range("a finite number" if not infinite else "a number", above, least, most)
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}") from None
+    if (
+        math.isnan(number)
+        or (math.isinf(number) and not infinite)
+        or (above is not None and not number > above)
+        or (least is not None and not number >= least)
+        or (most is not None and not number <= most)
+    ):
+        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}")
+    return number
+
+
+def integer(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
+    """Return `value` as an int in the range, or raise `InvalidInput`. 3.0 is not an integer."""
+    wanted = _range("an integer", None, least, most)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}") from None
+    if (least is not None and number < least) or (most is not None and number > most):
+        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}")
+    return number
+
+
+def probability(name: str, value: Any) -> float:
+    """Return `value` as a float strictly between 0 and 1, or raise `InvalidInput`."""
+    try:
+        number = real(name, value, above=0.0)
+    except InvalidInput:
+        number = 1.0
+    if number >= 1.0:
+        raise InvalidInput(f"{name} must lie strictly between 0 and 1, not {_show(value)}")
+    return number
+
+
+def _range(kind: str, above: float | None, least: float | None, most: float | None) -> str:
+    parts = []
+    if above is not None:
+        parts.append(f"above {above:g}")
+    if least is not None:
+        parts.append(f"at least {least}")
+    if most is not None:
+        parts.append(f"at most {most}")
+    return " ".join([kind, " and ".join(parts)]).strip()
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
