@@ -1,0 +1,65 @@
+"""One way to measure: a named function that returns a `Result`, and a registry that runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+REGISTRY: dict[str, Callable[[], Result]] = {}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A figure, its bar, and which way is better; `detail` holds what the figure was made from."""
+
+    value: float
+    bar: float
+    better: Literal["lower", "higher"]
+    unit: str = "ratio"
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.bar if self.better == "lower" else self.value >= self.bar
+
+    def line(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "value": round(self.value, 4),
+            "bar": self.bar,
+            "better": self.better,
+            "holds": self.holds,
+            "unit": self.unit,
+            "detail": self.detail,
+        }
+
+
+def bench(name: str) -> Callable[[Callable[[], Result]], Callable[[], Result]]:
+    """Register a measurement under the name that the bar carries."""
+
+    def register(function: Callable[[], Result]) -> Callable[[], Result]:
+        REGISTRY[name] = function
+        return function
+
+    return register
+
+
+def best_seconds(function: Callable[[], Any], repeat: int = 5) -> float:
+    """Return the smallest time of a call: what the code costs when nothing else runs."""
+    return min(_seconds(function) for _ in range(repeat))
+
+
+def paired_seconds(
+    ours: Callable[[], Any], reference: Callable[[], Any], repeat: int = 7
+) -> tuple[float, float]:
+    """Return the best times of two functions, run in turns so that a busy moment hits both."""
+    pairs = [(_seconds(ours), _seconds(reference)) for _ in range(repeat)]
+    return min(a for a, _ in pairs), min(b for _, b in pairs)
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
