@@ -6,11 +6,6 @@ one JSON object per line as each is done, and exits with 1 if a bar does not hol
 
 from __future__ import annotations
 
-import os
-
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_threads, "1")  # bars are for one thread; set before numpy loads
-
 import argparse
 import importlib
 import json

@@ -12,7 +12,7 @@ from typing import Any
 
 from cape.errors import InvalidInput
 
-__all__ = ["integer", "probability", "real"]
+__all__ = ["integer", "probability", "real", "shape"]
 
 
 def real(
@@ -66,6 +66,15 @@ def probability(name: str, value: Any) -> float:
     if number >= 1.0:
         raise InvalidInput(f"{name} must lie strictly between 0 and 1, not {_show(value)}")
     return number
+
+
+def shape(name: str, value: Any) -> tuple[int, ...]:
+    """Return a count or a shape as a tuple of sizes, or raise `InvalidInput`."""
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    try:
+        return tuple(integer(name, size, least=0) for size in sizes)
+    except InvalidInput:
+        raise InvalidInput(f"{name} must be a count or a shape, not {_show(value)}") from None
 
 
 def _range(kind: str, above: float | None, least: float | None, most: float | None) -> str:

@@ -37,8 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.errors import InvalidInput
-from cape.noise.stream import SecureStream
+from cape.noise.stream import SecureStream, require_stream
 
 __all__ = ["MAX_STD", "MIN_STD", "discrete_gaussian", "largest"]
 
@@ -68,13 +67,8 @@ def discrete_gaussian(std: float, size: int | tuple[int, ...], stream: SecureStr
     No sample exceeds `largest(std)` in magnitude.
     """
     table = _table(check.real("std", std, least=MIN_STD, most=MAX_STD))
-    if not isinstance(stream, SecureStream):
-        raise InvalidInput(f"stream must be a SecureStream, not {type(stream).__name__}")
-    try:
-        out = np.empty(size, np.int64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"size must be a count or a shape, not {size!r}") from None
-    _fill(out.reshape(-1), table, stream)
+    out = np.empty(check.shape("size", size), np.int64)
+    _fill(out.reshape(-1), table, require_stream(stream))
     return out
 
 
@@ -211,7 +205,7 @@ def _accept(
     # x^2 - near^2 as a product of two exact floats, so that its relative error is one rounding
     drop = (x - near).astype(float) * (x + near).astype(float) / (2 * table.std * table.std)
     gap = peak * np.exp(-drop) - (table.covered[block] + bits * 2.0**-64 * table.rest[block])
-    accepted = gap > 0
+    accepted: NDArray[np.bool_] = gap > 0
     for i in np.flatnonzero(np.abs(gap) <= _CLEAR * peak):
         accepted[i] = _accept_exactly(int(bits[i]), int(x[i]), int(block[i]), table, stream)
     return accepted

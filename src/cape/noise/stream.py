@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 from cape import check
 from cape.errors import InvalidInput
 
-__all__ = ["KEY_BYTES", "SecureStream", "keystream"]
+__all__ = ["KEY_BYTES", "SecureStream", "keystream", "require_stream"]
 
 KEY_BYTES = 32
 _CHUNK = 1 << 16  # one call of the cipher: large enough to hide its overhead, small enough for cache
@@ -85,7 +85,7 @@ class SecureStream:
         kind = np.dtype(dtype)
         if kind.kind not in "iu":
             raise InvalidInput(f"dtype must be an integer type, not {kind}")
-        out = np.empty(size, kind)
+        out = np.empty(check.shape("size", size), kind)
         self.fill(out)
         return out
 
@@ -138,6 +138,13 @@ class SecureStream:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SecureStream cannot be copied or pickled: the copy would repeat its noise")
+
+
+def require_stream(stream: Any) -> SecureStream:
+    """Return `stream`, or raise: noise from any other generator could be predicted."""
+    if not isinstance(stream, SecureStream):
+        raise InvalidInput(f"stream must be a SecureStream, not {type(stream).__name__}")
+    return stream
 
 
 def keystream(key: bytes) -> Any:
