@@ -12,7 +12,7 @@ from typing import Any
 
 from cape.errors import InvalidInput
 
-__all__ = ["integer", "probability", "real", "shape"]
+__all__ = ["array_of", "integer", "probability", "real", "shape"]
 
 
 def real(
@@ -66,6 +66,14 @@ def probability(name: str, value: Any) -> float:
     if number >= 1.0:
         raise InvalidInput(f"{name} must lie strictly between 0 and 1, not {_show(value)}")
     return number
+
+
+def array_of(dtype: str, name: str, value: Any) -> Any:
+    """Return `value` if it is an array of that type, or raise `InvalidInput` without showing it."""
+    kind = str(getattr(value, "dtype", type(value).__name__))
+    if kind != dtype:
+        raise InvalidInput(f"{name} must be an array of {dtype}, not {kind}")
+    return value
 
 
 def shape(name: str, value: Any) -> tuple[int, ...]:

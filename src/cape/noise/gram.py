@@ -70,7 +70,7 @@ def exact_gram(
     right = None if y is None else _matrix("y", y)
     if right is not None and len(right) != len(left):
         raise InvalidInput(f"y must have as many rows as x ({len(left)}), not {len(right)}")
-    rows = min(_CHUNK_ROWS, 1 << (53 - 2 * bits))
+    rows = min(_CHUNK_ROWS, 1 << (52 - 2 * bits))
     sums = _Sums(rows, bits, left.shape[1], 0 if right is None else right.shape[1])
     for start in range(0, len(left), rows):
         stop = start + rows

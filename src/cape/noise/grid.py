@@ -64,7 +64,10 @@ class Grid:
         2^-53 of a step, and takes its bits from `stream`. Values are data: an error never shows one.
         """
         _require_rounding(rounding)
-        quotient = np.asarray(values, dtype=np.float64) / self.step
+        try:
+            quotient = np.asarray(values, dtype=np.float64) / self.step
+        except (TypeError, ValueError):
+            raise InvalidInput("values must be numbers; at least one is not") from None
         limit = _LIMIT_EXACT if self._exact else _LIMIT
         if not np.all(np.abs(quotient) <= limit):  # also false for NaN
             if not np.all(np.isfinite(quotient)):
@@ -84,7 +87,8 @@ class Grid:
 
     def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return integers * step as float64."""
-        return np.asarray(integers, np.float64) * self.step
+        exact: NDArray[np.float64] = check.array_of("int64", "integers", integers) * self.step
+        return exact
 
     def norm(self, bound: float, size: int, rounding: Rounding = "toward-zero") -> float:
         """Return a bound on the L2 norm of a record after rounding, given `bound` before it.
@@ -121,7 +125,7 @@ class Grid:
         `Grid(factor * step).sensitivity(..., "nearest")`: by at most sqrt(size) of the larger steps.
         """
         factor = check.integer("factor", factor, least=1, most=2**62)
-        quotient, remainder = np.divmod(integers, factor)
+        quotient, remainder = np.divmod(check.array_of("int64", "integers", integers), factor)
         quotient += remainder >= factor - factor // 2
         return np.asarray(quotient, np.int64)
 

@@ -10,7 +10,7 @@ Tested in tests/noise/test_ring.py, at the edges of the range.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Ring:
 
     def encode(self, values: Int64) -> Words:
         """Return integers as elements of the ring (a new array)."""
-        return _signed(values).astype(self.dtype)
+        return cast(Int64, check.array_of("int64", "values", values)).astype(self.dtype)
 
     def decode(self, elements: Words) -> Int64:
         """Return elements as the integers nearest to zero: -2^(bits-1) ... 2^(bits-1) - 1."""
@@ -86,10 +86,7 @@ class Ring:
         np.subtract(self._own("target", target), self._own("other", other), out=target)
 
     def _own(self, name: str, words: Words) -> Words:
-        if not isinstance(words, np.ndarray) or words.dtype != self.dtype:
-            shown = words.dtype if isinstance(words, np.ndarray) else type(words).__name__
-            raise InvalidInput(f"{name} must be an array of {self.dtype}, not {shown}")
-        return words
+        return cast(Words, check.array_of(self.dtype.name, name, words))
 
 
 def zero_sum_share(total: Int64, sites: int, index: int) -> Int64:
@@ -100,7 +97,7 @@ def zero_sum_share(total: Int64, sites: int, index: int) -> Int64:
     """
     sites = check.integer("sites", sites, least=1)
     index = check.integer("index", index, least=0, most=sites - 1)
-    quotient, remainder = np.divmod(_signed(total), sites)
+    quotient, remainder = np.divmod(check.array_of("int64", "total", total), sites)
     return np.asarray(quotient + (index < remainder), np.int64)
 
 
@@ -109,10 +106,3 @@ def _bound(magnitude: int, noise_std: float | None, sites: int) -> int:
     if noise_std is not None:
         bound += check.integer("sites", sites, least=1) * largest(noise_std)
     return bound
-
-
-def _signed(values: Any) -> Int64:
-    if not isinstance(values, np.ndarray) or values.dtype != np.int64:
-        shown = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
-        raise InvalidInput(f"values must be an array of int64, not {shown}")
-    return values
