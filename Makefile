@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint types bench audit docs clean
+.PHONY: demo test test-all lint types bench docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -24,14 +24,18 @@ types: .venv/.test
 bench: .venv/.test
 	$(BIN)/python -m benchmarks
 
+docs: .venv/.docs
+	$(BIN)/python docs/figures.py
+	$(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) -e .
 	touch $@
 
-.venv/.test: .venv/.core
-	$(PIP) -e '.[test]'
+.venv/.test .venv/.docs: .venv/.%: .venv/.core
+	$(PIP) -e '.[$*]'
 	touch $@

@@ -1,0 +1,47 @@
+"""Draws the figures of these pages: `make docs` runs it. Every number comes from the library."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+from cape import privacy
+from cape.privacy import correlated, paper
+
+HERE = Path(__file__).parent / "img"
+
+
+def guarantee() -> None:
+    """mu² and delta of the paper's calibration against the number of sites: as printed, and exact."""
+    epsilon, nominal = 1.0, 1e-5
+    tau = paper.classical_tau(epsilon, nominal, 1.0)
+    sites = list(range(4, 101))
+    colluding = [math.ceil(s / 3) - 1 for s in sites]
+    printed = [paper.theorem1(epsilon, tau, s, c, s) for s, c in zip(sites, colluding, strict=True)]
+    exact = [correlated.mu(1.0, tau / math.sqrt(s), tau, s, c) for s, c in zip(sites, colluding, strict=True)]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    left.plot(sites, [p.sigma_z**2 * tau**2 for p in printed], label="Theorem 1 as printed", color="C1")
+    left.plot(sites, [mu**2 * tau**2 for mu in exact], label="exact", color="C0")
+    left.set(xlabel="sites S", ylabel="privacy loss  $\\mu^2 \\tau^2 / \\Delta^2$", ylim=(0, None))
+    right.semilogy(sites, [p.delta for p in printed], color="C1", label="Theorem 1 as printed")
+    right.semilogy(sites, [privacy.delta(epsilon, mu) for mu in exact], color="C0", label="exact (and tight)")
+    right.axhline(nominal, color="0.6", lw=1, ls="--")
+    right.text(
+        sites[-1], nominal * 1.08, "nominal $\\delta$", ha="right", va="bottom", color="0.4", fontsize=9
+    )
+    right.set(xlabel="sites S", ylabel="$\\delta$ at $\\epsilon = 1$")
+    for axes in (left, right):
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("The paper's noise with $\\lceil S/3 \\rceil - 1$ colluding sites", fontsize=11)
+    figure.savefig(HERE / "guarantee.png", dpi=150)
+
+
+if __name__ == "__main__":
+    HERE.mkdir(exist_ok=True)
+    guarantee()

@@ -1,0 +1,5 @@
+"""`python -m cape` is the command `cape`."""
+
+from cape.cli import main
+
+main()
