@@ -12,7 +12,17 @@ import pytest
 import cape
 
 SOURCE = Path(cape.__file__).parent
-LAYERS = ["errors", "check", "privacy", "noise", "secagg", "cli"]  # each may import what stands before it
+LAYERS = [
+    "errors",
+    "check",
+    "privacy",
+    "noise",
+    "secagg",
+    "site",
+    "release",
+    "analyses",
+    "cli",
+]  # each may import what stands before it
 
 
 def test_importing_cape_loads_nothing_heavy():

@@ -1,0 +1,180 @@
+"""The columns of a study with *public* bounds or categories: what everyone may know before any row is read.
+
+Bounds and categories come from people. They are never computed from the data, because then they would
+themselves be answers about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cape import check
+from cape.errors import InvalidInput
+
+__all__ = ["Category", "Column", "Number", "Schema"]
+
+Value = str | int | bool
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric column between public bounds; what lies outside is clamped to them.
+
+    `missing=False` says that no cell is empty: means then divide by the public number of rows, and a
+    table with an empty cell is refused.
+    """
+
+    low: float
+    high: float
+    missing: bool = True
+
+    def __post_init__(self) -> None:
+        low, high = check.real("low", self.low), check.real("high", self.high)
+        if not low < high:
+            raise InvalidInput(f"bounds must rise, as in (18, 90), not ({low:g}, {high:g})")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def middle(self) -> float:
+        """The centre of the bounds: what a scaled value of 0 stands for."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> float:
+        """Half the range: what a scaled value of 1 stands for."""
+        return self.high / 2 - self.low / 2
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column with a public list of values; any other value in a table is an error at the site."""
+
+    values: tuple[Value, ...]
+    missing: bool = True
+
+    def __post_init__(self) -> None:
+        values = tuple(self.values)
+        if not values or len(set(map(str, values))) != len(values):
+            raise InvalidInput(f"categories must be different and at least one, not {list(values)!r}")
+        if not all(isinstance(value, (str, int, bool)) for value in values):
+            raise InvalidInput(f"categories must be text, integers or booleans, not {list(values)!r}")
+        object.__setattr__(self, "values", values)
+
+
+Column = Number | Category
+
+
+class Schema(Mapping[str, Column]):
+    """The columns of a study.
+
+    >>> Schema(age=(18, 90), sex=["female", "male"], visits=Number(0, 40, missing=False))
+    Schema(age=18 to 90, sex=female | male, visits=0 to 40, never missing)
+
+    Two numbers are bounds, a list of text is categories. A mapping does the same for names that are no
+    Python identifiers, and holds what a study file says: {"low": 0, "high": 40, "missing": False} or
+    {"categories": [0, 1]}.
+    """
+
+    def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        given = {**(columns or {}), **named}
+        if not given:
+            raise InvalidInput("a schema must have at least one column, as in Schema(age=(18, 90))")
+        self._columns = {name: _column(name, description) for name, description in given.items()}
+
+    def __getitem__(self, name: str) -> Column:
+        try:
+            return self._columns[name]
+        except (KeyError, TypeError):
+            raise InvalidInput(f"no column {name!r} in the schema{_hint(name, self._columns)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def number(self, name: str) -> Number:
+        """Return a numeric column, or raise an error that says what the column is."""
+        column = self[name]
+        if not isinstance(column, Number):
+            raise InvalidInput(
+                f"column {name!r} must have numeric bounds here; the schema gives it categories"
+            )
+        return column
+
+    def category(self, name: str) -> Category:
+        """Return a column with categories, or raise an error that says what the column is."""
+        column = self[name]
+        if not isinstance(column, Category):
+            raise InvalidInput(f"column {name!r} must have categories here; the schema gives it bounds")
+        return column
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        return {
+            name: {"low": c.low, "high": c.high, "missing": c.missing}
+            if isinstance(c, Number)
+            else {"categories": list(c.values), "missing": c.missing}
+            for name, c in self._columns.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self._columns.items())})"
+
+
+def _column(name: str, description: Any) -> Column:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a column's name must be text, not {name!r}")
+    try:
+        return _read(description)
+    except InvalidInput as error:
+        raise InvalidInput(f"column {name!r}: {error}") from None
+
+
+def _read(description: Any) -> Column:
+    if isinstance(description, (Number, Category)):
+        return description
+    if isinstance(description, Mapping):
+        keys = set(description) - {"missing"}
+        missing = description.get("missing", True)
+        if not isinstance(missing, bool):
+            raise InvalidInput(f"missing must be true or false, not {missing!r}")
+        if keys == {"low", "high"}:
+            return Number(description["low"], description["high"], missing)
+        if keys == {"categories"}:
+            return Category(_values(description["categories"]), missing)
+        raise InvalidInput(
+            f"keys must be low and high, or categories (and missing), not {sorted(description)}"
+        )
+    values = _values(description)
+    if len(values) == 2 and not any(isinstance(value, (str, bool)) for value in values):
+        return Number(values[0], values[1])
+    return Category(values)
+
+
+def _values(description: Any) -> tuple[Any, ...]:
+    if isinstance(description, (str, bytes)) or not isinstance(description, Iterable):
+        raise InvalidInput(
+            f'must be bounds such as [18, 90] or categories such as ["no", "yes"], not {description!r}'
+        )
+    return tuple(description)
+
+
+def _describe(column: Column) -> str:
+    if isinstance(column, Number):
+        text = f"{column.low:g} to {column.high:g}"
+    else:
+        text = " | ".join(map(str, column.values))
+    return text if column.missing else f"{text}, never missing"
+
+
+def _hint(name: Any, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
