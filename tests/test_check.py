@@ -15,7 +15,7 @@ def test_a_number_comes_back_as_a_float(value):
     assert type(check.real("x", value)) is float
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, "1", b"1", None, True, [1, 2], 1j, object()])
+@pytest.mark.parametrize("value", [math.nan, math.inf, "1", b"1", None, True, np.True_, [1, 2], 1j, object()])
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(InvalidInput, match="x must be a finite number"):
         check.real("x", value)
@@ -31,7 +31,7 @@ def test_the_range_is_kept_and_named(limits, value):
         check.real("x", value, **limits)
 
 
-@pytest.mark.parametrize("value", [1.0, "1", None, True, np.array([1, 2])])
+@pytest.mark.parametrize("value", [1.0, "1", None, True, np.True_, np.array([1, 2])])
 def test_what_is_no_integer_is_refused(value):
     with pytest.raises(InvalidInput, match="n must be an integer"):
         check.integer("n", value)

@@ -27,7 +27,7 @@ def real(
     """Return `value` as a float that is a number in the range, or raise `InvalidInput`."""
     wanted = _range("a finite number" if not infinite else "a number", above, least, most)
     try:
-        if isinstance(value, (bool, str, bytes)):
+        if isinstance(value, (bool, str, bytes)) or _is_boolean(value):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -47,7 +47,7 @@ def integer(name: str, value: Any, *, least: int | None = None, most: int | None
     """Return `value` as an int in the range, or raise `InvalidInput`. 3.0 is not an integer."""
     wanted = _range("an integer", None, least, most)
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or _is_boolean(value):
             raise TypeError
         number = operator.index(value)
     except TypeError:
@@ -94,6 +94,10 @@ def _range(kind: str, above: float | None, least: float | None, most: float | No
     if most is not None:
         parts.append(f"at most {most}")
     return " ".join([kind, " and ".join(parts)]).strip()
+
+
+def _is_boolean(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) == "bool"
 
 
 def _show(value: Any) -> str:

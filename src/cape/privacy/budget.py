@@ -1,0 +1,109 @@
+"""What may be spent, and what a release costs: two frozen values.
+
+Claim: releases that were paid for by shares of a `Budget` are, together, (epsilon, delta)-private.
+Reason: a share f of the budget buys a release with mu = sqrt(f) * mu(epsilon, delta); mu² adds, so
+shares that add up to at most 1 stay at or below mu(epsilon, delta). Shares are kept as fractions,
+read from a number's decimal form, so that ten times 0.1 is exactly 1. Tested in
+tests/privacy/test_budget.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
+from typing import TypeAlias
+
+from cape import check
+from cape.errors import BudgetExceeded
+from cape.privacy import gaussian
+
+__all__ = ["Budget", "Guarantee"]
+
+Share: TypeAlias = float | Fraction | Decimal
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A release, or several together, that is exactly mu-GDP: every (epsilon, delta) follows from mu."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", check.real("mu", self.mu, least=0.0))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at this delta."""
+        return gaussian.epsilon(delta, self.mu)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta at this epsilon."""
+        return gaussian.delta(epsilon, self.mu)
+
+    def __add__(self, other: Guarantee) -> Guarantee:
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        return Guarantee(gaussian.compose(self.mu, other.mu))
+
+    def __str__(self) -> str:
+        return f"mu = {self.mu:.4g} (epsilon = {self.epsilon(1e-5):.4g} at delta = 1e-05)"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An (epsilon, delta) to be shared out among releases, and the share of it that is spent.
+
+    A budget never changes: `spend` returns the one that is left.
+    """
+
+    epsilon: float
+    delta: float
+    spent: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check.real("epsilon", self.epsilon, least=0.0))
+        object.__setattr__(self, "delta", check.probability("delta", self.delta))
+        check.real("spent", self.spent, least=0.0, most=1.0)
+        object.__setattr__(self, "spent", min(_fraction(self.spent), Fraction(1)))
+
+    @property
+    def mu(self) -> float:
+        """The mu of the whole budget: what all releases together may cost."""
+        return gaussian.mu(self.epsilon, self.delta)
+
+    @property
+    def remaining(self) -> Fraction:
+        """The share that is left, exactly."""
+        return 1 - self.spent
+
+    def cost(self, share: Share) -> Guarantee:
+        """Return what a release paid for by this share may cost."""
+        return Guarantee(self.mu * math.sqrt(_share(share)))
+
+    def spend(self, share: Share) -> Budget:
+        """Return the budget after a release paid for by `share`, or raise `BudgetExceeded`."""
+        taken = _share(share)
+        if taken > self.remaining:
+            raise BudgetExceeded(
+                f"share must be at most what is left, {float(self.remaining):.6g}, not {share}"
+            )
+        return Budget(self.epsilon, self.delta, self.spent + taken)
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g} (mu = {self.mu:.4g}):"
+            f" {float(100 * self.spent):.4g}% spent, {float(100 * self.remaining):.4g}% left"
+        )
+
+
+def _share(share: Share) -> Fraction:
+    check.real("share", share, above=0.0, most=1.0)
+    return _fraction(share)
+
+
+def _fraction(number: Share) -> Fraction:
+    if isinstance(number, (Rational, Decimal)):
+        return Fraction(number)
+    return Fraction(repr(float(number)))
