@@ -1,6 +1,6 @@
 """The paper's own formulas, as printed: for redrawing its figures, never for calibration.
 
-Claim: none about privacy. Each function computes what "Correlation Assisted Private Estimation"
+Claim: none about privacy. Each function computes what the paper on Correlation Assisted Private Estimation
 prints, and its docstring says what is wrong with it and what to use instead. The letters are the
 paper's: S sites, S_C of them colluding, N samples in all, tau the noise of the conventional scheme
 at a site, H(n) the cost of unequal sizes.
