@@ -1,0 +1,283 @@
+"""Several sites, one schema, one budget: the object that people hold.
+
+A vector's way through a release, one function per arrow:
+
+    table -> exact integer sums          cape.site.Table.sums
+    -> steps of the release's grid       Calibration.encode
+    -> plus noise of the site            schemes.add_noise
+    -> plus zero-sum noise, message      secagg.simulate, or CapeGaussian.run
+    -> total                             schemes.aggregate, or the unmasking of secure aggregation
+    -> units of t and rows               Calibration.decode
+    -> estimates                         Analysis.finish
+
+Claim. All releases of a consortium together cost at most its budget, also when they fail or run at once.
+Reason. The share is taken from the budget before anything is computed, under a lock, and is given back only
+if nothing that depends on data had left a site.
+Tested in tests/release/test_consortium.py.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape import check
+from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
+from cape.noise import SecureStream
+from cape.privacy import Budget, correlated
+from cape.release.calibration import Calibration
+from cape.release.plan import Plan, Setting, make_plan
+from cape.release.query import Analysis, Answer, Neighbours, Query
+from cape.release.result import Release
+from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task, check_drop
+from cape.site import Schema
+from cape.site.table import Table
+
+__all__ = ["Consortium"]
+
+MOST_ROWS = 1 << 36  # what the ring is made to hold when the number of rows is private
+
+
+class Consortium:
+    """Sites that want one answer and may not pool their rows.
+
+    >>> consortium = Consortium({"a": a_frame, "b": "b.csv"}, schema, Budget(epsilon=1, delta=1e-6))
+    >>> consortium.release(cape.Mean("age"), share=0.2).interval(0.95)
+
+    Args:
+        sites: name -> table (see `cape.site.Table` for what a table may be).
+        schema: the columns with their public bounds or categories.
+        budget: total (epsilon, delta) for all releases.
+        colluding: how many sites may side with the aggregator; by default ceil(sites/3) - 1.
+        min_sites: how many sites must take part for a release to count; by default all. Fewer cost
+            noise: see the plan.
+        scheme: how noise is made, "cape" unless a release says otherwise.
+        neighbours: "replace-one" (sizes of sites are public) or "add-remove" (they are not).
+        calibration: "exact", or "paper" for the paper's own formula, whose true cost is charged.
+        sizes: how many rows people expect at each site, for plans; they are never used in a release.
+        stream: where all noise and keys come from; the operating system by default. A stream with a
+            key makes a run that can be repeated, for tests only.
+    """
+
+    def __init__(
+        self,
+        sites: Mapping[str, Any],
+        schema: Schema | Mapping[str, Any],
+        budget: Budget,
+        *,
+        colluding: int | None = None,
+        min_sites: int | None = None,
+        scheme: str | Scheme = "cape",
+        neighbours: Neighbours = "replace-one",
+        calibration: Literal["exact", "paper"] = "exact",
+        sizes: Mapping[str, int] | None = None,
+        stream: SecureStream | None = None,
+    ) -> None:
+        self.schema = schema if isinstance(schema, Schema) else Schema(schema)
+        if not isinstance(sites, Mapping) or not sites:
+            raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
+        self.sites = {name: Table(name, source, self.schema) for name, source in sites.items()}
+        if not isinstance(budget, Budget):
+            raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
+        if neighbours not in ("replace-one", "add-remove"):
+            raise InvalidInput(f"neighbours must be 'replace-one' or 'add-remove', not {neighbours!r}")
+        if calibration not in ("exact", "paper"):
+            raise InvalidInput(f"calibration must be 'exact' or 'paper', not {calibration!r}")
+        count = len(self.sites)
+        colluding = correlated.default_colluding(count) if colluding is None else colluding
+        parties = Parties(count, colluding, count if min_sites is None else min_sites)
+        self._setting = Setting(self.schema, budget, parties, neighbours, calibration == "paper")
+        self._scheme = _scheme(scheme)
+        self._sizes = dict(sizes) if sizes else None
+        self._stream = stream or SecureStream()
+        self._lock = threading.Lock()
+        self._budget = budget
+        self._count = 0
+        self.releases: list[Release] = []
+
+    @property
+    def budget(self) -> Budget:
+        """The budget, and what of it is spent."""
+        return self._budget
+
+    @property
+    def parties(self) -> Parties:
+        """How many sites there are, may collude, and must take part."""
+        return self._setting.parties
+
+    def plan(self, analysis: Analysis, share: float, *, scheme: str | Scheme | None = None) -> Plan:
+        """Return what a release would do to privacy and accuracy. Reads no data and spends nothing."""
+        _require_analysis(analysis)
+        kind = self._scheme if scheme is None else _scheme(scheme)
+        return make_plan(analysis, self._setting, kind, _share(share), self._sizes)
+
+    def release(
+        self,
+        analysis: Analysis,
+        share: float,
+        *,
+        scheme: str | Scheme | None = None,
+        drop: Mapping[str, str] | None = None,
+    ) -> Release:
+        """Answer an analysis across the sites, for a share of the budget.
+
+        Args:
+            analysis: what is asked.
+            share: how much of the budget it may cost; shares of all releases add up to at most 1.
+            scheme: how noise is made, if not as the consortium does.
+            drop: site -> round from which on it says nothing, to see what happens then. Rounds are
+                advertise, share, mask, consistency, unmask and message.
+
+        Raises:
+            BudgetExceeded: less is left. Nothing was computed or spent.
+            TooFewSites: fewer than `min_sites` took part; the share is spent if `error.sent`.
+            DataError: a site's table does not fit the schema. Nothing was spent.
+        """
+        _require_analysis(analysis)
+        kind = self._scheme if scheme is None else _scheme(scheme)
+        share = _share(share)
+        lost = check_drop(drop or {}, self.sites)
+        query = analysis.query(self.schema, self._setting.neighbours)
+        calibration = self._setting.calibrate(query, kind, share)
+        paid = self._pay(kind, query, share)
+        sent = False
+        try:
+            vectors, rows = self._contributions(query, calibration)
+            outcome = self._run(kind, calibration, vectors, rows, lost, share)
+            sent = True
+        except TooFewSites as error:
+            sent = error.sent
+            raise
+        finally:
+            if not sent:
+                self._give_back(paid)
+        answer = self._answer(query, calibration, outcome, rows)
+        release = Release(
+            analysis,
+            tuple(analysis.finish(answer)),
+            self._setting.promise(kind, share),
+            float(paid),
+            kind.name,
+            outcome.participants,
+            answer.rows,
+            outcome.cost,
+        )
+        self.releases.append(release)
+        return release
+
+    def _pay(self, scheme: Scheme, query: Query, share: float) -> Fraction:
+        """Take the share of a release from the budget, or raise; return what was taken."""
+        if scheme.name == "none":
+            warnings.warn(
+                "scheme 'none' adds no noise: the answer is exact and not private",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+            return Fraction(0)
+        if not query.blocks:  # nothing private is asked
+            return Fraction(0)
+        cost = Fraction(repr(share))
+        if self._setting.published:  # what the noise really costs, rounded up
+            true = (self._setting.mu(scheme, share) / self._budget.mu) ** 2
+            cost = Fraction(math.ceil(true * 10**9), 10**9)
+            if cost > 1:
+                raise BudgetExceeded(
+                    f"the paper's calibration really costs {float(cost):.3g} of the budget for a nominal "
+                    f"share of {share:g}; ask for a smaller share"
+                )
+        with self._lock:
+            self._budget = self._budget.spend(cost)
+        return cost
+
+    def _give_back(self, paid: Fraction) -> None:
+        with self._lock:
+            budget = self._budget
+            self._budget = Budget(budget.epsilon, budget.delta, budget.spent - paid)
+
+    def _contributions(
+        self, query: Query, calibration: Calibration
+    ) -> tuple[dict[str, NDArray[np.int64]], dict[str, int]]:
+        """Return each site's exact sums in steps, and its rows."""
+        vectors, rows = {}, {}
+        for name, table in self.sites.items():
+            sums = tuple(part for parts in table.sums(query.blocks) for part in parts)
+            vectors[name] = calibration.encode(sums) if sums else np.zeros(0, np.int64)
+            rows[name] = table.rows()
+        return vectors, rows
+
+    def _run(
+        self,
+        scheme: Scheme,
+        calibration: Calibration,
+        vectors: dict[str, NDArray[np.int64]],
+        rows: dict[str, int],
+        drop: dict[str, str],
+        share: float,
+    ) -> Outcome:
+        if not calibration.steps:  # nothing is asked of the tables
+            return Outcome(np.zeros(0, np.int64), 0.0, tuple(self.sites), Cost(0, 0, 0, 0.0))
+        public = self._setting.neighbours == "replace-one"
+        local_std = self._setting.local_std(scheme, share) or 0.0
+        adders = scheme.reach(self.parties, local_std) if local_std else 1
+        ring = calibration.ring(sum(rows.values()) if public else MOST_ROWS, adders)
+        run = self._fork()
+        task = Task(
+            vectors,
+            rows,
+            self.parties,
+            local_std,
+            ring,
+            drop,
+            {name: run.fork(f"site {name}") for name in vectors},
+            run.fork("keys"),
+        )
+        return scheme.run(task)
+
+    def _fork(self) -> SecureStream:
+        with self._lock:
+            self._count += 1
+            return self._stream.fork(f"release {self._count}")
+
+    def _answer(
+        self, query: Query, calibration: Calibration, outcome: Outcome, rows: Mapping[str, int]
+    ) -> Answer:
+        arrays = iter(calibration.decode(outcome.total))
+        noise = iter(calibration.noise(outcome.noise))
+        public = self._setting.neighbours == "replace-one"
+        return Answer(
+            tuple(tuple(next(arrays) for _ in scales) for scales in query.scales),
+            tuple(tuple(next(noise) for _ in scales) for scales in query.scales),
+            sum(rows[name] for name in outcome.participants) if public else None,
+            self.schema,
+        )
+
+    def __repr__(self) -> str:
+        p = self.parties
+        return (
+            f"Consortium({', '.join(self.sites)}; {p.colluding} colluding, {p.min_sites} of {p.sites} must "
+            f"answer; {self._budget})"
+        )
+
+
+def _scheme(scheme: Any) -> Scheme:
+    if isinstance(scheme, Scheme):
+        return scheme
+    if scheme not in SCHEMES:
+        raise InvalidInput(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
+    return CapeGaussian() if scheme == "cape-gaussian" else SCHEMES[scheme]()
+
+
+def _share(share: Any) -> float:
+    return check.real("share", share, above=0.0, most=1.0)
+
+
+def _require_analysis(analysis: Any) -> None:
+    if not isinstance(analysis, Analysis):
+        raise InvalidInput(f"analysis must be one, as in cape.Mean('age'), not {type(analysis).__name__}")

@@ -1,0 +1,200 @@
+"""What a release will do to privacy and to accuracy, before any row is read.
+
+A plan is made from the schema, the budget and the number of rows that people expect; it opens no table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from cape.errors import InvalidInput
+from cape.privacy import Budget, gaussian, paper
+from cape.release.calibration import Calibration, calibrate, discretisation_error
+from cape.release.query import Analysis, Neighbours, Query
+from cape.release.result import Promise, as_text, number
+from cape.release.schemes import SCHEMES, Parties, Scheme
+from cape.site import Schema
+
+__all__ = ["BESIDE", "Plan", "Setting", "make_plan"]
+
+BESIDE = ("cape", "conventional", "local", "pooled")
+_MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that the calibration of a release depends on, besides the analysis."""
+
+    schema: Schema
+    budget: Budget
+    parties: Parties
+    neighbours: Neighbours
+    published: bool = False  # the paper's calibration
+
+    def local_std(self, scheme: Scheme, share: float) -> float | None:
+        """Return a site's noise per unit of sensitivity for a release paid for by this share."""
+        if self.published:
+            nominal = self.budget.epsilon * math.sqrt(share)
+            return scheme.published_std(paper.classical_tau(nominal, self.budget.delta), self.parties)
+        return scheme.local_std(self.budget.cost(share).mu, self.parties)
+
+    def mu(self, scheme: Scheme, share: float) -> float:
+        """Return what the release really costs."""
+        local_std = self.local_std(scheme, share)
+        return math.inf if local_std is None else scheme.cost_mu(local_std, self.parties)
+
+    def promise(self, scheme: Scheme, share: float) -> Promise:
+        """Return the guarantee of the release."""
+        return Promise(
+            self.mu(scheme, share),
+            self.budget.delta,
+            scheme.name,
+            self.parties,
+            self.neighbours,
+            discretisation_error(self.parties.honest),
+        )
+
+    def calibrate(self, query: Query, scheme: Scheme, share: float) -> Calibration:
+        """Return the grid and the noise of a site."""
+        return calibrate(query, self.schema, self.local_std(scheme, share))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Noise in each column's own unit, for the chosen scheme and beside it the others.
+
+    Attributes:
+        noise: label -> scheme -> standard deviation of the privacy noise.
+        halving: what would halve the error: total epsilon, rows, sites; None where nothing of that
+            kind would.
+    """
+
+    analysis: Analysis
+    scheme: str
+    share: float
+    rows: int
+    assumed_rows: bool
+    noise: dict[str, dict[str, float]]
+    guarantee: Promise
+    halving: dict[str, float | None]
+    size: int
+
+    @property
+    def expected_error(self) -> dict[str, float]:
+        """The expected absolute error from privacy noise, by label."""
+        return {label: by[self.scheme] * _MEAN_OF_ABSOLUTE for label, by in self.noise.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {
+            "analysis": self.analysis.to_dict(),
+            "description": self.analysis.describe(),
+            "scheme": self.scheme,
+            "share": self.share,
+            "rows": self.rows,
+            "rows_assumed": self.assumed_rows,
+            "numbers": self.size,
+            "noise": self.noise,
+            "expected_error": self.expected_error,
+            "guarantee": self.guarantee.to_dict(),
+            "halving": self.halving,
+        }
+
+    def __rich__(self) -> Group:
+        table = Table(title=f"{self.analysis.describe()} (share {self.share:g})", title_justify="left")
+        table.add_column("privacy noise, one standard deviation")
+        schemes = list(next(iter(self.noise.values()), {}))
+        for name in schemes:
+            table.add_column(name, justify="right", style="bold" if name == self.scheme else "")
+        table.add_column("expected error", justify="right")
+        shown = list(self.noise)[:12]
+        for label in shown:
+            cells = [number(self.noise[label][name]) for name in schemes]
+            table.add_row(label, *cells, number(self.expected_error[label]))
+        if len(self.noise) > len(shown):
+            table.add_row(f"... and {len(self.noise) - len(shown)} more", *[""] * (len(schemes) + 1))
+        rows = f"for {self.rows:,} rows" + (" (assumed; give rows= for yours)" if self.assumed_rows else "")
+        return Group(table, Text(f"{rows}. {self.guarantee}\n{self._advice()}", style="dim"))
+
+    def _advice(self) -> str:
+        words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
+        ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
+        return f"The error would halve with {', or '.join(ways)}." if ways else ""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+
+def make_plan(
+    analysis: Analysis, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int] | None
+) -> Plan:
+    """Return the plan of one analysis; `sizes` are the rows that people expect at each site."""
+    parties = setting.parties
+    given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
+    if len(given) != parties.sites:
+        raise InvalidInput(f"rows must be given for each of the {parties.sites} sites, not for {len(given)}")
+    query = analysis.query(setting.schema, setting.neighbours)
+    names = dict.fromkeys([scheme.name, *BESIDE])
+    noise: dict[str, dict[str, float]] = {}
+    for name in names:
+        kind = scheme if name == scheme.name else SCHEMES[name]()
+        for label, value in _expected(analysis, query, setting, kind, share, given).items():
+            noise.setdefault(label, {})[name] = value
+    return Plan(
+        analysis,
+        scheme.name,
+        share,
+        scheme.rows(given),
+        not sizes,
+        noise,
+        setting.promise(scheme, share),
+        _halving(analysis, query, setting, scheme, share, given),
+        sum(array.size for array in query.arrays(setting.schema)),
+    )
+
+
+def _expected(
+    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the noise in each label that a scheme would leave."""
+    local_std = setting.local_std(scheme, share)
+    calibration = setting.calibrate(query, scheme, share)
+    total = 0.0 if local_std is None else scheme.total_std(calibration.local_noise, setting.parties)
+    flat = iter(total * scale for scale in query.flat_scales)
+    by_block = [[next(flat) for _ in scales] for scales in query.scales]
+    return analysis.expected(setting.schema, by_block, scheme.rows(sizes))
+
+
+def _halving(
+    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
+) -> dict[str, float | None]:
+    def error(setting: Setting, sizes: Mapping[str, int]) -> float:
+        expected = _expected(analysis, query, setting, scheme, share, sizes)
+        return max(expected.values(), default=0.0)
+
+    goal = error(setting, sizes) / 2
+    if goal == 0 or not math.isfinite(goal):
+        return {"epsilon": None, "rows": None, "sites": None}
+    doubled = {name: 2 * rows for name, rows in sizes.items()}
+    more_rows = sum(doubled.values()) if error(setting, doubled) <= goal * (1 + 1e-9) else None
+    budget = setting.budget
+    epsilon = None if setting.published else gaussian.epsilon(budget.delta, 2 * budget.mu)
+    return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(error, setting, sizes, goal)}
+
+
+def _more_sites(error: Any, setting: Setting, sizes: Mapping[str, int], goal: float) -> float | None:
+    """Return how many sites of the average size would do, with as many colluding and as many lost."""
+    average = max(1, round(sum(sizes.values()) / len(sizes)))
+    p = setting.parties
+    for sites in range(p.sites + 1, 20 * p.sites + 1):
+        larger = replace(setting, parties=Parties(sites, p.colluding, p.min_sites + sites - p.sites))
+        if error(larger, {str(i): average for i in range(sites)}) <= goal:
+            return float(sites)
+    return None

@@ -1,0 +1,179 @@
+"""What a release gives back: the value, its error, what was promised, and what it took."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from cape.privacy import gaussian
+from cape.release.query import Analysis, Estimate, Neighbours
+from cape.release.schemes import Cost, Parties
+
+__all__ = ["Promise", "Release", "as_text", "number"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The guarantee of one release: exact mu, epsilon at the study's delta, and what is assumed.
+
+    A scheme without noise has mu = infinity: nothing is promised.
+    """
+
+    mu: float
+    delta: float
+    scheme: str
+    parties: Parties
+    neighbours: Neighbours
+    discretisation: float = 0.0
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest epsilon at the study's delta."""
+        return gaussian.epsilon(self.delta, self.mu)
+
+    @property
+    def statement(self) -> str:
+        """What is promised to each person, and on what it rests, in words."""
+        if self.mu == float("inf"):
+            return "Nothing is promised: no noise was added."
+        p = self.parties
+        change = (
+            "one person's row is replaced by any other"
+            if self.neighbours == "replace-one"
+            else "one person's row is added or left out"
+        )
+        whom = {
+            "pooled": "anyone but the curator, who sees everything and is trusted",
+            "local": "anyone but that site",
+        }.get(
+            self.scheme,
+            f"the aggregator and {p.colluding} of the {p.sites} sites together, if they follow the protocol"
+            + (" (an aggregator that lies is held off too)" if self.scheme == "cape" and p.lying else ""),
+        )
+        return (
+            f"When {change}, what is seen by {whom} changes by at most mu = {self.mu:.4g}: "
+            f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: one row "
+            "per person, bounds given by people, fresh noise"
+            + (", sizes of sites public" if self.neighbours == "replace-one" else "")
+            + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites else "")
+            + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
+            + f". Integer noise adds at most {self.discretisation:.0g} to delta."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "mu": self.mu,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighbours": self.neighbours,
+            "colluding": self.parties.colluding,
+            "min_sites": self.parties.min_sites,
+            "statement": self.statement,
+        }
+
+    def __str__(self) -> str:
+        return self.statement
+
+
+@dataclass(frozen=True)
+class Release:
+    """The answer to one analysis. One number gives a float, several a dict by label."""
+
+    analysis: Analysis
+    estimates: tuple[Estimate, ...]
+    guarantee: Promise
+    share: float
+    scheme: str
+    participants: tuple[str, ...]
+    rows: int | None
+    cost: Cost
+
+    @property
+    def value(self) -> Any:
+        """The released value or values."""
+        return self._each(lambda estimate: estimate.value)
+
+    @property
+    def standard_error(self) -> Any:
+        """The standard error, sampling and privacy noise together."""
+        return self._each(lambda estimate: estimate.standard_error)
+
+    def interval(self, level: float = 0.95) -> Any:
+        """Return the interval, or one by label, that counts sampling and privacy noise."""
+        return self._each(lambda estimate: estimate.interval(level))
+
+    def _each(self, pick: Any) -> Any:
+        if len(self.estimates) == 1:
+            return pick(self.estimates[0])
+        return {estimate.label: pick(estimate) for estimate in self.estimates}
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """Return everything as plain data, for JSON."""
+        return {
+            "analysis": self.analysis.to_dict(),
+            "description": self.analysis.describe(),
+            "scheme": self.scheme,
+            "share": self.share,
+            "estimates": [
+                {
+                    "label": e.label,
+                    "value": e.value,
+                    "standard_error": e.standard_error,
+                    "sampling_error": e.sampling,
+                    "privacy_error": e.privacy,
+                    "interval": list(e.interval(level)),
+                    "level": level,
+                }
+                for e in self.estimates
+            ],
+            "guarantee": self.guarantee.to_dict(),
+            "participants": list(self.participants),
+            "rows": self.rows,
+            "cost": vars(self.cost).copy(),
+        }
+
+    def __rich__(self) -> Group:
+        table = Table(title=self.analysis.describe(), title_justify="left")
+        table.add_column("")
+        for title in ("value", "standard error", "of it privacy", "95% interval"):
+            table.add_column(title, justify="right")
+        for e in self.estimates:
+            low, high = e.interval(0.95)
+            table.add_row(
+                e.label,
+                number(e.value),
+                number(e.standard_error),
+                number(e.privacy),
+                f"{number(low)} to {number(high)}",
+            )
+        who = f"{self.scheme}: {', '.join(self.participants)}"
+        took = f"{self.cost.bytes / 1e3:,.1f} kB, {self.cost.rounds} rounds, {self.cost.seconds:.2f} s"
+        paid = f"share {self.share:g} of the budget; mu = {self.guarantee.mu:.4g}"
+        return Group(table, Text(f"{who}; {took}; {paid}", style="dim"))
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+
+def number(value: float) -> str:
+    """Return a number as a person would write it: four digits, no exponent where it can be helped."""
+    if value != value or abs(value) == float("inf"):
+        return "-" if value != value else ("∞" if value > 0 else "-∞")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        digits = 4 if value == 0 else max(0, 4 - len(str(int(abs(value)))))
+        return f"{value:,.{digits}f}" if digits else f"{value:,.0f}"
+    return f"{value:.3e}"
+
+
+def as_text(shown: Any, width: int = 110) -> str:
+    """Return what rich would print, without colours."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, record=False)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip("\n")
