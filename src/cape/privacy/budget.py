@@ -87,7 +87,7 @@ class Budget:
         taken = _share(share)
         if taken > self.remaining:
             raise BudgetExceeded(
-                f"share must be at most what is left, {float(self.remaining):.6g}, not {share}"
+                f"share must be at most what is left, {float(self.remaining):.6g}, not {float(taken):.6g}"
             )
         return Budget(self.epsilon, self.delta, self.spent + taken)
 

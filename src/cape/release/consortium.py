@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
-from cape.noise import SecureStream
+from cape.noise import Ring, SecureStream
 from cape.privacy import Budget, correlated
 from cape.release.calibration import Calibration
 from cape.release.plan import Plan, Setting, make_plan
@@ -83,7 +83,8 @@ class Consortium:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
         if not isinstance(sites, Mapping) or not sites:
             raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
-        self.sites = {name: Table(name, source, self.schema) for name, source in sites.items()}
+        self.sites = dict(sites)
+        self._tables: dict[str, Table] = {}  # opened when first asked: a plan opens none
         if not isinstance(budget, Budget):
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
         if neighbours not in ("replace-one", "add-remove"):
@@ -172,6 +173,22 @@ class Consortium:
         self.releases.append(release)
         return release
 
+    def prepare(self, numbers: int) -> Cost:
+        """Make the zero-sum noise for the next `numbers` released numbers, in one run without data.
+
+        For scheme "cape-gaussian" with the paper's variances: later releases then take one message a
+        site. Returns what the run took.
+        """
+        scheme = self._scheme
+        if not isinstance(scheme, CapeGaussian) or scheme.correlated_std != "paper":
+            raise InvalidInput(
+                "noise can be prepared for scheme 'cape-gaussian' with the paper's variances only"
+            )
+        names = dict.fromkeys(self.sites, np.zeros(0, np.int64))
+        return scheme.prepare(
+            self._task(names, {}, {}, 1.0, Ring(64)), check.integer("numbers", numbers, least=1)
+        )
+
     def _pay(self, scheme: Scheme, query: Query, share: float) -> Fraction:
         """Take the share of a release from the budget, or raise; return what was taken."""
         if scheme.name == "none":
@@ -206,7 +223,9 @@ class Consortium:
     ) -> tuple[dict[str, NDArray[np.int64]], dict[str, int]]:
         """Return each site's exact sums in steps, and its rows."""
         vectors, rows = {}, {}
-        for name, table in self.sites.items():
+        for name, source in self.sites.items():
+            table = self._tables.get(name) or Table(name, source, self.schema)
+            self._tables[name] = table
             sums = tuple(part for parts in table.sums(query.blocks) for part in parts)
             vectors[name] = calibration.encode(sums) if sums else np.zeros(0, np.int64)
             rows[name] = table.rows()
@@ -227,23 +246,22 @@ class Consortium:
         local_std = self._setting.local_std(scheme, share) or 0.0
         adders = scheme.reach(self.parties, local_std) if local_std else 1
         ring = calibration.ring(sum(rows.values()) if public else MOST_ROWS, adders)
-        run = self._fork()
-        task = Task(
-            vectors,
-            rows,
-            self.parties,
-            local_std,
-            ring,
-            drop,
-            {name: run.fork(f"site {name}") for name in vectors},
-            run.fork("keys"),
-        )
-        return scheme.run(task)
+        return scheme.run(self._task(vectors, rows, drop, local_std, ring))
 
-    def _fork(self) -> SecureStream:
+    def _task(
+        self,
+        vectors: dict[str, NDArray[np.int64]],
+        rows: dict[str, int],
+        drop: dict[str, str],
+        local_std: float,
+        ring: Ring,
+    ) -> Task:
+        """Return a task with randomness of its own."""
         with self._lock:
             self._count += 1
-            return self._stream.fork(f"release {self._count}")
+            run = self._stream.fork(f"run {self._count}")
+        streams = {name: run.fork(f"site {name}") for name in vectors}
+        return Task(vectors, rows, self.parties, local_std, ring, drop, streams, run.fork("keys"))
 
     def _answer(
         self, query: Query, calibration: Calibration, outcome: Outcome, rows: Mapping[str, int]

@@ -120,7 +120,9 @@ class Plan:
             table.add_row(label, *cells, number(self.expected_error[label]))
         if len(self.noise) > len(shown):
             table.add_row(f"... and {len(self.noise) - len(shown)} more", *[""] * (len(schemes) + 1))
-        rows = f"for {self.rows:,} rows" + (" (assumed; give rows= for yours)" if self.assumed_rows else "")
+        rows = f"for {self.rows:,} rows" + (
+            " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
+        )
         return Group(table, Text(f"{rows}. {self.guarantee}\n{self._advice()}", style="dim"))
 
     def _advice(self) -> str:
@@ -139,7 +141,7 @@ def make_plan(
     parties = setting.parties
     given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
     if len(given) != parties.sites:
-        raise InvalidInput(f"rows must be given for each of the {parties.sites} sites, not for {len(given)}")
+        raise InvalidInput(f"sizes must be given for each of the {parties.sites} sites, not for {len(given)}")
     query = analysis.query(setting.schema, setting.neighbours)
     names = dict.fromkeys([scheme.name, *BESIDE])
     noise: dict[str, dict[str, float]] = {}

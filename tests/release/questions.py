@@ -1,0 +1,73 @@
+"""Two small analyses for tests of the machinery, so that these do not lean on the real ones."""
+
+from __future__ import annotations
+
+import math
+
+from cape.release import Analysis, Estimate, Query
+from cape.site import Axis, Counts, Moments
+
+
+class Bins(Analysis):
+    """Counts of a numeric column in equal bins."""
+
+    kind = "bins"
+
+    def __init__(self, column, edges):
+        self.column, self.edges = column, tuple(float(e) for e in edges)
+
+    def query(self, schema, neighbours):
+        sensitivity = math.sqrt(2) if neighbours == "replace-one" else 1.0
+        return Query((Counts((Axis(self.column, self.edges),)),), ((1.0,),), sensitivity)
+
+    def finish(self, answer):
+        ((counts,),), ((noise,),) = answer.sums, answer.noise
+        return [Estimate(f"bin {i}", float(v), 0.0, noise) for i, v in enumerate(counts)]
+
+    def expected(self, schema, noise, rows):
+        return {f"bin {i}": noise[0][0] for i in range(len(self.edges) - 1)}
+
+    def describe(self):
+        return f"counts of {self.column}"
+
+
+class Average(Analysis):
+    """The mean of a column that is never missing: its noise falls with the number of rows."""
+
+    kind = "average"
+
+    def __init__(self, column):
+        self.column = column
+
+    def query(self, schema, neighbours):
+        return Query((Moments((self.column,), squares=False),), ((1.0, 1.0),), 2.0)
+
+    def finish(self, answer):
+        column = answer.schema.number(self.column)
+        (_, first), (_, noise) = answer.sums[0], answer.noise[0]
+        scale = column.half / answer.rows
+        return [Estimate(self.column, column.middle + scale * float(first[0]), 0.0, scale * noise)]
+
+    def expected(self, schema, noise, rows):
+        return {self.column: schema.number(self.column).half * noise[0][1] / rows}
+
+    def describe(self):
+        return f"average of {self.column}"
+
+
+class Size(Analysis):
+    """What everyone knows already: it asks nothing of the tables."""
+
+    kind = "size"
+
+    def query(self, schema, neighbours):
+        return Query((), (), 0.0)
+
+    def finish(self, answer):
+        return [Estimate("rows", float(answer.rows), 0.0, 0.0)]
+
+    def expected(self, schema, noise, rows):
+        return {"rows": 0.0}
+
+    def describe(self):
+        return "rows"

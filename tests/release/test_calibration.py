@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cape.errors import InvalidInput, OverflowRisk
+from cape.release.calibration import RESOLUTION, calibrate, discretisation_error
+from cape.release.query import Query
+from cape.site import Axis, Counts, Moments, Schema
+
+SCHEMA = Schema(age=(18, 90), chol=(100, 600))
+
+
+def question(bins, scales, sensitivity):
+    edges = tuple(np.linspace(18, 90, bins + 1))
+    return Query(
+        (Moments(("age", "chol")), Counts((Axis("age", edges),))), (scales[:3], scales[3:]), sensitivity
+    )
+
+
+scale = st.floats(0.05, 20.0)
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(1, 200),
+    st.tuples(scale, scale, scale, scale),
+    st.floats(0.1, 5.0),
+    st.floats(0.05, 300.0),
+    st.integers(0, 2**32),
+)
+def test_no_pair_of_sums_at_the_sensitivity_costs_more_than_was_asked(
+    bins, scales, sensitivity, local_std, seed
+):
+    """The claim itself: the distance in steps over the noise in steps is at most 1 / local_std."""
+    query = question(bins, scales, sensitivity)
+    calibration = calibrate(query, SCHEMA, local_std)
+    rng = np.random.default_rng(seed)
+    arrays = query.arrays(SCHEMA)
+    sums = [
+        rng.integers(-(10**4), 10**4, a.shape) << a.bits
+        if a.bits < 30
+        else rng.integers(-(2**52), 2**52, a.shape)
+        for a in arrays
+    ]
+    direction = [rng.normal(size=a.shape) for a in arrays]
+    length = math.sqrt(sum(np.sum(d * d) for d in direction))
+    moved = []
+    for s, d, a, relative in zip(sums, direction, arrays, scales, strict=True):
+        step = np.trunc(
+            d / length * sensitivity * relative * 2.0**a.bits
+        )  # at most the sensitivity, in units of 2^-bits
+        moved.append(s + step.astype(np.int64))
+    distance = calibration.encode(tuple(sums)) - calibration.encode(tuple(moved))
+    cost = math.sqrt(np.sum(distance.astype(float) ** 2)) / RESOLUTION
+    assert cost <= 1 / local_std * (1 + 1e-12)
+
+
+def test_the_noise_is_what_was_asked_and_no_more_than_a_thousandth_above():
+    query = question(1, (1.0, 0.7, 0.5, 2.0), 1.5)
+    calibration = calibrate(query, SCHEMA, 4.0)
+    for noise, relative in zip(calibration.noise(RESOLUTION), (1.0, 0.7, 0.5, 2.0), strict=True):
+        assert 4.0 * 1.5 * relative <= noise <= 4.0 * 1.5 * relative * 1.002
+
+
+def test_decoding_gives_back_the_sums_to_half_a_step():
+    query = question(5, (1.0, 1.0, 1.0, 1.0), 1.0)
+    calibration = calibrate(query, SCHEMA, 3.0)
+    arrays = query.arrays(SCHEMA)
+    exact = tuple(np.full(a.shape, 7 << a.bits, np.int64) for a in arrays)
+    for decoded, step, array in zip(
+        calibration.decode(calibration.encode(exact)), calibration.steps, arrays, strict=True
+    ):
+        assert decoded.shape == array.shape
+        assert np.all(np.abs(decoded - 7) <= step.size / 2)
+
+
+def test_without_noise_nothing_is_rounded():
+    calibration = calibrate(question(3, (1.0, 1.0, 1.0, 1.0), 1.0), SCHEMA, None)
+    sums = tuple(
+        np.arange(a.size, dtype=np.int64).reshape(a.shape) for a in question(3, (1,) * 4, 1.0).arrays(SCHEMA)
+    )
+    assert calibration.std is None
+    assert calibration.encode(sums).tolist() == np.concatenate([s.ravel() for s in sums]).tolist()
+
+
+def test_limits_are_refused():
+    with pytest.raises(InvalidInput, match="mostly rounding"):
+        calibrate(question(10**6, (1.0,) * 4, 1.0), SCHEMA, 1000.0)
+    with pytest.raises(InvalidInput, match="too small to be told from rounding"):
+        calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1e-12)
+    with pytest.raises(InvalidInput, match="one scale for each"):
+        calibrate(Query((Moments(("age",)),), ((1.0,),), 1.0), SCHEMA, 1.0)
+    calibration = calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1.0)
+    with pytest.raises(OverflowRisk, match="64-bit"):
+        calibration.steps[0].round(np.array([1 << 40, 0], np.int64))
+
+
+def test_the_ring_holds_the_rows_and_the_noise():
+    calibration = calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 100.0)
+    assert calibration.ring(1000, 5).bits == 32
+    assert calibration.ring(10**7, 5).bits == 64
+
+
+def test_integer_noise_is_continuous_to_any_digit_that_a_float_has():
+    assert discretisation_error(1) == 0.0
+    assert discretisation_error(50) == 0.0
