@@ -18,6 +18,7 @@ __all__ = [
     "ProtocolError",
     "Refused",
     "TooFewSites",
+    "TooNoisyWarning",
 ]
 
 
@@ -91,3 +92,7 @@ class TooFewSites(ProtocolError):
 
 class PrivacyLeakWarning(UserWarning):
     """Something outside the guarantee was used, such as a bound computed from the data."""
+
+
+class TooNoisyWarning(UserWarning):
+    """An answer says next to nothing, because of noise; its interval is all that is possible."""

@@ -24,7 +24,7 @@ class Bins(Analysis):
         ((counts,),), ((noise,),) = answer.sums, answer.noise
         return [Estimate(f"bin {i}", float(v), 0.0, noise) for i, v in enumerate(counts)]
 
-    def expected(self, schema, noise, rows):
+    def expected(self, schema, noise, rows, neighbours):
         return {f"bin {i}": noise[0][0] for i in range(len(self.edges) - 1)}
 
     def describe(self):
@@ -48,7 +48,7 @@ class Average(Analysis):
         scale = column.half / answer.rows
         return [Estimate(self.column, column.middle + scale * float(first[0]), 0.0, scale * noise)]
 
-    def expected(self, schema, noise, rows):
+    def expected(self, schema, noise, rows, neighbours):
         return {self.column: schema.number(self.column).half * noise[0][1] / rows}
 
     def describe(self):
@@ -66,7 +66,7 @@ class Size(Analysis):
     def finish(self, answer):
         return [Estimate("rows", float(answer.rows), 0.0, 0.0)]
 
-    def expected(self, schema, noise, rows):
+    def expected(self, schema, noise, rows, neighbours):
         return {"rows": 0.0}
 
     def describe(self):

@@ -107,7 +107,8 @@ class Plan:
             "halving": self.halving,
         }
 
-    def __rich__(self) -> Group:
+    def table(self) -> Table:
+        """Return the noise under each scheme and the expected error, at most twelve rows of it."""
         table = Table(title=f"{self.analysis.describe()} (share {self.share:g})", title_justify="left")
         table.add_column("privacy noise, one standard deviation")
         schemes = list(next(iter(self.noise.values()), {}))
@@ -120,12 +121,17 @@ class Plan:
             table.add_row(label, *cells, number(self.expected_error[label]))
         if len(self.noise) > len(shown):
             table.add_row(f"... and {len(self.noise) - len(shown)} more", *[""] * (len(schemes) + 1))
+        return table
+
+    def __rich__(self) -> Group:
         rows = f"for {self.rows:,} rows" + (
             " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
         )
-        return Group(table, Text(f"{rows}. {self.guarantee}\n{self._advice()}", style="dim"))
+        return Group(self.table(), Text(f"{rows}. {self.guarantee}\n{self.advice}", style="dim"))
 
-    def _advice(self) -> str:
+    @property
+    def advice(self) -> str:
+        """What would halve the error, in words."""
         words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
         ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
         return f"The error would halve with {', or '.join(ways)}." if ways else ""
@@ -171,7 +177,7 @@ def _expected(
     total = 0.0 if local_std is None else scheme.total_std(calibration.local_noise, setting.parties)
     flat = iter(total * scale for scale in query.flat_scales)
     by_block = [[next(flat) for _ in scales] for scales in query.scales]
-    return analysis.expected(setting.schema, by_block, scheme.rows(sizes))
+    return analysis.expected(setting.schema, by_block, scheme.rows(sizes), setting.neighbours)
 
 
 def _halving(

@@ -119,7 +119,13 @@ class Analysis(ABC):
         """Turn noisy sums into estimates: post-processing, which costs no privacy."""
 
     @abstractmethod
-    def expected(self, schema: Schema, noise: Sequence[Sequence[float]], rows: int) -> dict[str, float]:
+    def expected(
+        self,
+        schema: Schema,
+        noise: Sequence[Sequence[float]],
+        rows: int,
+        neighbours: Neighbours = "replace-one",
+    ) -> dict[str, float]:
         """Return, per label, the privacy noise that this noise in the sums would leave, with no data.
 
         In the column's own unit, for `rows` rows in all; where the effect depends on the data, for the

@@ -138,12 +138,13 @@ class Release:
             "cost": vars(self.cost).copy(),
         }
 
-    def __rich__(self) -> Group:
+    def table(self, most: int | None = None) -> Table:
+        """Return the estimates with their errors, at most so many of them."""
         table = Table(title=self.analysis.describe(), title_justify="left")
         table.add_column("")
         for title in ("value", "standard error", "of it privacy", "95% interval"):
             table.add_column(title, justify="right")
-        for e in self.estimates:
+        for e in self.estimates[:most]:
             low, high = e.interval(0.95)
             table.add_row(
                 e.label,
@@ -152,10 +153,15 @@ class Release:
                 number(e.privacy),
                 f"{number(low)} to {number(high)}",
             )
+        if most is not None and len(self.estimates) > most:
+            table.add_row(f"... and {len(self.estimates) - most} more", *[""] * 4)
+        return table
+
+    def __rich__(self) -> Group:
         who = f"{self.scheme}: {', '.join(self.participants)}"
         took = f"{self.cost.bytes / 1e3:,.1f} kB, {self.cost.rounds} rounds, {self.cost.seconds:.2f} s"
         paid = f"share {self.share:g} of the budget; mu = {self.guarantee.mu:.4g}"
-        return Group(table, Text(f"{who}; {took}; {paid}", style="dim"))
+        return Group(self.table(), Text(f"{who}; {took}; {paid}", style="dim"))
 
     def __str__(self) -> str:
         return as_text(self)

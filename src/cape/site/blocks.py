@@ -95,7 +95,7 @@ class Axis:
     """One direction of a table of counts: a category column, or a numeric one cut at rising edges.
 
     With edges e_0 < ... < e_n the bins are [e_0, e_1), ..., [e_n-1, e_n], values outside going to the
-    first or the last.
+    first or the last. As everywhere, a cell is clamped to the schema's bounds before it is looked at.
     """
 
     column: str
@@ -120,22 +120,39 @@ class Axis:
 class Counts:
     """How many rows fall into each cell of a table; a row that misses one of its columns into none.
 
-    One array, counts, with one dimension per axis.
+    One array, counts, with one dimension per axis; without axes it is the number of rows. With `cell`
+    only the rows of that one cell are counted, a single number: None takes in a whole axis.
     """
 
     axes: tuple[Axis, ...]
+    cell: tuple[int | None, ...] | None = None
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         """Return the one array that the counts come in."""
-        return (Array("counts", tuple(axis.bins(schema) for axis in self.axes), 0),)
+        shape = tuple(axis.bins(schema) for axis in self.axes)
+        if self.cell is None:
+            return (Array("counts", shape, 0),)
+        fits = len(self.cell) == len(shape) and all(
+            place is None or 0 <= place < bins for place, bins in zip(self.cell, shape, strict=True)
+        )
+        if not fits:
+            raise InvalidInput(f"cell must name a bin or None for each axis, not {self.cell!r}")
+        return (Array("counts", (), 0),)
+
+    def pick(self, counts: NDArray[Any]) -> NDArray[Any]:
+        """Return what was asked for out of the counts of all cells."""
+        if self.cell is None:
+            return counts
+        return np.asarray(counts[tuple(slice(None) if i is None else i for i in self.cell)].sum())
 
 
 @dataclass(frozen=True)
 class Custom:
     """The sum over rows of any function of a row, clipped to an L2 norm of `bound`.
 
-    `function` takes a batch, a dict of column name -> array (float64 with NaN for missing, or int64
-    codes of a category, -1 for missing), and returns an array (rows, size), or (rows,) if size is 1.
+    `function` takes a batch, a dict of column name -> array (float64 within the schema's bounds, NaN for
+    missing, or int64 codes of a category, -1 for missing), and returns an array (rows, size), or
+    (rows,) if size is 1.
     One array, sums, in units of bound * 2^-T_BITS: each row is scaled down to the bound if it exceeds
     it, and rounded toward zero.
     """

@@ -14,9 +14,11 @@ from typing import Any
 from cape import check
 from cape.errors import InvalidInput
 
-__all__ = ["Category", "Column", "Number", "Schema"]
+__all__ = ["Category", "Column", "Number", "Schema", "hint"]
 
 Value = str | int | bool
+
+_SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Number:
         low, high = check.real("low", self.low), check.real("high", self.high)
         if not low < high:
             raise InvalidInput(f"bounds must rise, as in (18, 90), not ({low:g}, {high:g})")
+        if high / 2 - low / 2 < _SMALLEST_HALF:
+            raise InvalidInput(f"bounds must be further apart than ({low!r}, {high!r}); use a larger unit")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -58,10 +62,11 @@ class Category:
 
     def __post_init__(self) -> None:
         values = tuple(self.values)
-        if not values or len(set(map(str, values))) != len(values):
-            raise InvalidInput(f"categories must be different and at least one, not {list(values)!r}")
         if not all(isinstance(value, (str, int, bool)) for value in values):
             raise InvalidInput(f"categories must be text, integers or booleans, not {list(values)!r}")
+        distinct = min(len(set(values)), len(set(map(str, values))))  # True is 1, and "1" reads as 1
+        if not values or distinct != len(values):
+            raise InvalidInput(f"categories must be different and at least one, not {list(values)!r}")
         object.__setattr__(self, "values", values)
 
 
@@ -89,7 +94,7 @@ class Schema(Mapping[str, Column]):
         try:
             return self._columns[name]
         except (KeyError, TypeError):
-            raise InvalidInput(f"no column {name!r} in the schema{_hint(name, self._columns)}") from None
+            raise InvalidInput(f"no column {name!r} in the schema{hint(name, self._columns)}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
@@ -175,6 +180,10 @@ def _describe(column: Column) -> str:
     return text if column.missing else f"{text}, never missing"
 
 
-def _hint(name: Any, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
+def hint(name: Any, known: Iterable[str]) -> str:
+    """Return the end of an error's sentence: the name that was probably meant, or all there are."""
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it has {', '.join(names[:20])}" + (" and others" if len(names) > 20 else "")

@@ -1,0 +1,90 @@
+"""A table that is read in batches: columns checked and converted once, then added up part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.site import faults
+from cape.site.blocks import Block
+from cape.site.cells import Cells
+from cape.site.readers import Reader
+from cape.site.schema import Number, Schema
+from cape.site.sums import PART_ROWS, Part, columns_of, summer
+
+__all__ = ["Batches"]
+
+_BATCH_CELLS = 1 << 21  # 16 MB of float64
+
+
+class Batches:
+    """Computes blocks over a reader's batches, within the memory of a few batches."""
+
+    def __init__(self, site: str, schema: Schema, reader: Reader) -> None:
+        self._site, self._schema, self._reader = site, schema, reader
+        self._cells = Cells(site, schema, text=reader.text)
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        rows = faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
+        if rows == 0:
+            raise faults.empty(self._site, self._reader.what)
+        return rows
+
+    def sums(self, blocks: Sequence[Block]) -> list[tuple[NDArray[np.int64], ...]]:
+        """Return the sums of every block, from one pass."""
+        summers = [summer(self._site, self._schema, block) for block in blocks]
+        for part in self._parts([name for block in blocks for name in columns_of(block)]):
+            for each in summers:
+                each.add(part)
+        return [each.result() for each in summers]
+
+    def clamped(self) -> dict[str, int]:
+        """Return how many cells of each numeric column lie outside its bounds."""
+        bounds = {name: column for name, column in self._schema.items() if isinstance(column, Number)}
+        counts = dict.fromkeys(bounds, 0)
+        for columns, _ in self._read(list(bounds)):
+            for name, column in bounds.items():
+                outside = (columns[name] < column.low) | (columns[name] > column.high)
+                counts[name] += int(np.count_nonzero(outside))
+        return counts
+
+    def check(self) -> None:
+        """Read every cell of the schema's columns."""
+        for _ in self._read(list(self._schema)):
+            pass
+
+    def _parts(self, wanted: Sequence[str]) -> Iterator[Part]:
+        for columns, rows in self._read(wanted):
+            for start in range(0, rows, PART_ROWS):
+                stop = min(start + PART_ROWS, rows)
+                part = {name: values[start:stop] for name, values in columns.items()}
+                yield Part(self._schema, part, stop - start)
+
+    def _read(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
+        """Yield the wanted columns, converted, with their number of rows."""
+        reader, site = self._reader, self._site
+        names = faults.guarded(site, reader.what, reader.advice, reader.names)
+        for name in wanted:
+            if name not in names:
+                raise faults.no_column(site, name, names)
+            if names.count(name) > 1:
+                raise faults.twice(site, name)
+        chosen = list(dict.fromkeys(wanted)) or names[:1]  # without a column there are no rows to count
+        size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
+        batches = faults.guarded(site, reader.what, reader.advice, lambda: reader.batches(chosen, size))
+        offset = 0
+        while True:
+            batch = faults.guarded(site, reader.what, reader.advice, lambda: next(batches, None))
+            if batch is None:
+                break
+            yield (
+                {name: self._cells.read(batch[name], offset) for name in dict.fromkeys(wanted)},
+                batch.height,
+            )
+            offset += batch.height
+        if offset == 0:
+            raise faults.empty(site, reader.what)

@@ -1,0 +1,86 @@
+"""What a site's people are told when their table cannot be used: column, row and what was expected.
+
+Never a cell: texts are made here from the schema, names and types alone. Exceptions of other libraries
+quote cells, so `guarded` drops them and keeps only the name of their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from cape.errors import CapeError, DataError
+from cape.site.schema import Category, Column, hint
+
+__all__ = ["empty", "guarded", "missing_cell", "no_column", "twice", "unknown_category", "wrong_type"]
+
+_SHOWN = 12
+T = TypeVar("T")
+
+
+def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
+    """Return what `call` returns; turn whatever goes wrong in other people's code into a `DataError`."""
+    try:
+        return call()
+    except CapeError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    # Raised out here, so that the error does not carry the other one, which may quote a cell.
+    raise DataError(site, f"{what} could not be read ({kind}); {advice}")
+
+
+def empty(site: str, what: str) -> DataError:
+    """A table without rows."""
+    return DataError(site, f"{what} has no rows; a site takes part with at least one")
+
+
+def no_column(site: str, column: str, known: Iterable[str]) -> DataError:
+    """A column of the schema that the table does not have."""
+    return DataError(site, f"no column {column!r} in the table{hint(column, map(str, known))}", column)
+
+
+def twice(site: str, column: str) -> DataError:
+    """A name that two columns of the table have."""
+    return DataError(site, f"the table has more than one column {column!r}; rename one", column)
+
+
+def wrong_type(
+    site: str, name: str, column: Column, found: str, row: int | None = None, *, text_file: bool = False
+) -> DataError:
+    """A cell, or a whole column, of a type that cannot hold what the schema says."""
+    advice = ""
+    if text_file:
+        advice = (
+            "; if a sign such as '?' stands for a missing cell, read it with Csv(path, null_values=['?'])"
+        )
+    elif "text" in found:
+        advice = "; if a sign such as '?' stands for a missing cell, make it null first"
+    return _fault(site, name, row, f"expected {_expected(column)}, found {found}{advice}")
+
+
+def unknown_category(site: str, name: str, column: Category, row: int | None = None) -> DataError:
+    """A cell that is none of the schema's categories."""
+    return _fault(
+        site, name, row, f"expected {_expected(column)}; correct the cell, or the schema at every site"
+    )
+
+
+def missing_cell(site: str, name: str, row: int | None = None) -> DataError:
+    """An empty cell where the schema says that there is none."""
+    return _fault(
+        site, name, row, "the cell is missing, and the schema says that none is (missing=False); fill it in"
+    )
+
+
+def _fault(site: str, name: str, row: int | None, problem: str) -> DataError:
+    place = f"column {name!r}" if row is None else f"column {name!r}, row {row} (the first is 0)"
+    return DataError(site, f"{place}: {problem}", name)
+
+
+def _expected(column: Column) -> str:
+    if not isinstance(column, Category):
+        return f"a number (the schema clamps it to {column.low:g} to {column.high:g})"
+    shown = ", ".join(repr(value) for value in column.values[:_SHOWN])
+    more = len(column.values) - _SHOWN
+    return f"one of {shown}" + (f" and {more} more" if more > 0 else "")

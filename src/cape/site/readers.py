@@ -1,0 +1,123 @@
+"""Rows in batches: one small interface over what is in memory and what is scanned from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import narwhals as nw
+import polars as pl
+
+__all__ = ["FrameReader", "LazyReader", "Reader", "from_values", "text_scan"]
+
+
+class Reader(Protocol):
+    """Gives the named columns in batches, in the order of the rows, as often as asked."""
+
+    what: str
+    advice: str
+    text: bool  # every cell is text, because the file has no types
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        ...
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, about `rows` rows at a time."""
+        ...
+
+
+class LazyReader:
+    """A polars scan, run by the streaming engine."""
+
+    def __init__(self, frame: pl.LazyFrame, what: str, advice: str, *, text: bool = False) -> None:
+        self._frame = frame
+        self.what, self.advice, self.text = what, advice, text
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return self._frame.collect_schema().names()
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self._frame.select(pl.len()).collect(engine="streaming").item())
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, about `rows` rows at a time."""
+        chosen = self._frame.select(columns)
+        return iter(chosen.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming"))
+
+
+class FrameReader:
+    """A DataFrame or an Arrow table, in slices."""
+
+    what, advice, text = "the table", "check that its columns hold plain values", False
+
+    def __init__(self, frame: nw.DataFrame[Any]) -> None:
+        self._frame = frame
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return list(self._frame.columns)
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return len(self._frame)
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, `rows` rows at a time."""
+        frame = self._frame.select(*columns)
+        for start in range(0, len(frame), rows):
+            yield _to_polars(frame[start : start + rows])
+
+
+def text_scan(
+    path: str, pattern: bool, separator: str, columns: Sequence[str] | None, null_values: Sequence[str]
+) -> pl.LazyFrame:
+    """Scan a text file with every cell as text, space around it removed, and what is empty as null.
+
+    Types are not guessed from the first lines: a cell that does not fit is then found at its row.
+    """
+    frame = pl.scan_csv(
+        path,
+        glob=pattern,
+        separator=separator,
+        has_header=columns is None,
+        new_columns=None if columns is None else list(columns),
+        infer_schema=False,
+    )
+    cell = pl.all().str.strip_chars()
+    return frame.with_columns(pl.when(~cell.is_in(["", *null_values])).then(cell))
+
+
+def from_values(name: str, values: list[Any]) -> pl.Series:
+    """Return Python values as a column; as objects, to be looked at one by one, if their types differ."""
+    try:
+        return pl.Series(name, values, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        return pl.Series(name, values, dtype=pl.Object)
+
+
+def _to_polars(frame: nw.DataFrame[Any]) -> pl.DataFrame:
+    if frame.implementation.is_polars():
+        native: pl.DataFrame = frame.to_native()
+        return native
+    if frame.implementation.is_pyarrow():
+        return pl.DataFrame(frame.to_native())
+    return pl.DataFrame([_column(name, frame[name].to_native()) for name in frame.columns])
+
+
+def _column(name: str, values: Any) -> pl.Series:
+    """Return a pandas column as a polars one; Arrow carries it if it is there and can."""
+    if getattr(values.dtype, "kind", "O") in "biuf" and type(values.dtype).__module__.startswith("numpy"):
+        return pl.Series(name, values.to_numpy())
+    try:
+        return pl.Series(name, pl.from_pandas(values))
+    except Exception:
+        return from_values(
+            name, [None if missing else v for v, missing in zip(values, values.isna(), strict=True)]
+        )

@@ -1,0 +1,254 @@
+"""The sums of a block over parts of a table: integers, whichever parts the rows come in.
+
+Claim. Results are the true integer sums: the same multiset of rows gives the same bits.
+Reason. A part has at most 8192 rows of whole steps k with |k| <= 2^20. Its float64 sums of k, and of k^2
+<= 2^40, have all partial sums at most 2^53 in magnitude, where float64 holds every integer: no addition
+rounds, in whatever order numpy or BLAS adds. Grouped sums and counts are added as int64 outright, Gram
+matrices by `cape.noise.exact_gram`. Parts are added as int64, which is associative; a total that could
+pass 2^63 is refused.
+Tested in tests/site/test_exact.py against Python integers, and under permutations and batch sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.errors import DataError, InvalidInput, OverflowRisk
+from cape.noise import exact_gram
+from cape.site.bins import Bins
+from cape.site.blocks import T_BITS, Axis, Block, Counts, Custom, Gram, Moments
+from cape.site.clip import LARGEST_SIZE, clip_rows
+from cape.site.schema import Category, Number, Schema
+from cape.site.steps import ONE, Steps
+
+__all__ = ["PART_ROWS", "Part", "Summer", "columns_of", "require_room", "summer"]
+
+PART_ROWS = 1 << 13
+_ROOM = 2**63 - 2**54
+
+Int64 = NDArray[np.int64]
+
+
+class Part:
+    """At most 8192 rows: columns as they were read, and in steps once somebody asks."""
+
+    def __init__(self, schema: Schema, columns: dict[str, NDArray[Any]], rows: int) -> None:
+        self._schema, self._columns, self.rows = schema, columns, rows
+        self._steps: dict[str, NDArray[np.float64]] = {}
+
+    def steps(self, name: str) -> NDArray[np.float64]:
+        """Return a numeric column in whole steps of 2^-20, NaN for missing."""
+        if name not in self._steps:
+            self._steps[name] = Steps.of(self._schema.number(name)).count(self._columns[name])
+        return self._steps[name]
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return a numeric column between its bounds, NaN for missing; a copy."""
+        column = self._schema.number(name)
+        clamped: NDArray[np.float64] = np.clip(self._columns[name], column.low, column.high)
+        return clamped
+
+    def codes(self, name: str) -> Int64:
+        """Return a category column as codes, -1 for missing."""
+        return self._columns[name]
+
+
+class Summer(Protocol):
+    """Adds up one block, part by part."""
+
+    def add(self, part: Part) -> None:
+        """Add a part of the table."""
+        ...
+
+    def result(self) -> tuple[Int64, ...]:
+        """Return the sums, in the shapes of `block.arrays`."""
+        ...
+
+
+def summer(site: str, schema: Schema, block: Block) -> Summer:
+    """Return what adds up this block."""
+    if isinstance(block, Moments):
+        return _Moments(schema, block) if block.by is None else _GroupedMoments(schema, block)
+    if isinstance(block, Gram):
+        return _Gram(schema, block)
+    if isinstance(block, Counts):
+        return _Counts(schema, block)
+    return _Custom(site, schema, block)
+
+
+def columns_of(block: Block) -> tuple[str, ...]:
+    """Return the columns that a block reads."""
+    if isinstance(block, Counts):
+        return tuple(axis.column for axis in block.axes)
+    if isinstance(block, Moments) and block.by is not None:
+        return (*block.columns, block.by)
+    return block.columns
+
+
+def require_room(largest: int) -> None:
+    """Raise `OverflowRisk` unless a total of squares can take another part."""
+    if largest >= _ROOM:
+        raise OverflowRisk(
+            "a site's sum of squares would need more than 64 bits; divide its table into several sites"
+        )
+
+
+class _Moments:
+    def __init__(self, schema: Schema, block: Moments) -> None:
+        self._columns = block.columns
+        self._sums = [np.zeros(array.shape, np.int64) for array in block.arrays(schema)]
+
+    def add(self, part: Part) -> None:
+        for i, name in enumerate(self._columns):
+            steps, count = part.steps(name), part.rows
+            first = float(np.add.reduce(steps))
+            if first != first:  # a cell is missing: only then is it worth looking which
+                missing = np.isnan(steps)
+                count -= int(np.count_nonzero(missing))
+                steps = np.where(missing, 0.0, steps)
+                first = float(np.add.reduce(steps))
+            self._sums[0][i] += count
+            self._sums[1][i] += int(first)
+            if len(self._sums) == 3:
+                require_room(int(self._sums[2][i]))
+                self._sums[2][i] += int(np.dot(steps, steps))
+
+    def result(self) -> tuple[Int64, ...]:
+        return tuple(self._sums)
+
+
+class _GroupedMoments:
+    def __init__(self, schema: Schema, block: Moments) -> None:
+        assert block.by is not None
+        self._columns, self._by = block.columns, block.by
+        self._shape = block.arrays(schema)[0].shape
+        # one row per column and one cell more, for the rows that miss their group
+        self._sums = [
+            np.zeros((len(block.columns), self._shape[0] + 1), np.int64) for _ in block.arrays(schema)
+        ]
+
+    def add(self, part: Part) -> None:
+        groups = part.codes(self._by)  # -1, for missing, is the cell at the end
+        for i, name in enumerate(self._columns):
+            steps, there = part.steps(name), groups
+            missing = np.isnan(steps)
+            if missing.any():
+                steps, there = steps[~missing], groups[~missing]
+            whole = steps.astype(np.int64)
+            np.add.at(self._sums[0][i], there, 1)
+            np.add.at(self._sums[1][i], there, whole)
+            if len(self._sums) == 3:
+                require_room(int(self._sums[2][i].max()))
+                np.add.at(self._sums[2][i], there, whole * whole)
+
+    def result(self) -> tuple[Int64, ...]:
+        return tuple(np.ascontiguousarray(sums[:, :-1].T) for sums in self._sums)
+
+
+class _Gram:
+    def __init__(self, schema: Schema, block: Gram) -> None:
+        self._schema, self._block = schema, block
+        self._width = block.width(schema)
+        self._count = np.zeros(1, np.int64)
+        self._first = np.zeros(self._width, np.int64)
+        self._second = np.zeros((self._width, self._width), np.int64)
+
+    def add(self, part: Part) -> None:
+        matrix = np.empty((part.rows, self._width))
+        complete = np.ones(part.rows, bool)
+        place = 0
+        for name in self._block.columns:
+            column = self._schema[name]
+            if isinstance(column, Category):
+                codes = part.codes(name)
+                complete &= codes >= 0
+                for code in range(1, len(column.values)):
+                    matrix[:, place] = codes == code
+                    place += 1
+            else:
+                np.multiply(part.steps(name), 1 / ONE, out=matrix[:, place])
+                complete &= ~np.isnan(matrix[:, place])
+                place += 1
+        require_room(int(self._second.max(initial=0)))
+        gram = exact_gram(matrix if complete.all() else matrix[complete], bits=T_BITS)
+        self._count += gram.rows
+        self._first += gram.x
+        self._second += gram.xx
+
+    def result(self) -> tuple[Int64, ...]:
+        above = np.triu_indices(self._width, 1)
+        return self._count, self._first, np.diagonal(self._second).copy(), self._second[above]
+
+
+class _Counts:
+    def __init__(self, schema: Schema, block: Counts) -> None:
+        (array,) = block.arrays(schema)
+        self._axes = [(axis, None if axis.edges is None else Bins.of(axis.edges)) for axis in block.axes]
+        self._shape = array.shape
+        self._cells = np.zeros(array.size, np.int64)
+
+    def add(self, part: Part) -> None:
+        cell = np.zeros(part.rows, np.int64)
+        missing = np.zeros(part.rows, bool)
+        for (axis, bins), size in zip(self._axes, self._shape, strict=True):
+            place = _places(part, axis, bins)
+            missing |= place < 0
+            cell = cell * size + place
+        np.add.at(self._cells, cell[~missing] if missing.any() else cell, 1)
+
+    def result(self) -> tuple[Int64, ...]:
+        return (self._cells.reshape(self._shape),)
+
+
+def _places(part: Part, axis: Axis, bins: Bins | None) -> Int64:
+    return part.codes(axis.column) if bins is None else bins.find(part.numbers(axis.column))
+
+
+class _Custom:
+    def __init__(self, site: str, schema: Schema, block: Custom) -> None:
+        (array,) = block.arrays(schema)
+        if array.size > LARGEST_SIZE:
+            raise InvalidInput(f"size must be at most {LARGEST_SIZE}, not {array.size}")
+        self._site, self._schema, self._block = site, schema, block
+        self._sums = np.zeros(array.size, np.int64)
+
+    def add(self, part: Part) -> None:
+        batch: dict[str, NDArray[Any]] = {
+            name: part.numbers(name) if isinstance(self._schema[name], Number) else part.codes(name).copy()
+            for name in self._block.columns
+        }
+        rows = _apply(self._site, self._block.function, batch)
+        wanted = (part.rows, self._block.size)
+        if rows.shape == (part.rows,) and self._block.size == 1:
+            rows = rows[:, None]
+        if rows.shape != wanted:
+            raise DataError(
+                self._site, f"the function must return one row of {wanted[1]} for each row of a batch"
+            )
+        if not np.isfinite(rows).all():
+            raise DataError(
+                self._site, "the function must return finite numbers, also for rows with missing cells (NaN)"
+            )
+        self._sums += clip_rows(rows, self._block.bound).sum(axis=0)
+
+    def result(self) -> tuple[Int64, ...]:
+        return (self._sums,)
+
+
+def _apply(
+    site: str, function: Callable[[dict[str, NDArray[Any]]], Any], batch: dict[str, NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Return what the function makes of a batch; of its failure, only the type and the line."""
+    try:
+        return np.asarray(function(batch), np.float64)
+    except Exception as error:
+        kind, trace = type(error).__name__, error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        line = trace.tb_lineno if trace is not None else 0
+        file = trace.tb_frame.f_code.co_filename if trace is not None else ""
+    raise DataError(site, f"the function raised {kind} ({file}, line {line})")
