@@ -10,6 +10,10 @@ from typing import Any, Literal
 REGISTRY: dict[str, Callable[[], Result]] = {}
 
 
+class Skip(Exception):
+    """What a measurement raises when its reference is not on this machine; the text says how to get it."""
+
+
 @dataclass(frozen=True)
 class Result:
     """A figure, its bar, and which way is better; `detail` holds what the figure was made from."""

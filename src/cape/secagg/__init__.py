@@ -1,0 +1,46 @@
+"""Secure aggregation: many sites' vectors go in, their sum comes out, and nobody learns anything else.
+
+The machines `Site` and `Aggregator` do no I/O; `simulate` drives them in one process. docs/secagg.md has the
+threat model.
+"""
+
+from cape.secagg.aggregator import Aggregator
+from cape.secagg.events import Closed, Event, Finished, Send
+from cape.secagg.keys import Identity, Roster, Verifier
+from cape.secagg.messages import ROUNDS
+from cape.secagg.neighbours import Neighbourhood, automatic
+from cape.secagg.parameters import Parameters
+from cape.secagg.simulate import AGGREGATOR, Outcome, Traffic, Wire, drive, simulate
+from cape.secagg.site import Site
+from cape.secagg.states import TRANSITIONS, AggregatorState, SiteState
+from cape.secagg.threshold import smallest_threshold
+from cape.secagg.zero_sum import ZeroSumNoise, ZeroSumSite, zero_sum_gaussian
+
+__all__ = [
+    "AGGREGATOR",
+    "ROUNDS",
+    "TRANSITIONS",
+    "Aggregator",
+    "AggregatorState",
+    "Closed",
+    "Event",
+    "Finished",
+    "Identity",
+    "Neighbourhood",
+    "Outcome",
+    "Parameters",
+    "Roster",
+    "Send",
+    "Site",
+    "SiteState",
+    "Traffic",
+    "Verifier",
+    "Wire",
+    "ZeroSumNoise",
+    "ZeroSumSite",
+    "automatic",
+    "drive",
+    "simulate",
+    "smallest_threshold",
+    "zero_sum_gaussian",
+]

@@ -1,0 +1,37 @@
+"""What the aggregator tells its driver to do, or that has happened: small frozen objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Closed", "Event", "Finished", "Send"]
+
+
+@dataclass(frozen=True)
+class Send:
+    """Carry these bytes to this site."""
+
+    to: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A round is over: who answered. Everyone else is out of the run."""
+
+    round: str
+    present: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """The run is over: the sum of the survivors' vectors, as signed integers."""
+
+    total: NDArray[np.int64]
+    survivors: tuple[str, ...]
+
+
+Event = Send | Closed | Finished

@@ -1,0 +1,248 @@
+"""What travels: one struct per message, packed with msgspec, decoded strictly and with limits.
+
+Every message names its version, run and round, and carries the transcript: a hash of the parameters and of
+all lists so far. Whoever has another transcript has seen another roster, threshold, graph,
+set of keys or list of sites, and refuses. What a site sends is signed with its identity, over all of it.
+
+    round         aggregator -> site                       site -> aggregator
+    1 advertise                                            Advert: two public keys
+    2 share       Adverts: everyone's                      Shares: sealed to each neighbour, a commitment
+    3 mask        Delivery: who shared, what is for you    Masked: the vector with its masks
+    4 consistency Survivors: who is in the sum             Consent: a signature on that list
+    5 unmask      Consents: everyone's                     Reveal: shares of seeds and keys
+    (6 total      Total: the sum, for zero-sum noise)
+
+The aggregator does not sign: a site believes nothing it says that is not signed by sites.
+Decoders are fuzzed in tests/secagg/test_fuzz.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from cape.errors import BadMessage, Refused
+from cape.secagg.keys import MAX_SITES, Identity, Verifier, digest
+from cape.secagg.parameters import MAX_LENGTH, RUN_BYTES, Parameters
+from cape.secagg.shamir import SHARE_BYTES
+
+__all__ = [
+    "ROUNDS",
+    "SEALED_BYTES",
+    "SIGNATURE_BYTES",
+    "Advert",
+    "Adverts",
+    "Consent",
+    "Consents",
+    "Delivery",
+    "FromAggregator",
+    "FromSite",
+    "Masked",
+    "Reveal",
+    "Shares",
+    "Survivors",
+    "Total",
+    "after_adverts",
+    "after_masked",
+    "after_shares",
+    "authenticate",
+    "pack",
+    "pack_signed",
+    "unpack",
+    "unpack_signed",
+]
+
+VERSION = 1
+ROUNDS = ("advertise", "share", "mask", "consistency", "unmask")
+SIGNATURE_BYTES = 64
+SEALED_BYTES = 2 * SHARE_BYTES + 16  # two shares and the tag of their encryption
+_SMALL = 1 << 10  # an advertisement or a consent, with room to spare
+_SLACK = 1 << 12
+
+Index = Annotated[int, Meta(ge=0, lt=MAX_SITES)]
+Indices = Annotated[tuple[Index, ...], Meta(max_length=MAX_SITES)]
+Run = Annotated[bytes, Meta(min_length=RUN_BYTES, max_length=RUN_BYTES)]
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Sealed = Annotated[bytes, Meta(min_length=SEALED_BYTES, max_length=SEALED_BYTES)]
+SealedList = Annotated[tuple[Sealed, ...], Meta(max_length=MAX_SITES)]
+Share = Annotated[bytes, Meta(min_length=SHARE_BYTES, max_length=SHARE_BYTES)]
+ShareList = Annotated[tuple[Share, ...], Meta(max_length=MAX_SITES)]
+Signed = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES + 1, max_length=_SMALL)]
+SignedList = Annotated[tuple[Signed, ...], Meta(max_length=MAX_SITES)]
+Words = Annotated[bytes, Meta(max_length=8 * MAX_LENGTH)]
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    run: Run
+    transcript: Bytes32
+
+
+class _FromSite(_Message, frozen=True):
+    sender: Index
+
+
+class Advert(_FromSite, frozen=True, tag="advert"):
+    """A site's two X25519 keys: one that shares are encrypted to, one that masks are agreed with."""
+
+    round: Literal[1]
+    encryption: Bytes32
+    masking: Bytes32
+
+
+class Adverts(_Message, frozen=True, tag="adverts"):
+    """All signed advertisements, by ascending sender."""
+
+    round: Literal[2]
+    adverts: SignedList
+
+
+class Shares(_FromSite, frozen=True, tag="shares"):
+    """Shares for each neighbour that advertised, by ascending receiver, and what binds the seed."""
+
+    round: Literal[2]
+    commitment: Bytes32
+    sealed: SealedList
+
+
+class Delivery(_Message, frozen=True, tag="delivery"):
+    """Who shared, and the shares that this site's neighbours among them sealed for it, ascending."""
+
+    round: Literal[3]
+    sharers: Indices
+    sealed: SealedList
+
+
+class Masked(_FromSite, frozen=True, tag="masked"):
+    """The vector with its masks, little-endian words."""
+
+    round: Literal[3]
+    words: Words
+
+
+class Survivors(_Message, frozen=True, tag="survivors"):
+    """Whose vectors are in the sum, and who shared but is not."""
+
+    round: Literal[4]
+    survivors: Indices
+    dropped: Indices
+
+
+class Consent(_FromSite, frozen=True, tag="consent"):
+    """A signature on the list of survivors: the transcript ends with it."""
+
+    round: Literal[4]
+
+
+class Consents(_Message, frozen=True, tag="consents"):
+    """Signed consents of the survivors, by ascending sender."""
+
+    round: Literal[5]
+    consents: SignedList
+
+
+class Reveal(_FromSite, frozen=True, tag="reveal"):
+    """The shares that a site holds of survivors' seeds and of dropped sites' masking keys, ascending."""
+
+    round: Literal[5]
+    seeds: ShareList
+    keys: ShareList
+
+
+class Total(_Message, frozen=True, tag="total"):
+    """The sum over the survivors, little-endian words. Only zero-sum noise needs it."""
+
+    round: Literal[6]
+    words: Words
+
+
+FromSite: TypeAlias = Advert | Shares | Masked | Consent | Reveal
+FromAggregator: TypeAlias = Adverts | Delivery | Survivors | Consents | Total
+
+_decode_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
+_decode_aggregator: msgspec.msgpack.Decoder[FromAggregator] = msgspec.msgpack.Decoder(FromAggregator)
+pack: Callable[[FromSite | FromAggregator], bytes] = msgspec.msgpack.Encoder().encode
+
+
+def after_adverts(transcript: bytes, adverts: tuple[bytes, ...]) -> bytes:
+    """Return the transcript after the advertise round: who advertised which keys."""
+    return digest("adverts", transcript, *adverts)
+
+
+def after_shares(transcript: bytes, sharers: tuple[int, ...]) -> bytes:
+    """Return the transcript after the share round: who shared."""
+    return digest("sharers", transcript, _numbers(sharers))
+
+
+def after_masked(transcript: bytes, survivors: tuple[int, ...], dropped: tuple[int, ...]) -> bytes:
+    """Return the transcript after the masked round: who is in the sum and who is not."""
+    return digest("survivors", transcript, _numbers(survivors), _numbers(dropped))
+
+
+def pack_signed(message: FromSite, identity: Identity) -> bytes:
+    """Return a site's message on the wire: 64 bytes of signature, then the body."""
+    body = pack(message)
+    return identity.sign(_to_sign(body)) + body
+
+
+def unpack_signed(data: bytes, parameters: Parameters) -> FromSite:
+    """Return what a site sent, with its form checked but not yet its signature (`authenticate`)."""
+    vector = parameters.vector_bytes
+    many = parameters.sites * (SEALED_BYTES + 2 * SHARE_BYTES)
+    _require_size(data, SIGNATURE_BYTES + 1, _SLACK + max(vector, many))
+    try:
+        return _decode_site.decode(memoryview(data)[SIGNATURE_BYTES:])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise BadMessage("a site's message cannot be decoded") from None
+
+
+def authenticate(message: FromSite, data: bytes, parameters: Parameters, verifier: Verifier) -> FromSite:
+    """Return the message if it is of this run and its sender, by the roster, signed it."""
+    require_run(message, parameters)
+    if message.sender >= parameters.sites:
+        raise BadMessage(f"site number {message.sender} is not on the roster")
+    key, name = parameters.roster.keys[message.sender], parameters.roster.names[message.sender]
+    view = memoryview(data)
+    verifier.check(key, bytes(view[:SIGNATURE_BYTES]), _to_sign(view[SIGNATURE_BYTES:]), name)
+    return message
+
+
+def unpack(data: bytes, parameters: Parameters) -> FromAggregator:
+    """Return what the aggregator sent, if it has the right form and is of this run."""
+    vector = parameters.vector_bytes
+    many = parameters.sites * (_SMALL + SEALED_BYTES)
+    _require_size(data, 1, _SLACK + max(vector, many))
+    try:
+        message = _decode_aggregator.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise BadMessage("the aggregator's message cannot be decoded") from None
+    require_run(message, parameters)
+    return message
+
+
+def require_run(message: FromSite | FromAggregator, parameters: Parameters) -> None:
+    """Raise `Refused` unless the message belongs to this run."""
+    if message.run != parameters.run:
+        raise Refused(
+            f"a message of run {message.run.hex()} came to run {parameters.run.hex()}: "
+            "replayed, or meant for another run"
+        )
+
+
+def _to_sign(body: bytes | memoryview) -> bytes:
+    return b"cape secagg 1 message\0" + sha256(body).digest()
+
+
+def _require_size(data: bytes, least: int, most: int) -> None:
+    if not isinstance(data, bytes):
+        raise BadMessage(f"a message must be bytes, not {type(data).__name__}")
+    if not least <= len(data) <= most:
+        raise BadMessage(f"a message of {len(data)} bytes cannot be right: {least} to {most} are")
+
+
+def _numbers(numbers: tuple[int, ...]) -> bytes:
+    return b"".join(number.to_bytes(4, "big") for number in numbers)

@@ -1,0 +1,161 @@
+"""What all parties fix before a run: each computes it for itself, and every message is bound to its hash."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+from cape import check
+from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.noise.ring import Ring
+from cape.privacy.correlated import default_colluding
+from cape.secagg import neighbours as choice
+from cape.secagg.keys import Roster, digest
+from cape.secagg.threshold import smallest_threshold
+
+__all__ = ["MAX_LENGTH", "RUN_BYTES", "Parameters"]
+
+RUN_BYTES = 16
+MAX_LENGTH = 1 << 28
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """One run: who, how many, how long, how wide. Make it with `Parameters.agree`.
+
+    threshold: how many sites must be left in every round and must sign the list of survivors.
+    neighbours: with how many others a site shares masks and secrets (all others: sites - 1).
+    helpers: how many of a site's committee (its neighbours and itself) give back one of its secrets, and
+        how many of its committee a site must see alive. Equal to `threshold` when all are neighbours.
+    """
+
+    run: bytes
+    roster: Roster
+    length: int
+    bits: int
+    colluding: int
+    lying: bool
+    threshold: int
+    neighbours: int
+    helpers: int
+
+    @classmethod
+    def agree(
+        cls,
+        run: bytes,
+        roster: Roster,
+        length: int,
+        *,
+        bits: int = 64,
+        colluding: int | None = None,
+        dropping: int | None = None,
+        lying: bool = True,
+        threshold: int | None = None,
+        neighbours: int | Literal["auto", "all"] = "auto",
+    ) -> Parameters:
+        """Return the parameters of a run, with safe defaults.
+
+        Args:
+            run: 16 bytes that name the run and are never used twice.
+            roster: the sites and their pinned public keys.
+            length: the number of entries of every site's vector.
+            bits: width of the ring, 32 or 64. No sum may leave it; see `cape.noise.ring`.
+            colluding: how many sites may side with the aggregator; by default ceil(S/3) - 1.
+            dropping: how many sites may drop, for the choice of neighbours; by default one in 10. More
+                may drop: the run then ends without a sum, more often than once in 2^40.
+            lying: whether the aggregator may lie (2t > n + n_C) or is only curious (t > n_C).
+            threshold: t; by default the smallest safe one (`smallest_threshold`, which gives the
+                reason). A smaller one is refused.
+            neighbours: "all", an even number k, or "auto": all up to 50 sites, else the smallest
+                k that fails with probability below 2^-40 (the formula is in `cape.secagg.neighbours`).
+        """
+        n = len(roster)
+        bad = default_colluding(n) if colluding is None else colluding
+        bad = check.integer("colluding", bad, least=0, most=n - 1)
+        gone = -(-n // 10) if dropping is None else dropping
+        gone = check.integer("dropping", gone, least=0, most=n - 1)
+        least = smallest_threshold(n, bad, lying=lying)
+        t = least if threshold is None else threshold
+        if check.integer("threshold", t, most=n) < least:
+            reason = "2t > sites + colluding" if lying else "t > colluding"
+            raise InvalidInput(
+                f"threshold must be at least {least} ({reason}) for {n} sites of which {bad} may collude, "
+                f"not {t}"
+            )
+        found = _neighbourhood(neighbours, n, bad, gone, t, lying)
+        return cls(
+            run=run,
+            roster=roster,
+            length=length,
+            bits=bits,
+            colluding=bad,
+            lying=bool(lying),
+            threshold=t,
+            neighbours=found.neighbours,
+            helpers=found.helpers,
+        )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.run, bytes) or len(self.run) != RUN_BYTES:
+            raise InvalidInput(f"run must be {RUN_BYTES} bytes")
+        check.integer("length", self.length, least=1, most=MAX_LENGTH)
+        Ring(self.bits)
+
+    @property
+    def sites(self) -> int:
+        """How many sites are on the roster."""
+        return len(self.roster)
+
+    @property
+    def ring(self) -> Ring:
+        """Where the sum is taken."""
+        return Ring(self.bits)
+
+    @property
+    def vector_bytes(self) -> int:
+        """The size of a masked vector on the wire."""
+        return self.length * self.bits // 8
+
+    def digest(self) -> bytes:
+        """Return the hash that starts every party's transcript."""
+        numbers = (
+            self.length,
+            self.bits,
+            self.colluding,
+            int(self.lying),
+            self.threshold,
+            self.neighbours,
+            self.helpers,
+        )
+        return digest(
+            "parameters",
+            self.run,
+            self.roster.digest(),
+            b"".join(number.to_bytes(8, "big") for number in numbers),
+        )
+
+
+def _neighbourhood(
+    wanted: int | str, n: int, colluding: int, dropping: int, threshold: int, lying: bool
+) -> choice.Neighbourhood:
+    everyone = choice.Neighbourhood(n - 1, threshold, float("-inf"))
+    if wanted == "auto":
+        return choice.automatic(n, colluding, dropping, threshold, lying=lying)
+    if wanted == "all" or wanted == n - 1:
+        return everyone
+    if isinstance(wanted, str):
+        raise InvalidInput(f'neighbours must be "auto", "all" or an even number, not {wanted!r}')
+    k = check.integer("neighbours", wanted, least=2, most=n - 1)
+    if k % 2:
+        raise InvalidInput(f"neighbours must be even (k/2 on either side of a circle), not {k}")
+    found = choice.best(n, k, colluding, dropping, lying=lying)
+    if found.log2_failure >= -choice.FAILURE_BITS:
+        warnings.warn(
+            f"{k} neighbours of {n} sites fail to protect or to answer with probability up to "
+            f"2^{found.log2_failure:.1f}, at {colluding} colluding and {dropping} dropping; "
+            'neighbours="auto" keeps it below 2^-40',
+            PrivacyLeakWarning,
+            stacklevel=4,
+        )
+    return found
