@@ -21,6 +21,7 @@ LAYERS = [
     "site",
     "release",
     "analyses",
+    "study",
     "cli",
 ]  # each may import what stands before it
 

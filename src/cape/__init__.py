@@ -11,35 +11,93 @@ from typing import TYPE_CHECKING, Any
 from cape.errors import (
     BudgetExceeded,
     CapeError,
+    DataError,
     InvalidInput,
     MissingExtra,
     OverflowRisk,
     PrivacyLeakWarning,
+    TooFewSites,
+    TooNoisyWarning,
 )
 
 if TYPE_CHECKING:
     from cape import noise, privacy
+    from cape.analyses import (
+        ECDF,
+        ContingencyTable,
+        Correlation,
+        Count,
+        Covariance,
+        Histogram,
+        Mean,
+        Quantiles,
+        StandardDeviation,
+        Sum,
+        TableOne,
+        Variance,
+    )
     from cape.privacy import Budget, Guarantee
+    from cape.release.consortium import Consortium
+    from cape.site import Category, Csv, Database, Number, Schema
+    from cape.study import Study
 
 __version__ = "0.1.0"
 
-# name -> the module that holds it; a module's own name stands for the module itself
-_LAZY = {
-    "privacy": "cape.privacy",
-    "noise": "cape.noise",
-    "Budget": "cape.privacy",
-    "Guarantee": "cape.privacy",
+_HOMES = {
+    "cape.analyses": (
+        "ContingencyTable",
+        "Correlation",
+        "Count",
+        "Covariance",
+        "ECDF",
+        "Histogram",
+        "Mean",
+        "Quantiles",
+        "StandardDeviation",
+        "Sum",
+        "TableOne",
+        "Variance",
+    ),
+    "cape.noise": ("noise",),
+    "cape.privacy": ("privacy", "Budget", "Guarantee"),
+    "cape.release.consortium": ("Consortium",),
+    "cape.site": ("Category", "Csv", "Database", "Number", "Schema"),
+    "cape.study": ("Study",),
 }
+# name -> the module that holds it; a module's own name stands for the module itself
+_LAZY = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ECDF",
     "Budget",
     "BudgetExceeded",
     "CapeError",
+    "Category",
+    "Consortium",
+    "ContingencyTable",
+    "Correlation",
+    "Count",
+    "Covariance",
+    "Csv",
+    "DataError",
+    "Database",
     "Guarantee",
+    "Histogram",
     "InvalidInput",
+    "Mean",
     "MissingExtra",
+    "Number",
     "OverflowRisk",
     "PrivacyLeakWarning",
+    "Quantiles",
+    "Schema",
+    "StandardDeviation",
+    "Study",
+    "Sum",
+    "TableOne",
+    "TooFewSites",
+    "TooNoisyWarning",
+    "Variance",
     "noise",
     "privacy",
 ]

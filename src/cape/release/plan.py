@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -109,7 +110,8 @@ class Plan:
 
     def table(self) -> Table:
         """Return the noise under each scheme and the expected error, at most twelve rows of it."""
-        table = Table(title=f"{self.analysis.describe()} (share {self.share:g})", title_justify="left")
+        title = escape(f"{self.analysis.describe()} (share {self.share:g})")
+        table = Table(title=title, title_justify="left")
         table.add_column("privacy noise, one standard deviation")
         schemes = list(next(iter(self.noise.values()), {}))
         for name in schemes:
@@ -118,7 +120,7 @@ class Plan:
         shown = list(self.noise)[:12]
         for label in shown:
             cells = [number(self.noise[label][name]) for name in schemes]
-            table.add_row(label, *cells, number(self.expected_error[label]))
+            table.add_row(escape(label), *cells, number(self.expected_error[label]))
         if len(self.noise) > len(shown):
             table.add_row(f"... and {len(self.noise) - len(shown)} more", *[""] * (len(schemes) + 1))
         return table

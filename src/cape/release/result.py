@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -140,14 +141,14 @@ class Release:
 
     def table(self, most: int | None = None) -> Table:
         """Return the estimates with their errors, at most so many of them."""
-        table = Table(title=self.analysis.describe(), title_justify="left")
+        table = Table(title=escape(self.analysis.describe()), title_justify="left")
         table.add_column("")
         for title in ("value", "standard error", "of it privacy", "95% interval"):
             table.add_column(title, justify="right")
         for e in self.estimates[:most]:
             low, high = e.interval(0.95)
             table.add_row(
-                e.label,
+                escape(e.label),
                 number(e.value),
                 number(e.standard_error),
                 number(e.privacy),
@@ -171,8 +172,10 @@ def number(value: float) -> str:
     """Return a number as a person would write it: four digits, no exponent where it can be helped."""
     if value != value or abs(value) == float("inf"):
         return "-" if value != value else ("∞" if value > 0 else "-∞")
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        digits = 4 if value == 0 else max(0, 4 - len(str(int(abs(value)))))
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e7:
+        digits = max(0, 4 - len(str(int(abs(value)))))
         return f"{value:,.{digits}f}" if digits else f"{value:,.0f}"
     return f"{value:.3e}"
 

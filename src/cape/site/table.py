@@ -10,6 +10,7 @@ A table is taken to stay as it is while a study runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -84,7 +85,12 @@ class Table:
             if not isinstance(block, (Moments, Gram, Counts, Custom)):
                 raise InvalidInput(f"a block must be Moments, Gram, Counts or Custom, not {block!r}")
             block.arrays(self._schema)
-        return self._engine.sums(blocks)
+        whole = [replace(block, cell=None) if isinstance(block, Counts) else block for block in blocks]
+        found = self._engine.sums(whole)
+        return [
+            (block.pick(sums[0]),) if isinstance(block, Counts) else sums
+            for block, sums in zip(blocks, found, strict=True)
+        ]
 
     def clamped(self) -> dict[str, int]:
         """Return how many cells of each numeric column lie outside its bounds.

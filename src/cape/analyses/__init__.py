@@ -1,0 +1,34 @@
+"""What is asked: each analysis knows its sensitivity, its shape and what noisy sums say about it.
+
+`Estimate.sampling` is the error from having seen a sample of a population: for means, variances,
+covariances, correlations, quantiles, distribution functions and percentages. Counts and sums are about the
+people in the tables themselves: they have no sampling error, and their intervals count privacy noise only.
+"""
+
+from cape.analyses.count import Count
+from cape.analyses.covariance import Correlation, Covariance
+from cape.analyses.custom import CustomSum
+from cape.analyses.histogram import ContingencyTable, Histogram, Independence
+from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.quantiles import ECDF, Quantiles
+from cape.analyses.registry import KINDS, build
+from cape.analyses.table_one import TableOne
+
+__all__ = [
+    "ECDF",
+    "KINDS",
+    "ContingencyTable",
+    "Correlation",
+    "Count",
+    "Covariance",
+    "CustomSum",
+    "Histogram",
+    "Independence",
+    "Mean",
+    "Quantiles",
+    "StandardDeviation",
+    "Sum",
+    "TableOne",
+    "Variance",
+    "build",
+]

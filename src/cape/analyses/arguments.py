@@ -1,0 +1,43 @@
+"""Arguments of analyses, clean or refused, and how columns and numbers are written in labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cape.errors import InvalidInput
+
+__all__ = ["joined", "names", "written"]
+
+_MOST_DIGITS = 17  # tell any two floats apart
+
+
+def names(given: Iterable[Any], least: int = 1) -> tuple[str, ...]:
+    """Return columns' names, all different and at least so many, or raise `InvalidInput`."""
+    columns = tuple(given)
+    for name in columns:
+        if not isinstance(name, str):
+            raise InvalidInput(f"columns must be names, as in Mean('age', 'chol'), not {name!r}")
+    if len(columns) < least:
+        wanted = "at least one column" if least == 1 else f"at least {least} columns"
+        raise InvalidInput(f"{wanted} must be named, not {list(columns)!r}")
+    if len(set(columns)) != len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise InvalidInput(f"columns must be different; {twice!r} is named twice")
+    return columns
+
+
+def joined(columns: Sequence[str]) -> str:
+    """Return names as a sentence has them: 'age, chol and bmi'."""
+    if len(columns) < 2:
+        return "".join(columns)
+    return f"{', '.join(columns[:-1])} and {columns[-1]}"
+
+
+def written(numbers: Sequence[float]) -> list[str]:
+    """Return numbers as text, with as few digits as keep them apart."""
+    for digits in range(4, _MOST_DIGITS):
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(texts)) == len(texts):
+            return texts
+    return [repr(number) for number in numbers]

@@ -1,0 +1,111 @@
+"""How many rows, how many cells that are not missing, how many rows in a category."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cape.analyses.arguments import joined, names
+from cape.analyses.planning import Planned
+from cape.errors import InvalidInput
+from cape.release.query import Answer, Estimate, Neighbours, Query
+from cape.site import Axis, Counts, Number, Schema
+from cape.site.schema import Value, hint
+
+__all__ = ["Count"]
+
+
+@dataclass(frozen=True, init=False)
+class Count(Planned):
+    """How many rows there are, or how many with a value in a column, or in categories.
+
+    >>> Count(), Count("age"), Count(sex="female"), Count("chol", sex="female", disease="yes")
+
+    With columns, one number for each: the rows where it is not missing; `where`, or keywords, keep to the
+    rows in these categories. A count is of the people in the tables: it has no sampling error.
+
+    **Sensitivity.** sqrt(k), k the number of private counts, for both relations. A row enters each count
+    as 0 or 1, so adding, removing or replacing one row changes each by 1 at most, and k of them by sqrt(k)
+    in the L2 norm; a row that all of them count, against none or against one with missing cells, attains
+    it. Under replace-one a count of all rows, or of a column that is never missing, is public: it is
+    neither asked for nor paid for.
+    """
+
+    kind: ClassVar[str] = "count"
+    columns: tuple[str, ...]
+    where: tuple[tuple[str, Value], ...]
+
+    def __init__(self, *columns: str, where: Mapping[str, Value] | None = None, **conditions: Value) -> None:
+        if where is not None and not isinstance(where, Mapping):
+            raise InvalidInput(f"where must give a category for each column, not {where!r}")
+        both = {**(where or {}), **conditions}
+        if len(both) < len(where or {}) + len(conditions):
+            raise InvalidInput("a column must be given one category, not two")
+        object.__setattr__(self, "columns", names(columns, least=0))
+        object.__setattr__(self, "where", tuple(both.items()))
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return one count for each number that is not public."""
+        blocks = tuple(
+            self._block(schema, column)
+            for column in self._asked
+            if not (neighbours == "replace-one" and self._everyone(schema, column))
+        )
+        return Query(blocks, tuple((1.0,) for _ in blocks), math.sqrt(len(blocks)))
+
+    def finish(self, answer: Answer) -> list[Estimate]:
+        """Return the counts, those that are public without error."""
+        found = zip(answer.sums, answer.noise, strict=True)
+        estimates = []
+        for column in self._asked:
+            label = self._label(column)
+            if answer.rows is not None and self._everyone(answer.schema, column):
+                estimates.append(Estimate(label, float(answer.rows), 0.0, 0.0, (0.0, math.inf)))
+            else:
+                (count,), (noise,) = next(found)
+                most = math.inf if answer.rows is None else float(answer.rows)
+                value = min(max(float(count), 0.0), most)
+                estimates.append(Estimate(label, value, 0.0, noise, (0.0, most)))
+        return estimates
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        what = f"number of rows with a value of {joined(self.columns)}" if self.columns else "number of rows"
+        return what + (f", where {self._condition}" if self.where else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        parts = {"columns": list(self.columns), "where": dict(self.where)}
+        return {"kind": self.kind, **{key: value for key, value in parts.items() if value}}
+
+    @property
+    def _asked(self) -> tuple[str | None, ...]:
+        return self.columns or (None,)
+
+    @property
+    def _condition(self) -> str:
+        return ", ".join(f"{column}={value}" for column, value in self.where)
+
+    def _label(self, column: str | None) -> str:
+        if column is None:
+            return self._condition or "rows"
+        return f"{column} not missing" + (f", {self._condition}" if self.where else "")
+
+    def _everyone(self, schema: Schema, column: str | None) -> bool:
+        return not self.where and (column is None or not schema[column].missing)
+
+    def _block(self, schema: Schema, column: str | None) -> Counts:
+        axes, cell = [], []
+        for name, value in self.where:
+            values = schema.category(name).values
+            if value not in values:
+                raise InvalidInput(f"no category {value!r} in column {name!r}{hint(value, map(str, values))}")
+            axes.append(Axis(name))
+            cell.append(values.index(value))
+        if column is None:
+            return Counts(tuple(axes), tuple(cell))
+        found = schema[column]
+        edges = (found.low, found.high) if isinstance(found, Number) else None
+        return Counts((*axes, Axis(column, edges)), (*cell, None))

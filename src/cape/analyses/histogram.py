@@ -1,0 +1,218 @@
+"""How many people fall into each bin, category, or cell of a table of categories."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from cape import check
+from cape.analyses.arguments import names, written
+from cape.analyses.moments import enough
+from cape.analyses.planning import Planned
+from cape.errors import InvalidInput
+from cape.release.query import Answer, Estimate, Neighbours, Query
+from cape.site import Axis, Counts, Number, Schema
+
+__all__ = ["ContingencyTable", "Histogram", "Independence", "one_hot"]
+
+Floats = NDArray[np.float64]
+
+
+def one_hot(neighbours: Neighbours, cells: int) -> float:
+    """Return the most that one row changes a table of counts, squared.
+
+    A row is counted in one cell, or in none if it misses a column. Added or removed it changes one count
+    by 1. Replaced, it takes 1 from one cell and gives 1 to another: 1 + 1 = 2, attained whenever there
+    are two cells.
+    """
+    return 2.0 if neighbours == "replace-one" and cells > 1 else 1.0
+
+
+def _cells(block: Counts, schema: Schema) -> int:
+    return block.arrays(schema)[0].size
+
+
+def _table_query(block: Counts, schema: Schema, neighbours: Neighbours) -> Query:
+    return Query((block,), ((1.0,),), math.sqrt(one_hot(neighbours, _cells(block, schema))))
+
+
+def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) -> list[Estimate]:
+    """Return counts that are not negative.
+
+    If no cell of the columns is ever missing and the number of rows is public, the counts add up to it: the
+    nearest counts that do have 1 - 1/cells of the variance.
+    """
+    ((counts,),), ((noise,),) = answer.sums, answer.noise
+    flat = np.asarray(counts, np.float64).reshape(-1)
+    most = math.inf if answer.rows is None else float(answer.rows)
+    if _adds_up(most, answer.schema, columns):
+        flat = flat + (most - flat.sum()) / flat.size
+        noise *= math.sqrt(1 - 1 / flat.size)
+    values = np.clip(flat, 0.0, most)
+    return [
+        Estimate(label, float(value), 0.0, noise, (0.0, most))
+        for label, value in zip(labels, values, strict=True)
+    ]
+
+
+def _adds_up(rows: float, schema: Schema, columns: Sequence[str]) -> bool:
+    """Return whether the counts are known to add up to a public number of rows."""
+    return rows < math.inf and not any(schema[name].missing for name in columns)
+
+
+@dataclass(frozen=True, init=False)
+class Histogram(Planned):
+    """How many people in the tables fall into each bin of a numeric column, or into each category.
+
+    >>> Histogram("age", edges=[18, 40, 65, 90]), Histogram("age", bins=20), Histogram("sex")
+
+    Bins are [a, b), the last one [a, b]; values outside go to the first or the last. `bins` cuts the public
+    bounds into equal parts. Counts are about the people in the tables: no sampling error. A count that noise
+    makes negative is given as 0.
+
+    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove: `one_hot` has the proof.
+    """
+
+    kind: ClassVar[str] = "histogram"
+    column: str
+    edges: tuple[float, ...] | None
+    bins: int | None
+
+    def __init__(self, column: str, *, edges: Iterable[float] | None = None, bins: int | None = None) -> None:
+        (name,) = names((column,))
+        if edges is not None and bins is not None:
+            raise InvalidInput("either edges or bins must be given, not both")
+        if edges is not None and (isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable)):
+            raise InvalidInput(f"edges must be numbers that rise, as in [18, 40, 65, 90], not {edges!r}")
+        object.__setattr__(self, "column", name)
+        object.__setattr__(self, "edges", None if edges is None else Axis(name, tuple(edges)).edges)
+        object.__setattr__(self, "bins", None if bins is None else check.integer("bins", bins, least=1))
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the counts."""
+        return _table_query(Counts((self._axis(schema),)), schema, neighbours)
+
+    def finish(self, answer: Answer) -> list[Estimate]:
+        """Return the count of each bin."""
+        return _estimates(self._labels(answer.schema), answer, (self.column,))
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        return f"histogram of {self.column}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        cut = {"edges": None if self.edges is None else list(self.edges), "bins": self.bins}
+        given = {key: value for key, value in cut.items() if value is not None}
+        return {"kind": self.kind, "column": self.column, **given}
+
+    def _axis(self, schema: Schema) -> Axis:
+        column = schema[self.column]
+        if not isinstance(column, Number):
+            if self.edges is not None or self.bins is not None:
+                raise InvalidInput(
+                    f"column {self.column!r} has categories in the schema: leave out edges and bins"
+                )
+            return Axis(self.column)
+        if self.bins is not None:
+            return Axis(self.column, tuple(np.linspace(column.low, column.high, self.bins + 1).tolist()))
+        if self.edges is None:
+            raise InvalidInput(f"column {self.column!r} has bounds in the schema: give edges or bins")
+        return Axis(self.column, self.edges)
+
+    def _labels(self, schema: Schema) -> list[str]:
+        axis = self._axis(schema)
+        if axis.edges is None:
+            return [f"{self.column}={value}" for value in schema.category(self.column).values]
+        pairs = list(itertools.pairwise(written(axis.edges)))
+        closing = [")"] * (len(pairs) - 1) + ["]"]
+        return [f"{self.column} in [{a}, {b}{end}" for (a, b), end in zip(pairs, closing, strict=True)]
+
+
+@dataclass(frozen=True)
+class Independence:
+    """A test of independence between two columns: a small p-value speaks against it."""
+
+    statistic: float
+    freedom: int
+    p_value: float
+
+
+@dataclass(frozen=True, init=False)
+class ContingencyTable(Planned):
+    """How many people in the tables there are for each combination of two or more columns' categories.
+
+    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove: `one_hot` has the proof.
+    """
+
+    kind: ClassVar[str] = "contingency-table"
+    columns: tuple[str, ...]
+
+    def __init__(self, *columns: str) -> None:
+        object.__setattr__(self, "columns", names(columns, least=2))
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the counts of all combinations."""
+        return _table_query(Counts(tuple(Axis(name) for name in self.columns)), schema, neighbours)
+
+    def finish(self, answer: Answer) -> list[Estimate]:
+        """Return the count of each combination, the last column's categories running fastest."""
+        values = [answer.schema.category(name).values for name in self.columns]
+        labels = [
+            ", ".join(f"{name}={value}" for name, value in zip(self.columns, combination, strict=True))
+            for combination in itertools.product(*values)
+        ]
+        return _estimates(labels, answer, self.columns)
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        return f"contingency table of {' by '.join(self.columns)}"
+
+    def independence(self, estimates: Sequence[Estimate], schema: Schema) -> Independence | None:
+        """Return a chi-square test of independence of two columns that counts privacy noise.
+
+        None if noise leaves a row or a column of the table without a clear count, or a column has one
+        category only. Post-processing of what `finish` returned: it costs nothing.
+
+        With margins r and c, and orthonormal u ⟂ sqrt(r), v ⟂ sqrt(c), the contrasts z = sum X_ij u_i v_j /
+        sqrt(n r_i c_j) are, under independence, normal with mean 0 and covariance I plus that of the noise,
+        (noise² / n) (U' diag(1/r) U) x (V' diag(1/c) V). Estimating r and c changes them in second order
+        only: under independence the mean of z is a product of two terms that both vanish at the true
+        margins. So z' cov^-1 z is chi-square with (rows - 1)(columns - 1) degrees of freedom; without noise
+        it is Pearson's statistic.
+        """
+        if len(self.columns) != 2:
+            raise InvalidInput(f"independence must be asked of two columns, not of {len(self.columns)}")
+        shape = tuple(len(schema.category(name).values) for name in self.columns)
+        table = np.array([estimate.value for estimate in estimates]).reshape(shape)
+        noise, count = estimates[0].privacy, float(table.sum())
+        if _adds_up(estimates[0].within[1], schema, self.columns):
+            noise *= math.sqrt(table.size / max(table.size - 1, 1))  # as before it was brought to the total
+        freedom = (shape[0] - 1) * (shape[1] - 1)
+        clear = all(
+            enough(float(margin), noise * math.sqrt(shape[axis]))
+            for axis in (0, 1)
+            for margin in table.sum(axis=axis)
+        )
+        if not clear or freedom == 0:
+            return None
+        by_row, by_column = table.sum(axis=1) / count, table.sum(axis=0) / count
+        left, right = _contrasts(by_row), _contrasts(by_column)
+        z = (left.T @ table @ right / math.sqrt(count)).reshape(-1)
+        covariance = np.eye(freedom) + noise**2 / count * np.kron(left.T @ left, right.T @ right)
+        statistic = float(z @ np.linalg.solve(covariance, z))
+        return Independence(statistic, freedom, float(chdtrc(freedom, statistic)))
+
+
+def _contrasts(margin: Floats) -> Floats:
+    """Return columns u / sqrt(margin), for orthonormal u orthogonal to sqrt(margin)."""
+    root = np.sqrt(margin)
+    _, _, vectors = np.linalg.svd(root[None, :])
+    return np.asarray(vectors[1:].T / root[:, None])

@@ -1,0 +1,276 @@
+"""The count, the sum and the sum of squares of a scaled column: how far one row moves them, what they say.
+
+Claim. With weights a, b, c (one over the squared scale) on the sums of t, of t² and on the count, and
+tables of counts over the column with weights that add up to e, one row moves a column's sums, each divided
+by its scale, by at most the root of `Weights.moved`.
+Reason. A row holds t in [-1, 1], or misses the cell and adds nothing. It is counted in one cell of a table.
+
+- *Added or removed*: a t² + b t⁴ + c + e <= a + b + c + e, at |t| = 1.
+- *Replaced, both present*: d = |t - t'| leaves |t + t'| <= 2 - d, because both lie in [-1, 1]. So a (t -
+  t')² + b (t² - t'²)² = d² (a + b (t + t')²) is at most g(d) = d² (a + b (2 - d)²), which t = 1 and t' = 1
+  - d attain. g' vanishes where 2 b (d - 1)(d - 2) + a = 0; if b >= 2 a there is a local maximum at d = (3 -
+  sqrt(1 - 2 a / b)) / 2, otherwise g rises to g(2) = 4 a. The counts add 2 e at most. The second moment is
+  *free*, g <= 4 a, as long as b / a is at most the least of (2 + d) / (d² (2 - d)), which is phi⁵ / 4 =
+  2.7725... at d = sqrt(5) - 1, phi the golden ratio. Then t = 1 and t' = -1 attain 4 a + 2 e.
+- *Replaced, one missing*: a + b + c + e again. So the private count is free too while that is at most
+  4 a + 2 e. Where no cell is ever missing this cannot happen, and the count does not move.
+
+Rounding toward zero maps [-1, 1] into itself, so the bounds hold on the grid. Different columns move
+independently: their squares add.
+Tested in tests/analyses/test_sensitivity.py, where a search attains the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from cape.analyses.planning import unknown
+from cape.release.query import Estimate, Neighbours
+from cape.site import Number, Schema
+
+__all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis"]
+
+Floats = NDArray[np.float64]
+
+_CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a ratio to mean anything
+_LEAST_FREEDOM = 8.0
+_MOST_FREEDOM = 1e9
+NORMAL = 3.0  # the kurtosis of a normal population
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One over the squared scale of a column's sums: of t, of t², of the count, and of counts in tables."""
+
+    first: float
+    second: float
+    count: float
+    tables: float = 0.0
+
+    @property
+    def scales(self) -> tuple[float, float, float]:
+        """The scales, in the order of the arrays of `Moments`."""
+        return 1 / math.sqrt(self.count), 1 / math.sqrt(self.first), 1 / math.sqrt(self.second)
+
+    @property
+    def norm(self) -> float:
+        """The most that one row holds, squared."""
+        return self.first + self.second + self.count + self.tables
+
+    def moved(self, neighbours: Neighbours, missing: bool) -> float:
+        """Return the most that one row changes the sums of one column, squared: proof above."""
+        if neighbours == "add-remove":
+            return self.norm
+        a, b = self.first, self.second
+        moved = 4 * a
+        if b >= 2 * a and b > 0:
+            d = (3 - math.sqrt(1 - 2 * a / b)) / 2
+            moved = max(moved, d * d * (a + b * (2 - d) ** 2))
+        moved += 2 * self.tables
+        return max(moved, self.norm) if missing else moved
+
+
+def by_missing(columns: tuple[str, ...], schema: Schema) -> Iterator[tuple[str, ...]]:
+    """Yield the columns that may miss cells and those that never do, where there are any."""
+    for missing in (True, False):
+        part = tuple(name for name in columns if schema.number(name).missing == missing)
+        if part:
+            yield part
+
+
+def kurtosis(counts: Floats, noise: float) -> float:
+    """Return the kurtosis from noisy counts in equal bins, or a normal population's if noise hides it.
+
+    Where noise hides it, noise also outweighs sampling in the error of the variance, so little is lost.
+    """
+    total = float(counts.sum())
+    if total <= 0:
+        return NORMAL
+    shares = counts / total
+    middles = (2 * np.arange(counts.size) + 1) / counts.size - 1
+    from_mean = middles - shares @ middles
+    spread = float(shares @ from_mean**2)
+    if spread <= 0:
+        return NORMAL
+    found = float(shares @ from_mean**4) / spread**2
+    pull = from_mean**4 / spread**2 - 2 * found * from_mean**2 / spread  # of one more row in each bin
+    error = noise * float(np.linalg.norm(pull)) / total
+    return found if found > 1 and error < found / 2 else NORMAL
+
+
+def enough(count: float, noise: float) -> bool:
+    """Return whether a noisy count can be divided by."""
+    return count > max(2.0, _CLEAR * noise)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The noisy sums of one scaled column, and the noise in each; no noise in a count that is public."""
+
+    count: float
+    first: float
+    second: float
+    count_noise: float
+    first_noise: float
+    second_noise: float
+    kurtosis: float = NORMAL
+
+    @property
+    def enough(self) -> bool:
+        """Whether anything can be said."""
+        return enough(self.count, self.count_noise)
+
+    @property
+    def mean(self) -> float:
+        """The mean of t, which lies in [-1, 1]."""
+        return min(max(self.first / self.count, -1.0), 1.0)
+
+    @property
+    def mean_noise(self) -> float:
+        """Its privacy error: that of a ratio, to first order."""
+        return math.hypot(self.first_noise, self.mean * self.count_noise) / self.count
+
+    @property
+    def variance(self) -> float:
+        """The unbiased variance of t, 0 if noise makes it negative.
+
+        The square of a noisy mean is too large by the noise's variance, which is known and given back.
+        """
+        mean = self.first / self.count
+        spread = self.second / self.count - mean**2 + (self.first_noise / self.count) ** 2
+        return min(max(spread * self.count / (self.count - 1), 0.0), 1.0)
+
+    @property
+    def variance_noise(self) -> float:
+        """Its privacy error, with the second-order term of the squared mean."""
+        mean, square = self.mean, min(max(self.second / self.count, 0.0), 1.0)
+        linear = math.hypot(
+            self.second_noise, 2 * mean * self.first_noise, (square - 2 * mean**2) * self.count_noise
+        )
+        return math.hypot(linear / self.count, math.sqrt(2) * (self.first_noise / self.count) ** 2)
+
+    @property
+    def variance_sampling(self) -> float:
+        """Its sampling error, which depends on the kurtosis."""
+        return self.variance * math.sqrt((self.kurtosis - 1) / (self.count - 1))
+
+    def mean_interval(self, level: float) -> tuple[float, float]:
+        """Return Fieller's interval for the population's mean of t.
+
+        For the true mean m, sum(t) - m count has mean 0 and variance n v + noise² + m² (count's noise)².
+        The m for which it lies within q standard errors solve a quadratic: no ratio of normals is
+        approximated, and where noise could make the count 0 the interval is all of [-1, 1]. q is Student's,
+        with the degrees of freedom (Satterthwaite) that match how well v is known, from a sample and
+        through noise.
+        """
+        sampled = self.count * self.variance
+        first = min(max(self.first, -self.count), self.count)
+        certain = self.first_noise**2 + (self.mean * self.count_noise) ** 2
+        doubt = 2 * sampled**2 / (self.count - 1) + (self.count * self.variance_noise) ** 2
+        matched = _MOST_FREEDOM if doubt == 0 else 2 * (certain + sampled) ** 2 / doubt
+        freedom = min(max(matched, min(_LEAST_FREEDOM, self.count - 1)), _MOST_FREEDOM)
+        q2 = float(stdtrit(freedom, (1 + level) / 2)) ** 2
+        leading = self.count**2 - q2 * self.count_noise**2
+        if leading <= 0:
+            return -1.0, 1.0
+        spread = self.first_noise**2 + sampled
+        reach = math.sqrt(q2 * (leading * spread + (first * self.count_noise) ** 2)) / leading
+        centre = first * self.count / leading
+        return max(centre - reach, -1.0), min(centre + reach, 1.0)
+
+    def variance_interval(self, level: float) -> tuple[float, float]:
+        """Return the V with |estimate - V| <= z sqrt((kurtosis - 1) V² / (n - 1) + noise²), within [0, 1].
+
+        The error is taken at V, not at the estimate (a score interval): it leans to the right as a
+        chi-square interval does, and is never negative.
+        """
+        z2 = float(ndtri((1 + level) / 2)) ** 2
+        bend = 1 - (self.kurtosis - 1) * z2 / (self.count - 1)
+        centre, noise2 = self.variance, z2 * self.variance_noise**2
+        root = math.sqrt(max(centre**2 - bend * (centre**2 - noise2), 0.0))
+        low = max((centre**2 - noise2) / (centre + root), 0.0) if centre + root > 0 else 0.0
+        return low, min((centre + root) / bend, 1.0) if bend > 0 else 1.0
+
+    def mean_estimate(self, label: str, column: Number) -> Estimate:
+        """Return the population's mean, in the column's unit."""
+        if not self.enough:
+            return unknown(label, column.low, column.high)
+        return Estimate(
+            label,
+            column.middle + column.half * self.mean,
+            column.half * math.sqrt(self.variance / self.count),
+            column.half * self.mean_noise,
+            (column.low, column.high),
+            _MeanInterval(self, column),
+        )
+
+    def variance_estimate(self, label: str, column: Number) -> Estimate:
+        """Return the population's variance, in the column's unit squared."""
+        unit = column.half**2
+        if not self.enough:
+            return unknown(label, 0.0, unit)
+        return Estimate(
+            label,
+            unit * self.variance,
+            unit * self.variance_sampling,
+            unit * self.variance_noise,
+            (0.0, unit),
+            _VarianceInterval(self, unit),
+        )
+
+    def deviation_estimate(self, label: str, column: Number) -> Estimate:
+        """Return the population's standard deviation: the root of the variance and of its interval.
+
+        The error of a root is e / (sqrt(V + e) + sqrt(V)): e / (2 sqrt V) where e is small, sqrt(e) at V = 0.
+        """
+        if not self.enough:
+            return unknown(label, 0.0, column.half)
+        root = math.sqrt(self.variance)
+
+        def of_root(error: float) -> float:
+            return column.half * error / (math.sqrt(self.variance + error) + root) if error else 0.0
+
+        return Estimate(
+            label,
+            column.half * root,
+            of_root(self.variance_sampling),
+            of_root(self.variance_noise),
+            (0.0, column.half),
+            _DeviationInterval(self, column.half),
+        )
+
+
+@dataclass(frozen=True)
+class _MeanInterval:
+    sums: Sums
+    column: Number
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        low, high = self.sums.mean_interval(level)
+        return self.column.middle + self.column.half * low, self.column.middle + self.column.half * high
+
+
+@dataclass(frozen=True)
+class _VarianceInterval:
+    sums: Sums
+    unit: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        low, high = self.sums.variance_interval(level)
+        return self.unit * low, self.unit * high
+
+
+@dataclass(frozen=True)
+class _DeviationInterval:
+    sums: Sums
+    unit: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        low, high = self.sums.variance_interval(level)
+        return self.unit * math.sqrt(low), self.unit * math.sqrt(high)

@@ -1,0 +1,234 @@
+"""Distribution functions and quantiles, from counts at several resolutions made consistent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from cape import check
+from cape.analyses.arguments import joined, names, written
+from cape.analyses.moments import enough
+from cape.analyses.planning import Planned, unknown, warn_of
+from cape.analyses.tree import Tree, check_bins, depth, level_axes
+from cape.errors import InvalidInput
+from cape.release.query import Answer, Estimate, Neighbours, Query
+from cape.site import Axis, Counts, Schema
+
+__all__ = ["ECDF", "Curve", "Quantiles", "proportion_error"]
+
+Floats = NDArray[np.float64]
+
+
+def proportion_error(proportion: float, count: float) -> float:
+    """Return the sampling error of a proportion, never 0: two more of each kind (Agresti and Coull)."""
+    drawn = (count * proportion + 2) / (count + 4)
+    return math.sqrt(drawn * (1 - drawn) / (count + 4))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The share of a column's rows below each edge, with its privacy error.
+
+    The prefix sums of noisy counts need not rise. `shares` is half way between their running maximum and the
+    running minimum from the right: both rise, and neither is ever further from a rising truth than the noisy
+    curve was at its worst.
+    """
+
+    edges: Floats
+    shares: Floats
+    count: float
+    within: Floats
+    root: float
+
+    @classmethod
+    def of(cls, edges: Sequence[float], tree: Tree) -> Curve | None:
+        """Return the curve, or None if there is too much noise in the number of rows."""
+        count = float(tree.prefixes[-1])
+        if not enough(count, math.sqrt(tree.root)):
+            return None
+        noisy = np.clip(tree.prefixes / count, 0.0, 1.0)
+        rising = np.maximum.accumulate(noisy)
+        from_right = np.minimum.accumulate(noisy[::-1])[::-1]
+        return cls(np.asarray(edges), (rising + from_right) / 2, count, tree.within, tree.root)
+
+    def noise(self, shares: Floats | float) -> Floats:
+        """Return the privacy error at each edge if these shares lie below; none at the ends."""
+        even = np.linspace(0.0, 1.0, len(self.edges))
+        error = np.sqrt(self.within + (even - shares) ** 2 * self.root) / self.count
+        error[[0, -1]] = 0.0
+        return error
+
+    def value(self, share: float) -> float:
+        """Return where the curve reaches a share, straight between edges."""
+        share = min(max(share, 0.0), 1.0)
+        i = max(int(np.searchsorted(self.shares, share)), 1)
+        low, high = self.shares[i - 1], self.shares[i]
+        part = (share - low) / (high - low) if high > low else 0.5
+        return float(self.edges[i - 1] + part * (self.edges[i] - self.edges[i - 1]))
+
+    def quantile(self, label: str, prob: float) -> Estimate:
+        """Return a quantile of the population."""
+        value = self.value(prob)
+        place = int(np.argmin(np.abs(self.edges - value)))
+        sampling, privacy = math.sqrt(prob * (1 - prob) / self.count), float(self.noise(prob)[place])
+        errors = [(self.value(prob + e) - self.value(prob - e)) / 2 for e in (sampling, privacy)]
+        bounds = float(self.edges[0]), float(self.edges[-1])
+        return Estimate(label, value, errors[0], errors[1], bounds, _QuantileInterval(self, prob))
+
+
+@dataclass(frozen=True)
+class _QuantileInterval:
+    """Between the last edge whose share is clearly below the probability and the first clearly above.
+
+    A quantile lies above an edge if fewer than `prob` of the population lie below that edge; the test of it
+    counts sampling, prob (1 - prob) / n, and privacy noise (Woodruff's interval). The ends are edges, so
+    the width of the bins is counted: the interval covers at least at its level, whatever lies inside a bin.
+    """
+
+    curve: Curve
+    prob: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        curve, prob = self.curve, self.prob
+        error = np.hypot(math.sqrt(prob * (1 - prob) / curve.count), curve.noise(prob))
+        error[[0, -1]] = 0.0
+        reach = float(ndtri((1 + level) / 2)) * error
+        first = int(np.argmax(curve.shares + reach >= prob))
+        last = len(reach) - 1 - int(np.argmax((curve.shares - reach <= prob)[::-1]))
+        return float(curve.edges[max(first - 1, 0)]), float(curve.edges[min(last + 1, len(reach) - 1)])
+
+
+@dataclass(frozen=True, init=False)
+class _FromTree(Planned):
+    """A distribution function per column.
+
+    **Sensitivity.** With L levels of scale 1 and, where the number of rows is private, the total with
+    weight w (one over its squared scale): a row is counted once on each level.
+
+    - add-remove: L + w per column, squared; w = 1.
+    - replace-one: a row that moves to another part on every level changes two counts on each and not the
+      total: 2 L. One that goes missing changes one count on each and the total: L + w. So the total is free
+      with w = L, and 2 L is attained by a row that moves from one end of the bounds to the other.
+
+    Columns move independently, so their squares add: sqrt(2 L columns) or sqrt((L + 1) columns).
+    """
+
+    columns: tuple[str, ...]
+    bins: int
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the counts on every level, and the total where it is private."""
+        levels = depth(self.bins)
+        total = 1 / math.sqrt(levels) if neighbours == "replace-one" else 1.0
+        blocks, scales = [], []
+        for name in self.columns:
+            column = schema.number(name)
+            if column.missing or neighbours == "add-remove":
+                blocks.append(Counts((Axis(name, (column.low, column.high)),)))
+                scales.append((total,))
+            blocks += [Counts((axis,)) for axis in level_axes(name, column, self.bins)]
+            scales += [(1.0,)] * levels
+        per_column = 2 * levels if neighbours == "replace-one" else levels + 1
+        return Query(tuple(blocks), tuple(scales), math.sqrt(per_column * len(self.columns)))
+
+    def curves(self, answer: Answer) -> list[Curve | None]:
+        """Return the distribution function of each column, None where there is too much noise."""
+        found = zip(answer.sums, answer.noise, strict=True)
+        curves = []
+        for name in self.columns:
+            column = answer.schema.number(name)
+            levels, noise = [], []
+            if answer.rows is not None and not column.missing:
+                levels, noise = [np.array([float(answer.rows)])], [0.0]
+            while len(levels) <= depth(self.bins):
+                (counts,), (std,) = next(found)
+                levels.append(counts)
+                noise.append(std)
+            edges = np.linspace(column.low, column.high, self.bins + 1)
+            curves.append(Curve.of(edges.tolist(), Tree.fit(levels, noise)))
+        return curves
+
+
+class ECDF(_FromTree):
+    """The share of the population below each of the inner edges of `bins` equal parts of the bounds.
+
+    Sensitivity as for `Quantiles`: sqrt(2 L columns) under replace-one, sqrt((L + 1) columns) under
+    add-remove, with bins = 4^L. Proof: `_FromTree`.
+    """
+
+    kind: ClassVar[str] = "ecdf"
+
+    def __init__(self, *columns: str, bins: int = 64) -> None:
+        object.__setattr__(self, "columns", names(columns))
+        object.__setattr__(self, "bins", check_bins(bins))
+
+    def finish(self, answer: Answer) -> list[Estimate]:
+        """Return the curve at every inner edge."""
+        estimates = []
+        for name, curve in zip(self.columns, self.curves(answer), strict=True):
+            column = answer.schema.number(name)
+            edges = np.linspace(column.low, column.high, self.bins + 1).tolist()
+            labels = [f"{name} < {text}" for text in written(edges)[1:-1]]
+            if curve is None:
+                estimates += [unknown(label, 0.0, 1.0) for label in labels]
+                continue
+            noise = curve.noise(curve.shares)
+            for label, share, privacy in zip(labels, curve.shares[1:-1], noise[1:-1], strict=True):
+                sampling = proportion_error(float(share), curve.count)
+                estimates.append(Estimate(label, float(share), sampling, float(privacy), (0.0, 1.0)))
+        warn_of(estimates)
+        return estimates
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        return f"distribution of {joined(self.columns)}, at {self.bins - 1} points"
+
+
+@dataclass(frozen=True, init=False)
+class Quantiles(_FromTree):
+    """Quantiles of each column in the population, from counts in `bins` equal parts of the bounds.
+
+    Intervals end at edges of bins. Sensitivity sqrt(2 L columns) under replace-one and sqrt((L + 1)
+    columns) under add-remove, with bins = 4^L, however many quantiles are asked for. Proof: `_FromTree`.
+    """
+
+    kind: ClassVar[str] = "quantiles"
+    probs: tuple[float, ...]
+
+    def __init__(self, *columns: str, probs: Iterable[float] = (0.25, 0.5, 0.75), bins: int = 256) -> None:
+        object.__setattr__(self, "columns", names(columns))
+        object.__setattr__(self, "probs", _probs(probs))
+        object.__setattr__(self, "bins", check_bins(bins))
+
+    def finish(self, answer: Answer) -> list[Estimate]:
+        """Return the quantiles of each column."""
+        estimates = []
+        for name, curve in zip(self.columns, self.curves(answer), strict=True):
+            column = answer.schema.number(name)
+            for prob in self.probs:
+                label = f"{name} quantile {prob:g}"
+                missing = unknown(label, column.low, column.high)
+                estimates.append(missing if curve is None else curve.quantile(label, prob))
+        warn_of(estimates)
+        return estimates
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        return f"quantiles {joined([f'{prob:g}' for prob in self.probs])} of {joined(self.columns)}"
+
+
+def _probs(given: Any) -> tuple[float, ...]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        given = (given,)
+    probs = tuple(check.probability("probs", prob) for prob in given)
+    if not probs or len({f"{prob:g}" for prob in probs}) != len(probs):
+        raise InvalidInput(
+            f"probs must be different and at least one, as in (0.25, 0.5), not {list(probs)!r}"
+        )
+    return probs

@@ -1,0 +1,67 @@
+"""Analyses by the names that study files use."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from cape.analyses.count import Count
+from cape.analyses.covariance import Correlation, Covariance
+from cape.analyses.histogram import ContingencyTable, Histogram
+from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.quantiles import ECDF, Quantiles
+from cape.analyses.table_one import TableOne
+from cape.errors import InvalidInput
+from cape.release.query import Analysis
+from cape.site.schema import hint
+
+__all__ = ["KINDS", "build"]
+
+KINDS: dict[str, type[Analysis]] = {
+    analysis.kind: analysis
+    for analysis in (
+        Count,
+        Sum,
+        Mean,
+        Variance,
+        StandardDeviation,
+        Covariance,
+        Correlation,
+        Histogram,
+        ContingencyTable,
+        ECDF,
+        Quantiles,
+        TableOne,
+    )
+}
+
+
+def build(description: Mapping[str, Any]) -> Analysis:
+    """Return the analysis that a study file describes, as in {"kind": "mean", "columns": ["age"]}.
+
+    Keys that belong to the study, such as share, must be taken out first.
+    """
+    given = dict(description)
+    if "kind" not in given:
+        raise InvalidInput(f"an analysis must have a kind: one of {', '.join(KINDS)}")
+    kind = given.pop("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidInput(f"no analysis of kind {kind!r}{hint(kind, KINDS)}")
+    made = KINDS[kind]
+    parameters = inspect.signature(made).parameters.values()
+    keys = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    for key in given:
+        if key not in keys:
+            raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")
+    positional = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    columns = given.pop("columns", ()) if positional else ()
+    if isinstance(columns, str):
+        columns = (columns,)
+    for parameter in parameters:
+        required = parameter.default is inspect.Parameter.empty and "VAR" not in parameter.kind.name
+        if required and parameter.name not in given:
+            raise InvalidInput(f"an analysis of kind {kind!r} must have the key {parameter.name!r}")
+    if not isinstance(columns, (list, tuple)):
+        raise InvalidInput(f'columns must be a list of names, as in ["age", "chol"], not {columns!r}')
+    return made(*columns, **given)

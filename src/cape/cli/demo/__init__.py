@@ -1,0 +1,172 @@
+"""`cape demo`: a real analysis over five sites, on data that ships with scikit-learn, beside the truth."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from cape import check
+from cape.cli import screen, words
+from cape.cli.demo import theorem
+from cape.cli.demo.hospitals import COLUMNS, GROUPS, RUNS, SITES, Compared, Demo, rehearse
+from cape.cli.options import AsJson
+from cape.errors import InvalidInput
+from cape.privacy import Budget
+from cape.release.query import Estimate
+
+__all__ = ["demo"]
+
+_SHOWN = ("mean", "SD", "median")
+
+
+def demo(
+    epsilon: Annotated[float, typer.Option(help="Total epsilon of the study.")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Delta of the study.")] = 1e-6,
+    colluding: Annotated[
+        int, typer.Option(help="How many of the five sites may side with the aggregator.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to save the picture; a temporary folder if not said."),
+    ] = None,
+    guarantee: Annotated[
+        bool,
+        typer.Option(
+            "--guarantee", help="Show the paper's Theorem 1 beside what holds instead. Reads no data."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Describe 569 patients at five sites that do not pool their rows: the first table of a clinical paper.
+
+    Example: [bold]cape demo --epsilon 1 --colluding 2[/bold]
+    """
+    check.integer("colluding", colluding, least=0, most=len(SITES) - 1)
+    budget = Budget(check.real("epsilon", epsilon, above=0.0), delta)
+    if guarantee:
+        theorem.show(budget, as_json)
+        return
+    with screen.progress(RUNS + 2) as steps:
+        done = rehearse(budget, colluding, steps)
+        steps.start("drawing")
+        picture = _draw(done, out)
+    if as_json:
+        screen.print_json(_as_dict(done, picture))
+    else:
+        _show(screen.console(), done, picture)
+
+
+def _draw(done: Demo, out: Path | None) -> Path:
+    from cape.cli.demo.picture import draw
+
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="cape-")) if out is None else out
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "cape-demo.png"
+        draw(done, path)
+    except OSError as error:
+        raise InvalidInput(f"--out: {out} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _as_dict(done: Demo, picture: Path) -> dict[str, Any]:
+    budget = done.budget
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "mu": budget.mu,
+        "colluding": done.colluding,
+        "sites": SITES,
+        "table": [
+            {
+                "label": label,
+                "value": e.value,
+                "interval": list(e.interval(0.95)),
+                "truth": done.truth[label].value,
+            }
+            for label, e in done.released["cape"].items()
+        ],
+        "schemes": [asdict(row) for row in done.compared],
+        "runs": RUNS,
+        "left": float(budget.remaining),
+        "picture": str(picture),
+    }
+
+
+def _show(console: Console, done: Demo, picture: Path) -> None:
+    budget = done.budget
+    console.print(
+        f"\n[bold]569 patients with a breast tumour, at {len(SITES)} sites[/bold] of "
+        f"{', '.join(map(str, SITES.values()))} rows that do not leave them.\n"
+        f"Guarantee for every person: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} (mu = "
+        f"{budget.mu:.4f}), even if the aggregator and {words.count(done.colluding, 'site')} pool what they "
+        "see.\n"
+    )
+    console.print(_table_one(done))
+    console.print()
+    console.print(_comparison(done.compared))
+    typer.echo(f"\nPicture: {picture}")
+    console.print(
+        f"\nBudget: {float(100 * budget.spent):g}% is spent, {float(100 * budget.remaining):g}% is left "
+        "for the next question.\nNext: cape plan and cape run with a study file of your own; see "
+        "docs/tutorial.md.\n"
+    )
+
+
+def _table_one(done: Demo) -> Table:
+    title = "Table One by diagnosis, released with a 95% interval, beside the truth"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)  # fits 80 columns
+    table.add_column("")
+    for group in GROUPS:
+        table.add_column(group, justify="right")
+        table.add_column("truth", justify="right", style="dim")
+    stems = ["n", *(f"{name} {what}" for name in COLUMNS for what in _SHOWN)]
+    for stem in stems:
+        cells = []
+        for group in GROUPS:
+            label = f"{stem} | diagnosis={group}"
+            released, truth = done.released["cape"][label], done.truth[label]
+            cells += [_with_interval(released), _digits(truth.value)]
+        table.add_row(stem, *cells, end_section=stem == "n" or stem.endswith(_SHOWN[-1]))
+    table.caption = (
+        "Bounds of the columns were chosen by hand, from what is possible. Intervals count sampling and "
+        "privacy noise; counts are of these patients."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _comparison(rows: list[Compared]) -> Table:
+    title = "The same table by other schemes, at the same epsilon"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("scheme")
+    table.add_column("who has to be trusted")
+    table.add_column("noise over pooled", justify="right")
+    table.add_column("error here", justify="right")
+    for row in rows:
+        style = "bold" if row.scheme == "cape" else ""
+        table.add_row(row.scheme, row.meaning, f"{row.over_pooled:.2f}", f"{row.error:.1f}%", style=style)
+    table.caption = (
+        "Noise: planned, as a standard deviation. Error: root mean square difference of the means from the "
+        f"truth in {RUNS} runs, in percent of the bounds; published, so many runs would cost as many budgets."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _with_interval(e: Estimate) -> str:
+    low, high = e.interval(0.95)
+    if e.value <= e.within[0]:  # noise hides it
+        return f"under {_digits(high)}"
+    return f"{_digits(e.value)} ({_digits(low)} to {_digits(high)})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

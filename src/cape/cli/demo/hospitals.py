@@ -1,0 +1,126 @@
+"""Five sites with scikit-learn's breast-cancer data, the table that is asked of them, and other schemes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cape.analyses import TableOne
+from cape.cli.screen import Steps
+from cape.errors import PrivacyLeakWarning, TooNoisyWarning
+from cape.privacy import Budget
+from cape.release.consortium import Consortium
+from cape.release.query import Estimate
+from cape.site import Category, Number, Schema
+
+__all__ = ["COLUMNS", "GROUPS", "RUNS", "SITES", "Compared", "Demo", "rehearse"]
+
+SITES = {"north": 40, "east": 70, "south": 110, "west": 140, "centre": 209}
+GROUPS = ("malignant", "benign")
+# Features of cell nuclei. The bounds are round numbers chosen by hand, not computed from the data.
+COLUMNS = {
+    "radius": Number(5, 30, missing=False),
+    "texture": Number(5, 40, missing=False),
+    "perimeter": Number(30, 200, missing=False),
+}
+SHARE = 0.8
+RUNS = 12
+_SCHEMES = {
+    "pooled": "a curator who sees every row",
+    "cape": "nobody; secure aggregation",
+    "cape-gaussian": "nobody; the paper's variances",
+    "conventional": "nobody; all noise adds up",
+    "local": "nobody; the largest site alone",
+}
+_LABELS = tuple(f"{name} mean | diagnosis={group}" for name in COLUMNS for group in GROUPS)
+
+Labelled = dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One way to make noise: what it is planned to be over pooled, and its error in the means of the groups.
+
+    The error is a root mean square over means and runs, in percent of a column's bounds.
+    """
+
+    scheme: str
+    meaning: str
+    over_pooled: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What was released by each scheme, what is true, and how far they are apart."""
+
+    budget: Budget
+    colluding: int
+    released: dict[str, Labelled]
+    truth: Labelled
+    compared: list[Compared]
+
+
+def rehearse(budget: Budget, colluding: int, steps: Steps) -> Demo:
+    """Release the table once, then by every scheme several times, and compare with the exact answer."""
+    steps.start("loading the data")
+    sites = _sites()
+    schema = Schema(COLUMNS, diagnosis=Category(GROUPS, missing=False))
+    open_ = partial(Consortium, sites, schema, budget, colluding=colluding, sizes=SITES)
+    analysis = TableOne(*COLUMNS, by="diagnosis", bins=16)
+    steps.done()
+    consortium = open_()
+    first = {"cape": _release(consortium, analysis, "cape")}
+    truth = _release(open_(), analysis, "none")
+    squares = dict.fromkeys(_SCHEMES, 0.0)
+    for run in range(RUNS):
+        steps.start(f"comparing schemes, run {run + 1}")
+        for scheme in _SCHEMES:
+            released = _release(open_(), analysis, scheme)
+            first.setdefault(scheme, released)
+            squares[scheme] += sum(_relative(released, truth, label) ** 2 for label in _LABELS)
+        steps.done()
+    errors = {name: 100 * math.sqrt(total / RUNS / len(_LABELS)) for name, total in squares.items()}
+    compared = [
+        Compared(name, meaning, _over_pooled(consortium, analysis, name), errors[name])
+        for name, meaning in _SCHEMES.items()
+    ]
+    return Demo(consortium.budget, colluding, first, truth, compared)
+
+
+def _sites() -> dict[str, Any]:
+    import polars
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    names = list(data.feature_names)
+    columns = {name: data.data[:, names.index(f"mean {name}")] for name in COLUMNS}
+    diagnosis = [str(data.target_names[code]) for code in data.target]
+    table = polars.DataFrame({**columns, "diagnosis": diagnosis})
+    start, sites = 0, {}
+    for name, rows in SITES.items():
+        sites[name] = table[start : start + rows]
+        start += rows
+    return sites
+
+
+def _release(consortium: Consortium, analysis: TableOne, scheme: str) -> Labelled:
+    with warnings.catch_warnings():
+        # The truth is asked for on purpose, of data that everyone has; and other schemes may be too noisy.
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        warnings.simplefilter("ignore", TooNoisyWarning)
+        release = consortium.release(analysis, share=SHARE, scheme=scheme)
+    return {estimate.label: estimate for estimate in release.estimates}
+
+
+def _over_pooled(consortium: Consortium, analysis: TableOne, scheme: str) -> float:
+    noise = consortium.plan(analysis, SHARE, scheme=scheme).noise[_LABELS[0]]
+    return noise[scheme] / noise["pooled"]
+
+
+def _relative(released: Labelled, truth: Labelled, label: str) -> float:
+    column = COLUMNS[label.split(" ")[0]]
+    return (released[label].value - truth[label].value) / (2 * column.half)

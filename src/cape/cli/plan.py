@@ -1,0 +1,86 @@
+"""`cape plan`: what a study will do to privacy and accuracy, before any row is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cape.cli import screen, words
+from cape.cli.options import AsJson, StudyFile
+from cape.release.plan import Plan
+from cape.study import Entry, Study
+
+__all__ = ["plan"]
+
+
+def plan(study_file: StudyFile, as_json: AsJson = False) -> None:
+    """Show noise, expected error and guarantee of every analysis, beside other schemes. Reads no data.
+
+    Example: [bold]cape plan study.toml[/bold]
+    """
+    study = Study.load(study_file)
+    plans = [(entry, study.plan(entry)) for entry in study.analyses]
+    if as_json:
+        screen.print_json(_as_dict(study, plans))
+    else:
+        _show(screen.console(), study, plans)
+
+
+def _as_dict(study: Study, plans: list[tuple[Entry, Plan]]) -> dict[str, Any]:
+    total = study.total(study.analyses)
+    return {
+        "study": study.to_dict(),
+        "analyses": [{"number": entry.number, **plan.to_dict()} for entry, plan in plans],
+        "total": {"share": float(total.spent), "guarantee": study.promise(total.spent).to_dict()},
+        "left": float(total.remaining),
+    }
+
+
+def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> None:
+    parties, budget = study.setting.parties, study.budget
+    console.print(
+        f"\n[bold]{escape(study.name)}[/bold]: {parties.sites} sites ({escape(', '.join(study.sites))}), "
+        f"scheme [bold]{study.scheme}[/bold], {words.count(parties.colluding, 'site')} may collude, at least "
+        f"{parties.min_sites} must answer.\nBudget: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} "
+        f"(mu = {budget.mu:.4g}). Numbers are standard deviations of privacy noise, in the column's unit.\n"
+    )
+    for entry, plan in plans:
+        table = plan.table()
+        table.title = escape(
+            f"{entry.number}. {plan.analysis.describe()}: share {entry.share:.4g}, "
+            f"epsilon {plan.guarantee.epsilon:.3g}"
+        )
+        console.print(table)
+        console.print(f"[dim]{plan.advice}[/dim]\n")
+    console.print(_totals(study, plans))
+    total = study.total(study.analyses)
+    console.print(f"\n[dim]{study.promise(total.spent)}[/dim]")
+    console.print(
+        f"[dim]Planned for {plans[0][1].rows:,} rows"
+        + (" (1,000 a site assumed; give rows in the study file for yours)" if study.sizes is None else "")
+        + ". Nothing was read and nothing is spent.[/dim]\n"
+    )
+
+
+def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
+    table = Table(title="The budget", title_justify="left")
+    table.add_column("")
+    for name in ("share", "mu", f"epsilon at {study.budget.delta:g}"):
+        table.add_column(name, justify="right")
+    for entry, plan in plans:
+        promise = plan.guarantee
+        table.add_row(
+            f"{entry.number}. {plan.analysis.kind}",
+            f"{entry.share:.4g}",
+            f"{promise.mu:.4g}",
+            f"{promise.epsilon:.4g}",
+        )
+    total = study.total(study.analyses)
+    whole = study.promise(total.spent)
+    table.add_section()
+    table.add_row("all together", f"{float(total.spent):.4g}", f"{whole.mu:.4g}", f"{whole.epsilon:.4g}")
+    table.add_row("left", f"{float(total.remaining):.4g}", "", "")
+    return table

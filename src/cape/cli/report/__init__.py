@@ -1,0 +1,156 @@
+"""The report of a study: one HTML file that needs nothing else, for who decides and who computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+
+from cape import __version__
+from cape.cli import words
+from cape.cli.report.answers import answer
+from cape.cli.results import Results
+from cape.site import Number
+
+__all__ = ["page"]
+
+
+def page(results: Results) -> str:
+    """Return the report as the text of an HTML file. It holds released numbers and public facts only."""
+    style = files("cape.cli.report").joinpath("style.css").read_text(encoding="utf-8")
+    parts = [_head(results), _summary(results), *map(answer, results.answered), _budget(results)]
+    parts += [_columns(results), _foot(results)]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(results.study.name)}: report</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<main>\n{chr(10).join(parts)}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _head(results: Results) -> str:
+    study, budget = results.study, results.budget
+    took_part = dict.fromkeys(name for each in results.answered for name in each.release.participants)
+    rows = max((each.release.rows or 0 for each in results.answered), default=0)
+    private = math.isfinite(results.promise.mu)
+    cards = [
+        (f"{len(took_part)} of {len(study.sites)}", "sites took part"),
+        (f"{rows:,}" if rows else "private" if results.answered else "-", "rows in all"),
+        (f"{len(results.answered)} of {len(study.analyses)}", "analyses released"),
+        (f"ε = {results.promise.epsilon:.3g}" if private else "none", "privacy loss, all together"),
+        (f"{float(100 * budget.remaining):.4g}%", "of the budget left"),
+    ]
+    shown = "".join(f'<div class="card"><b>{b}</b><span>{span}</span></div>' for b, span in cards)
+    lead = f'<p class="lead">{escape(study.description)}</p>' if study.description else ""
+    head = f"<header><h1>{escape(study.name)}</h1>{lead}</header>"
+    return f'{head}{_failure(results)}<div class="cards">{shown}</div>'
+
+
+def _failure(results: Results) -> str:
+    said = []
+    if not math.isfinite(results.promise.mu):
+        said.append("These answers are exact: no noise was added, and nobody in the data is protected.")
+    if results.public_failure is not None:
+        said.append(f"The study was not finished. {results.public_failure}")
+    return "".join(f'<p class="warning">{escape(text)}</p>' for text in said)
+
+
+def _summary(results: Results) -> str:
+    promise = "".join(f"<p>{escape(text)}</p>" for text in words.promise(results.promise))
+    assumed = words.assumptions(results.study.setting, results.scheme)
+    sites = ", ".join(results.study.sites)
+    return (
+        f"<section><h2>What is promised to each person</h2>{promise}"
+        f"<h3>What is assumed</h3><ul>{''.join(f'<li>{escape(text)}</li>' for text in assumed)}</ul>"
+        f'<p class="note">Sites: {escape(sites)}. Noise is made by the scheme "{escape(results.scheme)}".</p>'
+        "</section>"
+    )
+
+
+def _budget(results: Results) -> str:
+    parts = "".join(
+        f'<i style="width:{100 * each.release.share:.3f}%" title="{each.entry.number}. '
+        f'{escape(each.entry.analysis.kind)}: {100 * each.release.share:.4g}%"></i>'
+        for each in results.answered
+    )
+    rows = [
+        [
+            f"{each.entry.number}. {each.entry.analysis.kind}",
+            f"{100 * each.release.share:.4g}%",
+            _finite(each.release.guarantee.mu),
+            _finite(each.release.guarantee.epsilon),
+            str(each.release.cost.rounds),
+            f"{each.release.cost.bytes / 1e3:,.1f}",
+            f"{each.release.cost.bytes_per_site / 1e3:,.1f}",
+            f"{each.release.cost.seconds:.2f}",
+        ]
+        for each in results.answered
+    ]
+    costs = [each.release.cost for each in results.answered]
+    total = [
+        "all together",
+        f"{float(100 * results.budget.spent):.4g}%",
+        _finite(results.promise.mu),
+        _finite(results.promise.epsilon),
+        str(sum(cost.rounds for cost in costs)),
+        f"{sum(cost.bytes for cost in costs) / 1e3:,.1f}",
+        f"{sum(cost.bytes_per_site for cost in costs) / 1e3:,.1f}",
+        f"{sum(cost.seconds for cost in costs):.2f}",
+    ]
+    names = [
+        "",
+        "share",
+        "mu",
+        f"ε at {results.budget.delta:g}",
+        "rounds",
+        "kB in all",
+        "kB a site, at most",
+        "seconds",
+    ]
+    return (
+        f'<section><h2>What it cost</h2><div class="budget">{parts}</div>'
+        f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
+        f"{float(100 * results.budget.spent):.4g}% is spent, {float(100 * results.budget.remaining):.4g}% is "
+        "left. Shares add up because squares of mu do.</p>"
+        f'<div class="wide">{_table(names, rows, total)}</div></section>'
+    )
+
+
+def _columns(results: Results) -> str:
+    rows = []
+    for name, column in results.study.setting.schema.items():
+        said = (
+            f"{column.low:g} to {column.high:g}"
+            if isinstance(column, Number)
+            else ", ".join(map(str, column.values))
+        )
+        rows.append([name, said, "may be missing" if column.missing else "never missing"])
+    return (
+        "<section><h2>What was known before</h2><p>These bounds and categories are public and were given by "
+        "people. A value beyond a bound counts as the bound.</p>"
+        f'<div class="wide">{_table(["column", "bounds or categories", "cells"], rows, kind="words")}</div>'
+        "</section>"
+    )
+
+
+def _foot(results: Results) -> str:
+    when = results.finished.strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        f"<footer>Made by cape {escape(__version__)} on {when}. Running the study again draws fresh noise: "
+        "it is another release, and costs the same again.</footer>"
+    )
+
+
+def _table(
+    names: Sequence[str], rows: Iterable[Sequence[str]], total: Sequence[str] = (), kind: str = "numbers"
+) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    if total:
+        body += f'<tr class="total">{"".join(f"<td>{escape(c)}</td>" for c in total)}</tr>'
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _finite(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "∞"

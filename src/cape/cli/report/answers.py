@@ -1,0 +1,85 @@
+"""One section of the report for each analysis: what was asked, a table, and a plot with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from cape.analyses import TableOne
+from cape.cli.report.figures import figure
+from cape.cli.results import Answered
+from cape.release.query import Estimate
+from cape.release.result import number
+
+__all__ = ["answer"]
+
+_MOST_OPEN = 16
+_MOST_ROWS = 200
+
+
+def answer(answered: Answered) -> str:
+    """Return the section of one analysis."""
+    release = answered.release
+    said = "".join(f'<p class="warning">{escape(text)}</p>' for text in answered.warnings)
+    who = ", ".join(release.participants) + ("" if release.rows is None else f" ({release.rows:,} rows)")
+    table = f'<div class="wide">{_table(release.estimates)}</div>'
+    shown = figure(answered)
+    if isinstance(release.analysis, TableOne):
+        shown = _clinical(*release.analysis.layout(release.estimates)) + shown
+    if len(release.estimates) > _MOST_OPEN:
+        count = f"All {len(release.estimates):,} numbers with their intervals"
+        table = f"{shown}<details><summary>{count}</summary>{table}</details>"
+    else:
+        table += shown
+    notes = "".join(f"<p>{escape(text)}</p>" for text in answered.notes)
+    return (
+        f"<section><h2>{answered.entry.number}. {escape(_title(release.analysis.describe()))}</h2>{said}"
+        f'{table}{notes}<p class="note">From {escape(who)}, for {100 * release.share:.4g}% of the '
+        "budget.</p></section>"
+    )
+
+
+def _clinical(header: list[str], rows: list[list[str]]) -> str:
+    """Return the first table of a clinical paper: a name once, and under it what is said about it."""
+    body, last = [], ""
+    for name, *cells in rows:
+        stem, _, what = name.rpartition(", ")
+        column, equals, value = stem.partition(" = ")
+        title = f"{column}, {what}" if equals else column
+        if title != last:
+            body.append(f'<tr class="head"><td colspan="{len(header)}">{escape(title)}</td></tr>')
+        last = title
+        body.append(
+            f'<tr class="under"><td>{escape(value or what)}</td>'
+            f"{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        )
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    return (
+        f'<div class="wide"><table class="clinical"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _table(estimates: Sequence[Estimate]) -> str:
+    rows = []
+    for e in estimates[:_MOST_ROWS]:
+        low, high = e.interval(0.95)
+        cells = (
+            number(e.value),
+            f"{number(low)} to {number(high)}",
+            number(e.standard_error),
+            number(e.privacy),
+        )
+        rows.append(f"<tr><td>{escape(e.label)}</td>{''.join(f'<td>{c}</td>' for c in cells)}</tr>")
+    if len(estimates) > _MOST_ROWS:
+        rows.append(
+            f'<tr><td colspan="5">... and {len(estimates) - _MOST_ROWS:,} more in results.json</td></tr>'
+        )
+    return (
+        "<table><thead><tr><th></th><th>value</th><th>95% interval</th><th>standard error</th>"
+        f"<th>of it privacy</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _title(text: str) -> str:
+    return text[:1].upper() + text[1:]

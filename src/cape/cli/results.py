@@ -1,0 +1,166 @@
+"""A study that was run: what was released, what failed, what is left; on a screen or as plain data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from cape import __version__
+from cape.analyses import ContingencyTable
+from cape.cli import screen, words
+from cape.errors import CapeError, DataError, TooFewSites
+from cape.privacy import Budget
+from cape.release.consortium import Consortium
+from cape.release.result import Promise, Release
+from cape.site import Schema
+from cape.site.table import Table
+from cape.study import Entry, Study
+
+__all__ = ["Answered", "Results", "execute"]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One analysis of the study, its release, and what there is to say and to be warned of."""
+
+    entry: Entry
+    release: Release
+    schema: Schema
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What else follows from the released numbers, at no cost."""
+        analysis = self.release.analysis
+        if not isinstance(analysis, ContingencyTable) or len(analysis.columns) != 2:
+            return []
+        test = analysis.independence(self.release.estimates, self.schema)
+        if test is None:
+            return ["There is too much noise for a test of independence."]
+        return [
+            f"Test of independence, privacy noise counted: chi-square = {test.statistic:.2f} with "
+            f"{words.count(test.freedom, 'degree')} of freedom, p = {test.p_value:.2g}."
+        ]
+
+
+@dataclass
+class Results:
+    """All that a run gave. If it failed, what was released before is here: it is paid for."""
+
+    study: Study
+    scheme: str
+    budget: Budget
+    answered: list[Answered] = field(default_factory=list)
+    error: CapeError | None = None
+    failed: Entry | None = None
+    finished: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def promise(self) -> Promise:
+        """What all releases together promise, those that failed after messages were sent included."""
+        if self.scheme == "none" or self.budget.spent:
+            return self.study.promise(self.budget.spent or Fraction(1), self.scheme)
+        return replace(self.study.promise(Fraction(1), self.scheme), mu=0.0)
+
+    @property
+    def failure(self) -> str | None:
+        """What went wrong, what it cost, and what is left of the budget."""
+        if self.error is None:
+            return None
+        return f"{self._where}{self.error}. {self._paid}\nBudget: {self.budget}."
+
+    @property
+    def public_failure(self) -> str | None:
+        """The same without what only a site may know of its table."""
+        if self.error is None:
+            return None
+        why = self.error.public if isinstance(self.error, DataError) else str(self.error)
+        return f"{self._where}{why}. {self._paid}"
+
+    @property
+    def _where(self) -> str:
+        return "" if self.failed is None else f"[[analysis]] {self.failed.number}: "
+
+    @property
+    def _paid(self) -> str:
+        if isinstance(self.error, TooFewSites) and self.error.sent and self.failed is not None:
+            return f"Its share of {self.failed.share:g} is spent: messages had left the sites."
+        return "Nothing was spent."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, for JSON."""
+        seconds = sum(each.release.cost.seconds for each in self.answered)
+        return {
+            "cape": __version__,
+            "finished": self.finished.isoformat(timespec="seconds"),
+            "study": self.study.to_dict() | {"scheme": self.scheme},
+            "analyses": [
+                {
+                    "number": each.entry.number,
+                    **each.release.to_dict(),
+                    "notes": each.notes,
+                    "warnings": list(each.warnings),
+                }
+                for each in self.answered
+            ],
+            "guarantee": self.promise.to_dict() if self.answered else None,
+            "assumptions": words.assumptions(self.study.setting, self.scheme),
+            "budget": {
+                "epsilon": self.budget.epsilon,
+                "delta": self.budget.delta,
+                "mu": self.budget.mu,
+                "spent": float(self.budget.spent),
+                "left": float(self.budget.remaining),
+            },
+            "cost": {
+                "bytes": sum(each.release.cost.bytes for each in self.answered),
+                "seconds": seconds,
+            },
+            "error": self.public_failure,
+        }
+
+
+def execute(study: Study, scheme: str, entries: Sequence[Entry], drop: Mapping[str, str]) -> Results:
+    """Read every table once to see that it fits the schema, then release the analyses one after the other.
+
+    A site that cannot answer is found before anything is spent. The first failure ends the run.
+    """
+    results = Results(study, scheme, study.budget)
+    with screen.progress(len(study.sites) + len(entries)) as steps:
+        try:
+            _check_tables(study, steps)
+        except CapeError as error:
+            results.error = error
+            return results
+        consortium = study.consortium(scheme=scheme)
+        for entry in entries:
+            steps.start(f"{entry.number}. {entry.analysis.kind}")
+            try:
+                results.answered.append(_answer(consortium, entry, drop))
+            except CapeError as error:
+                results.error, results.failed = error, entry
+            results.budget = consortium.budget
+            if results.error is not None:
+                break
+            steps.done()
+    results.finished = datetime.now(UTC)
+    return results
+
+
+def _check_tables(study: Study, steps: screen.Steps) -> None:
+    for name, place in study.sites.items():
+        steps.start(f"checking {name}")
+        Table(name, place.source(), study.setting.schema).check()
+        steps.done()
+
+
+def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str]) -> Answered:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        release = consortium.release(entry.analysis, entry.share, drop=drop)
+    said = [str(warning.message) for warning in caught]
+    return Answered(entry, release, consortium.schema, tuple(dict.fromkeys(said)))

@@ -1,0 +1,86 @@
+"""What every command shares: where it prints, how a wait looks, how plain data becomes JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+__all__ = ["Steps", "console", "print_json", "progress", "to_json"]
+
+_WIDTH = 110  # where there is no terminal that says its own
+_PATIENCE = 1.0  # seconds before a bar appears
+
+
+def console() -> Console:
+    """Return the console for results."""
+    plain = Console()
+    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDTH)
+
+
+def to_json(value: Any) -> str:
+    """Return plain data as JSON that any reader takes: what is not a finite number becomes null."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object."""
+    typer.echo(to_json(value))
+
+
+class Steps:
+    """A bar that the caller moves on."""
+
+    def __init__(self, bar: Progress, total: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=total)
+
+    def start(self, what: str) -> None:
+        """Say what is being done now."""
+        self._bar.update(self._task, description=what)
+
+    def done(self) -> None:
+        """Count one step."""
+        self._bar.advance(self._task)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Steps]:
+    """Show a bar on the terminal's error stream once the work has taken a second; remove it at the end."""
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    timer = threading.Timer(_PATIENCE, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield Steps(bar, total)
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return value

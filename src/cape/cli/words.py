@@ -1,0 +1,85 @@
+"""What is promised and what is assumed, in words for people who decide and do not compute."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import ndtr, ndtri
+
+from cape.release.plan import Setting
+from cape.release.result import Promise
+
+__all__ = ["assumptions", "bet", "count", "promise"]
+
+_FALSE_ALARMS = 0.05
+
+
+def count(number: int, what: str) -> str:
+    """Return '1 site' or '4 sites'."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def promise(guarantee: Promise) -> list[str]:
+    """Return paragraphs that say what all releases together promise to one person."""
+    if not math.isfinite(guarantee.mu):
+        return ["No noise was added. These answers are exact, and nothing is promised to anyone."]
+    other = (
+        "if that person's row had been replaced by anyone else's"
+        if guarantee.neighbours == "replace-one"
+        else "if that person had not been in the data at all"
+    )
+    return [
+        f"Whatever somebody concludes about a person from all the answers below together, they would have "
+        f"concluded nearly the same {other}. How nearly is a number that holds for every person and every "
+        f"adversary, whatever else the adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = "
+        f"{guarantee.delta:g} (mu = {guarantee.mu:.4g}), exactly accounted.",
+        bet(guarantee.mu),
+        f"This holds against {_adversary(guarantee)}.",
+    ]
+
+
+def bet(mu: float) -> str:
+    """Return what mu means for an adversary who has to guess."""
+    power = float(ndtr(ndtri(_FALSE_ALARMS) + mu))
+    return (
+        "As a bet: suppose that somebody who knows all other rows tries to tell whether a person's row is in "
+        f"the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of those who are not in it, they find at "
+        f"most {power:.1%} of those who are; blind guessing finds {_FALSE_ALARMS:.0%}."
+    )
+
+
+def assumptions(setting: Setting, scheme: str) -> list[str]:
+    """Return what the promise rests on, one sentence each."""
+    parties = setting.parties
+    said = ["Every person has one row at one site."]
+    said.append("The bounds and categories of the columns were given by people, not computed from the data.")
+    if setting.neighbours == "replace-one":
+        said.append("How many rows each site holds is public.")
+    said.append("Every release draws fresh noise; running the study again is a new release and costs again.")
+    if scheme == "pooled":
+        said.append("The curator sees every row's contribution and is trusted by everyone.")
+    if scheme.startswith("cape"):
+        said.append(
+            f"The parties follow the protocol; at most {count(parties.colluding, 'site')} of {parties.sites} "
+            "pool what they see with the aggregator."
+        )
+        said.append("Nobody can break AES-256, X25519 or Ed25519: secure aggregation stands on them.")
+        said.append(
+            f"At least {parties.min_sites} of {parties.sites} sites answer; with fewer there is no answer."
+        )
+    return said
+
+
+def _adversary(guarantee: Promise) -> str:
+    p = guarantee.parties
+    if guarantee.scheme == "pooled":
+        return "everyone but the curator, who sees everything"
+    if guarantee.scheme == "local":
+        return "everyone but the site that answers"
+    if guarantee.scheme == "conventional":
+        return "the aggregator and all other sites together"
+    return (
+        f"the aggregator and {count(p.colluding, 'site')} of the {p.sites} together"
+        if p.colluding
+        else "the aggregator, and against each reader, but not against sites that help the aggregator"
+    )

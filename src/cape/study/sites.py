@@ -1,0 +1,102 @@
+"""The [sites] of a study file: a path, or a table that describes a text file or a database query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from cape import check
+from cape.errors import InvalidInput
+from cape.study import places
+
+if TYPE_CHECKING:
+    from cape.site import Csv, Database
+
+__all__ = ["Place", "read_sites"]
+
+_LAYOUT = ("null_values", "columns", "separator", "has_header")
+_FILE = ("path", "rows", *_LAYOUT)
+_QUERY = ("query", "connection", "rows")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a site's rows are, and how many people expect there. Nothing is opened."""
+
+    described: Mapping[str, Any]
+    folder: Path
+    rows: int | None = None
+
+    def source(self) -> str | Csv | Database:
+        """Return what `cape.Consortium` takes; polars is loaded here and not before."""
+        from cape.site import Csv, Database
+
+        given = self.described
+        if "query" in given:
+            return Database(given["query"], _uri(given["connection"], self.folder))
+        path = _beside(given["path"], self.folder)
+        if not any(key in given for key in _LAYOUT):
+            return path
+        separator = "\t" if path.endswith(".tsv") else ","
+        return Csv(
+            path,
+            null_values=given.get("null_values", ()),
+            separator=given.get("separator", separator),
+            columns=given.get("columns"),
+        )
+
+
+def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
+    """Return where each site's rows are, from what the file says; paths are seen from `folder`."""
+    sites = {}
+    for name, described in given.items():
+        with places.at(f"[sites] {name}"):
+            sites[name] = _place(described, folder)
+    if len(sites) < 2:
+        raise InvalidInput("[sites] must name at least two sites")
+    without = [name for name, place in sites.items() if place.rows is None]
+    if without and len(without) < len(sites):
+        raise InvalidInput(
+            f"[sites] gives rows, but not for {', '.join(without)}; give them for every site or for none"
+        )
+    return sites
+
+
+def _place(described: Any, folder: Path) -> Place:
+    if isinstance(described, str):
+        described = {"path": described}
+    if not isinstance(described, dict):
+        raise InvalidInput(f'must be a path, or a table such as {{path = "a.csv"}}, not {described!r}')
+    if "query" in described or "connection" in described:
+        places.keys(described, _QUERY, ("query", "connection"))
+        places.text("connection", described["connection"])
+    else:
+        places.keys(described, _FILE, ("path",))
+        places.text("path", described["path"])
+        _check_header(described)
+    rows = described.get("rows")
+    place = Place(described, folder, None if rows is None else check.integer("rows", rows, least=1))
+    place.source()
+    return place
+
+
+def _check_header(described: Mapping[str, Any]) -> None:
+    header = described.get("has_header", "columns" not in described)
+    if not isinstance(header, bool):
+        raise InvalidInput(f"has_header must be true or false, not {header!r}")
+    if header == ("columns" in described):
+        raise InvalidInput("columns must be given when has_header is false, and only then")
+
+
+def _beside(path: str, folder: Path) -> str:
+    return path if "://" in path else str(folder / Path(path).expanduser())
+
+
+def _uri(connection: str, folder: Path) -> str:
+    start = "sqlite:///"
+    if not connection.startswith(start) or connection.startswith(f"{start}/"):
+        return connection
+    return f"{start}{quote(str(folder.resolve()))}/{connection[len(start) :]}"

@@ -1,0 +1,221 @@
+"""A study file read whole and checked before anything runs: names, keys, columns, and what it may cost."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from cape import check
+from cape.analyses import build
+from cape.errors import InvalidInput
+from cape.privacy import Budget, correlated
+from cape.release.plan import Plan, Setting, make_plan
+from cape.release.query import Analysis, Neighbours
+from cape.release.result import Promise
+from cape.release.schemes import SCHEMES, Parties
+from cape.site import Schema
+from cape.site.schema import hint
+from cape.study import places
+from cape.study.sites import Place, read_sites
+
+if TYPE_CHECKING:
+    from cape.noise import SecureStream
+    from cape.release.consortium import Consortium
+
+__all__ = ["Entry", "Study"]
+
+_SECTIONS = ("study", "privacy", "schema", "sites", "analysis")
+_PRIVACY = ("epsilon", "delta", "colluding", "min_sites", "scheme", "neighbours")
+_FINEST = 10**9  # shares that the file leaves out are multiples of a billionth, and add up exactly
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One [[analysis]] of a study file: its number there, what is asked, and its share of the budget."""
+
+    number: int
+    analysis: Analysis
+    share: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is asked of whom, at which price.
+
+    >>> study = Study.load("study.toml")
+    >>> consortium = study.consortium()
+    >>> for entry in study.analyses:
+    ...     print(consortium.release(entry.analysis, entry.share))
+    """
+
+    path: Path
+    name: str
+    description: str
+    setting: Setting
+    scheme: str
+    sites: Mapping[str, Place]
+    analyses: tuple[Entry, ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """Read a study file; raise `InvalidInput` with its place if anything in it cannot be right.
+
+        No site's file is opened: none of them has to be there.
+        """
+        path = Path(path)
+        document = _parse(path)
+        with places.at(str(path)):
+            return _read(path, document)
+
+    @property
+    def budget(self) -> Budget:
+        """The whole budget, nothing of it spent."""
+        return self.setting.budget
+
+    @property
+    def sizes(self) -> dict[str, int] | None:
+        """The rows that people expect at each site, if the file says so."""
+        sizes = {name: place.rows for name, place in self.sites.items() if place.rows is not None}
+        return sizes or None
+
+    def plan(self, entry: Entry, scheme: str | None = None) -> Plan:
+        """Return what an analysis will do to privacy and accuracy. Opens no table."""
+        kind = SCHEMES[scheme_name(scheme or self.scheme)]()
+        return make_plan(entry.analysis, self.setting, kind, entry.share, self.sizes)
+
+    def total(self, entries: Sequence[Entry]) -> Budget:
+        """Return the budget after these analyses."""
+        budget = self.budget
+        for entry in entries:
+            budget = budget.spend(entry.share)
+        return budget
+
+    def promise(self, share: Fraction, scheme: str | None = None) -> Promise:
+        """Return what releases promise that together spend this share."""
+        return self.setting.promise(SCHEMES[scheme_name(scheme or self.scheme)](), float(share))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what everyone may know of it, as plain data: no path and no connection."""
+        setting = self.setting
+        return {
+            "name": self.name,
+            "description": self.description,
+            "scheme": self.scheme,
+            "epsilon": setting.budget.epsilon,
+            "delta": setting.budget.delta,
+            "colluding": setting.parties.colluding,
+            "min_sites": setting.parties.min_sites,
+            "neighbours": setting.neighbours,
+            "schema": setting.schema.to_dict(),
+            "sites": list(self.sites),
+        }
+
+    def consortium(self, *, scheme: str | None = None, stream: SecureStream | None = None) -> Consortium:
+        """Open every site's table, and return the consortium that can answer."""
+        from cape.release.consortium import Consortium
+
+        return Consortium(
+            {name: place.source() for name, place in self.sites.items()},
+            self.setting.schema,
+            self.budget,
+            colluding=self.setting.parties.colluding,
+            min_sites=self.setting.parties.min_sites,
+            scheme=scheme_name(scheme or self.scheme),
+            neighbours=self.setting.neighbours,
+            sizes=self.sizes,
+            stream=stream,
+        )
+
+
+def scheme_name(name: Any) -> str:
+    """Return the name of a scheme, or raise an error with the one that was probably meant."""
+    return _one_of("scheme", name, list(SCHEMES))
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput(f"no study file {str(path)!r}; give the path of a TOML file") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+
+
+def _read(path: Path, document: Mapping[str, Any]) -> Study:
+    for name in document:
+        if name not in _SECTIONS:
+            raise InvalidInput(f"unknown section [{name}]{hint(name, _SECTIONS)}")
+    about = places.section(document, "study")
+    with places.at("[study]"):
+        places.keys(about, ("name", "description"), ("name",))
+        name = places.text("name", about["name"])
+        description = places.text("description", about.get("description", name))
+    schema_section = places.section(document, "schema")
+    with places.at("[schema]"):
+        schema = Schema(schema_section)
+    sites = read_sites(places.section(document, "sites"), path.parent)
+    privacy = places.section(document, "privacy")
+    with places.at("[privacy]"):
+        setting, scheme = _privacy(privacy, schema, len(sites))
+    entries = _entries(document.get("analysis"), setting)
+    return Study(path, name, description if "description" in about else "", setting, scheme, sites, entries)
+
+
+def _privacy(given: Mapping[str, Any], schema: Schema, sites: int) -> tuple[Setting, str]:
+    places.keys(given, _PRIVACY, ("epsilon", "delta"))
+    check.real("epsilon", given["epsilon"], above=0.0)
+    colluding = given["colluding"] if "colluding" in given else correlated.default_colluding(sites)
+    parties = Parties(sites, colluding, given.get("min_sites", sites))
+    neighbours: Neighbours = _one_of(
+        "neighbours", given.get("neighbours", "replace-one"), get_args(Neighbours)
+    )  # type: ignore[assignment]
+    budget = Budget(given["epsilon"], given["delta"])
+    return Setting(schema, budget, parties, neighbours), scheme_name(given.get("scheme", "cape"))
+
+
+def _entries(given: Any, setting: Setting) -> tuple[Entry, ...]:
+    if (
+        not isinstance(given, list)
+        or not all(isinstance(described, dict) for described in given)
+        or not given
+    ):
+        raise InvalidInput("there must be at least one [[analysis]], in two pairs of brackets")
+    analyses, shares = [], []
+    for number, described in enumerate(given, 1):
+        with places.at(f"[[analysis]] {number}"):
+            asked = {key: value for key, value in described.items() if key != "share"}
+            analysis = build(asked)
+            analysis.query(setting.schema, setting.neighbours)
+            analyses.append(analysis)
+            share = described.get("share")
+            shares.append(None if share is None else check.real("share", share, above=0.0, most=1.0))
+    return tuple(
+        Entry(number, analysis, share)
+        for number, (analysis, share) in enumerate(zip(analyses, _share_out(shares), strict=True), 1)
+    )
+
+
+def _share_out(shares: Sequence[float | None]) -> list[float]:
+    """Return the shares, those left out getting an even part of what is left; together at most 1."""
+    given = sum((Fraction(repr(share)) for share in shares if share is not None), Fraction(0))
+    if given > 1:
+        raise InvalidInput(f"the shares add up to {float(given):.6g}; they may add up to 1 at most")
+    missing = sum(share is None for share in shares)
+    left = int((1 - given) * _FINEST)
+    if missing > left:
+        raise InvalidInput(f"nothing is left of the budget for {missing} analyses without a share")
+    whole, more = divmod(left, missing) if missing else (0, 0)
+    parts = iter([(whole + (i < more)) / _FINEST for i in range(missing)])
+    return [next(parts) if share is None else share for share in shares]
+
+
+def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
+    if value not in known:
+        raise InvalidInput(f"unknown {name} {value!r}{hint(value, known)}")
+    return str(value)

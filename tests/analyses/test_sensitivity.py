@@ -1,0 +1,221 @@
+"""No pair of neighbouring tables moves a query further than it says, on the grid; and some pair nearly does.
+
+Sums over rows are exact and additive, so neighbouring tables differ by the difference of two rows' vectors
+(replace-one) or by one (add-remove): searching over rows is searching over tables.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cape.analyses import (
+    ECDF,
+    ContingencyTable,
+    Correlation,
+    Count,
+    Covariance,
+    Histogram,
+    Mean,
+    Quantiles,
+    StandardDeviation,
+    Sum,
+    TableOne,
+    Variance,
+)
+from cape.analyses.moments import Weights
+from cape.site import Category, Number, Schema
+
+from .slow_sums import exact, is_number, vectors
+
+SCHEMA = Schema(
+    age=(18, 90),
+    chol=Number(100, 600),
+    bmi=Number(-3, 1, missing=False),
+    dose=Number(0, 7, missing=False),
+    sex=["female", "male"],
+    stage=Category(("I", "II", "III"), missing=False),
+    disease=["no", "yes"],
+)
+
+
+def both(batch):
+    """A vector that is longer than the bound where both cells are large."""
+    return np.nan_to_num(np.stack([batch["age"] - 54, 350 - batch["chol"]], axis=1)) / 40
+
+
+ANALYSES = [
+    Count(),
+    Count("age", "chol", "bmi", "sex"),
+    Count(sex="female"),
+    Count("chol", sex="male", disease="yes"),
+    Mean("age"),
+    Mean("bmi"),
+    Mean("age", "chol", "bmi", "dose"),
+    Sum("age"),
+    Sum("chol"),
+    Sum("age", "bmi", "dose"),
+    Sum.of(both, columns=["age", "chol"], bound=3.0, shape=2),
+    Variance("age", "bmi"),
+    StandardDeviation("age"),
+    Covariance("age", "chol"),
+    Correlation("age", "chol", "bmi"),
+    Covariance("bmi", "dose"),
+    Histogram("age", edges=[18, 30, 60, 90]),
+    Histogram("bmi", bins=7),
+    Histogram("stage"),
+    ContingencyTable("sex", "disease"),
+    ECDF("age", bins=16),
+    Quantiles("age", "bmi", bins=64),
+    TableOne("age", "bmi", "sex"),
+    TableOne("age", "bmi", "stage", by="disease"),
+    TableOne("sex", by="disease"),
+    TableOne("age", by="stage"),
+]
+RELATIONS = ["replace-one", "add-remove"]
+EACH = pytest.mark.parametrize("analysis", ANALYSES, ids=repr)
+RELATION = pytest.mark.parametrize("neighbours", RELATIONS)
+
+
+def used(analysis):
+    """The columns that an analysis reads."""
+    names = [*getattr(analysis, "columns", ()), *(name for name, _ in getattr(analysis, "where", ()))]
+    names += [name for name in (getattr(analysis, "column", None), getattr(analysis, "by", None)) if name]
+    return list(dict.fromkeys(names)) or ["age"]
+
+
+def as_table(names, rows):
+    """Rows of cells, None for missing, as arrays: numbers, or codes of categories."""
+    return {
+        name: np.array([math.nan if r[i] is None else r[i] for r in rows], float)
+        if is_number(SCHEMA, name)
+        else np.array([-1 if r[i] is None else SCHEMA.category(name).values.index(r[i]) for r in rows], int)
+        for i, name in enumerate(names)
+    }
+
+
+def extreme(name):
+    """Cells where a bound may be attained."""
+    column = SCHEMA[name]
+    cells = [None] if column.missing else []
+    if isinstance(column, Number):
+        inside = [column.middle + column.half * t for t in (-1, 0, 2 - math.sqrt(5), 1)]
+        return [*cells, *inside]
+    return [*cells, *column.values]
+
+
+def anywhere(name, rng):
+    """A cell at random, within the bounds."""
+    column = SCHEMA[name]
+    if isinstance(column, Number):
+        return rng.uniform(column.low, column.high)
+    return column.values[rng.integers(len(column.values))]
+
+
+def cells(name):
+    """Any cell of a column, within the bounds, outside, and right at the edges of the grid."""
+    column = SCHEMA[name]
+    nothing = [st.none()] if column.missing else []
+    if not isinstance(column, Number):
+        return st.one_of(*nothing, st.sampled_from(column.values))
+    step = column.half * 2.0**-20
+    near = [column.low, column.high, column.middle, column.low + step, column.high - step / 2]
+    return st.one_of(
+        *nothing,
+        st.sampled_from([*near, column.low - 1e9, column.high + 1e9]),
+        st.floats(column.low, column.high),
+    )
+
+
+def furthest(query, table, neighbours):
+    """The largest distance between the tables that hold one of these rows each."""
+    found = vectors(query, SCHEMA, table)
+    if neighbours == "add-remove":
+        return math.sqrt((found**2).sum(axis=1).max())
+    products = found @ found.T
+    norms = np.diag(products)
+    return math.sqrt((norms[:, None] + norms[None, :] - 2 * products).max())
+
+
+@EACH
+@RELATION
+def test_the_extremes_attain_the_sensitivity_and_never_exceed_it(analysis, neighbours):
+    query = analysis.query(SCHEMA, neighbours)
+    if not query.blocks:
+        assert query.sensitivity == 0
+        return
+    names = used(analysis)
+    rng = np.random.default_rng(1)
+    rows = list(itertools.product(*map(extreme, names)))
+    rows = [rows[i] for i in rng.permutation(len(rows))[:1200]]
+    rows += [tuple(anywhere(name, rng) for name in names) for _ in range(400)]
+    top = furthest(query, as_table(names, rows), neighbours)
+    assert top <= query.sensitivity * (1 + 1e-12)
+    assert top > 0.975 * query.sensitivity  # so the same search catches a bound that is 5% too small
+
+
+@EACH
+@RELATION
+@given(data=st.data())
+def test_no_neighbouring_tables_differ_by_more(analysis, neighbours, data):
+    query = analysis.query(SCHEMA, neighbours)
+    if not query.blocks:
+        return
+    names = used(analysis)
+    row = st.tuples(*map(cells, names))
+    one, other, *shared = data.draw(st.lists(row, min_size=2, max_size=4))
+    tables = [as_table(names, [first, *shared]) for first in (one, other)]
+    if neighbours == "add-remove":
+        tables[1] = as_table(names, [other, one, *shared])
+        tables[0] = as_table(names, [other, *shared])
+    sums = [exact(query, SCHEMA, table) for table in tables]
+    scales = iter(query.flat_scales)
+    moved = sum(
+        float(((a - b) ** 2).sum()) / next(scales) ** 2
+        for left, right in zip(*sums, strict=True)
+        for a, b in zip(left, right, strict=True)
+    )
+    assert math.sqrt(moved) <= query.sensitivity * (1 + 1e-12)
+
+
+@RELATION
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("second", [0.0, 0.3, 1.0, 2.0, 2.5, 2.7724, 2.7726, 3.0, 5.0, 50.0])
+@pytest.mark.parametrize("count", [0.2, 1.0, 4.0])
+def test_moved_is_the_exact_supremum_for_any_weights(neighbours, missing, second, count):
+    weights = Weights(1.0, second, count)
+    t = np.linspace(-1, 1, 801)
+    rows = np.stack([np.ones_like(t), t, t**2]) * np.sqrt([[count], [1.0], [second]])
+    apart = ((rows[:, :, None] - rows[:, None, :]) ** 2).sum(axis=0).max()
+    alone = (rows**2).sum(axis=0).max()
+    either = max(apart, alone) if missing else apart
+    expected = alone if neighbours == "add-remove" else either
+    assert weights.moved(neighbours, missing) == pytest.approx(expected, rel=2e-5)
+
+
+def test_the_second_moment_is_free_up_to_a_quarter_of_the_golden_ratio_to_the_fifth():
+    golden = (1 + math.sqrt(5)) / 2
+    limit = golden**5 / 4
+    assert Weights(1.0, limit, 1.0).moved("replace-one", missing=False) == pytest.approx(4.0, rel=1e-12)
+    assert Weights(1.0, limit * 1.01, 1.0).moved("replace-one", missing=False) > 4.004
+
+
+def test_what_the_docstrings_say_about_each_sensitivity():
+    said = {
+        Mean("age", "chol"): (2 * math.sqrt(2), 2.0),
+        Variance("age", "chol"): (3.0, math.sqrt(8.5)),
+        Sum("age", "bmi"): (2 * math.sqrt(2), math.sqrt(2)),
+        Covariance("age", "chol"): (math.sqrt(2) * 2.5, math.sqrt(7)),
+        Histogram("sex"): (math.sqrt(2), 1.0),
+        Quantiles("age", bins=64): (math.sqrt(6), 2.0),
+        TableOne("age", "bmi", "sex"): (math.sqrt(20), math.sqrt(12)),
+        TableOne("age", "bmi", "sex", by="disease"): (math.sqrt(24), math.sqrt(12)),
+    }
+    for analysis, wanted in said.items():
+        found = [analysis.query(SCHEMA, relation).sensitivity for relation in RELATIONS]
+        assert found == pytest.approx(wanted), analysis

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+
+def test_a_plan_needs_no_data(cape, study):
+    shutil.rmtree(study.parent / "data")
+    done = cape("plan", study)
+    assert done.code == 0, done.err
+    for word in ("age mean", "conventional", "local", "pooled", "expected error", "all together", "halve"):
+        assert word in done.out
+    assert "Planned for 1,000 rows" in done.out
+
+
+def test_a_plan_as_json_has_noise_by_scheme_and_the_total(cape, study):
+    plan = json.loads(cape("plan", study, "--json").out)
+    first = plan["analyses"][0]
+    assert first["number"] == 1
+    noise = first["noise"]["weight mean"]
+    # 3 sites, one colluding, one that may be lost: one honest survivor has to make enough noise
+    assert noise["cape"] ** 2 == pytest.approx(3 * noise["pooled"] ** 2, rel=0.01)
+    assert noise["conventional"] ** 2 == pytest.approx(3 * noise["pooled"] ** 2, rel=0.01)
+    assert first["rows"] == 1000
+    assert not first["rows_assumed"]
+    assert plan["total"]["share"] == pytest.approx(1)
+    assert plan["total"]["guarantee"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
+    assert plan["left"] == pytest.approx(0)
+
+
+def test_without_rows_a_thousand_each_are_assumed_and_said(cape, change):
+    for rows in (200, 300, 500):
+        study = change(f", rows = {rows}", "")
+    done = cape("plan", study)
+    assert "3,000 rows" in done.out
+    assert "assumed" in done.out
+
+
+def test_shares_left_out_split_what_is_left(cape, study):
+    plan = json.loads(cape("plan", study, "--json").out)
+    assert [each["share"] for each in plan["analyses"]] == [0.25, 0.5, 0.125, 0.125]
+
+
+def test_text_in_brackets_is_shown_and_not_taken_for_markup(cape, change):
+    done = cape("plan", change("lungs & <hearts>", "lungs [bold] [/x]"))
+    assert done.code == 0
+    assert "lungs [bold] [/x]" in done.out
+
+
+@pytest.mark.filterwarnings("default::cape.PrivacyLeakWarning")
+def test_no_colluding_site_is_warned_of(cape, change):
+    change("colluding = 1\n", "")
+    done = cape("plan", change("min_sites = 2\n", ""))
+    assert done.code == 0
+    assert done.err.startswith("cape: warning: with 3 sites")
+    assert "site-packages" not in done.err
+    assert ".py" not in done.err
+
+
+def test_help_has_an_example(cape):
+    for command in ("plan", "run", "demo"):
+        done = cape(command, "--help")
+        assert done.code == 0
+        assert "Example" in done.out
+        assert "--json" in done.out

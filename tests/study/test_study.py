@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import cape
+from cape.study.study import _share_out
+
+STUDY = """
+[study]
+name = "heart"
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+colluding = 1
+min_sites = 3
+[schema]
+age = [18, 90]
+chol = [100, 600]
+sex = ["female", "male"]
+disease = ["no", "yes"]
+[sites]
+cleveland = "data/cleveland.csv"
+hungary = "data/hungary.csv"
+zurich = "data/zurich.csv"
+va = "data/va.csv"
+[[analysis]]
+kind = "mean"
+columns = ["age", "chol"]
+share = 0.2
+[[analysis]]
+kind = "histogram"
+column = "sex"
+share = 0.3
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write_(old: str = "", new: str = "") -> Path:
+        assert old in STUDY
+        path = tmp_path / "study.toml"
+        path.write_text(STUDY.replace(old, new, 1) if old else STUDY)
+        return path
+
+    return write_
+
+
+def test_the_contract_is_read(write):
+    study = cape.Study.load(write())
+    assert study.name == "heart"
+    assert study.budget == cape.Budget(1.0, 1e-6)
+    assert (study.setting.parties.colluding, study.setting.parties.min_sites) == (1, 3)
+    assert [(e.number, e.analysis, e.share) for e in study.analyses] == [
+        (1, cape.Mean("age", "chol"), 0.2),
+        (2, cape.Histogram("sex"), 0.3),
+    ]
+    assert study.scheme == "cape"
+    assert study.sizes is None
+    assert study.total(study.analyses).remaining == Fraction(1, 2)
+
+
+def test_a_consortium_has_the_study_s_terms(write):
+    study = cape.Study.load(write("min_sites = 3", 'min_sites = 3\nneighbours = "add-remove"'))
+    consortium = study.consortium()
+    assert consortium.parties == study.setting.parties
+    assert "cleveland" in repr(consortium)
+    assert consortium.budget == study.budget
+    plan = consortium.plan(study.analyses[0].analysis, 0.2)
+    assert plan.noise == study.plan(study.analyses[0]).noise
+
+
+def test_paths_are_seen_from_the_study_file(write, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    described = '{query = "SELECT 1", connection = "sqlite:///data/x.db"}'
+    study = cape.Study.load(write('"data/hungary.csv"', described))
+    assert study.sites["cleveland"].source() == str(tmp_path / "data" / "cleveland.csv")
+    assert study.sites["hungary"].source().connection == f"sqlite:///{tmp_path}/data/x.db"
+
+
+@pytest.mark.parametrize(
+    ("described", "source"),
+    [
+        ('"/abs/a.csv"', "/abs/a.csv"),
+        ('"s3://bucket/*.parquet"', "s3://bucket/*.parquet"),
+        ('{path = "/a.data", columns = ["x"]}', cape.Csv("/a.data", columns=("x",))),
+        ('{path = "/a.tsv", null_values = ["?"]}', cape.Csv("/a.tsv", null_values=("?",), separator="\t")),
+        ('{path = "/a.csv", separator = ";"}', cape.Csv("/a.csv", separator=";")),
+        (
+            '{query = "SELECT 1", connection = "sqlite:////abs.db"}',
+            cape.Database("SELECT 1", "sqlite:////abs.db"),
+        ),
+    ],
+)
+def test_sources(write, described, source):
+    assert cape.Study.load(write('"data/va.csv"', described)).sites["va"].source() == source
+
+
+MISTAKES = [
+    ("[privacy]", "[privcy]", "unknown section [privcy]; did you mean 'privacy'?"),
+    ("[[analysis]]\nkind", "[[analyses]]\nkind", "unknown section [analyses]; did you mean 'analysis'?"),
+    ('name = "heart"', 'nmae = "heart"', "[study]: unknown key 'nmae'; did you mean 'name'?"),
+    ('name = "heart"', "name = 3", "[study]: name must be a text, not 3"),
+    ("epsilon = 1.0", "epsillon = 1.0", "[privacy]: unknown key 'epsillon'; did you mean 'epsilon'?"),
+    ("epsilon = 1.0\n", "", "[privacy]: the key 'epsilon' is missing"),
+    ("epsilon = 1.0", "epsilon = 0", "[privacy]: epsilon must be a finite number above 0, not 0"),
+    ("delta = 1e-6", "delta = 1", "[privacy]: delta must lie strictly between 0 and 1"),
+    ("colluding = 1", "colluding = 4", "[privacy]: colluding must be an integer at least 0 and at most 3"),
+    ("min_sites = 3", "min_sites = 5", "[privacy]: min_sites must be an integer at least 2 and at most 4"),
+    ("min_sites = 3", 'scheme = "capes"', "[privacy]: unknown scheme 'capes'; did you mean 'cape'?"),
+    ("min_sites = 3", 'neighbours = "replace"', "[privacy]: unknown neighbours 'replace'; did you mean"),
+    ("age = [18, 90]", "age = [90, 18]", "[schema]: column 'age': bounds must rise"),
+    ("age = [18, 90]", "age = {low = 1, hihg = 2}", "[schema]: column 'age': keys must be"),
+    ('"data/va.csv"', '{pth = "x"}', "[sites] va: unknown key 'pth'; did you mean 'path'?"),
+    ('"data/va.csv"', "3", "[sites] va: must be a path, or a table"),
+    ('"data/va.csv"', '{query = "SELECT 1"}', "[sites] va: the key 'connection' is missing"),
+    ('"data/va.csv"', '{path = "x.csv", rows = 0}', "[sites] va: rows must be an integer at least 1"),
+    ('"data/va.csv"', '{path = "x.csv", rows = 9}', "gives rows, but not for cleveland, hungary, zurich"),
+    ('"data/va.csv"', '{path = "x.csv", has_header = false}', "[sites] va: columns must be given"),
+    ('"data/va.csv"', '{path = "x.csv", has_header = 1}', "[sites] va: has_header must be true or false"),
+    ('"data/va.csv"', '{path = "x.csv", separator = "ab"}', "[sites] va: separator must be one character"),
+    ('kind = "mean"', 'kind = "maen"', "[[analysis]] 1: no analysis of kind 'maen'; did you mean 'mean'?"),
+    ('columns = ["age"', 'colums = ["age"', "[[analysis]] 1: an analysis of kind 'mean' has no key 'colums'"),
+    ('["age", "chol"]', '["agee", "chol"]', "[[analysis]] 1: no column 'agee' in the schema; did you mean"),
+    ('["age", "chol"]', '["age", "sex"]', "[[analysis]] 1: column 'sex' must have numeric bounds here"),
+    ('column = "sex"', 'column = "age"', "[[analysis]] 2: column 'age' has bounds in the schema"),
+    ("share = 0.3", "share = 0.9", "the shares add up to 1.1; they may add up to 1 at most"),
+    ("share = 0.3", "share = -1", "[[analysis]] 2: share must be a finite number above 0"),
+    ("share = 0.3", 'share = "a lot"', "[[analysis]] 2: share must be a finite number"),
+    ("[schema]", "[schema", "is not a TOML file: "),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), MISTAKES, ids=lambda text: str(text)[:24])
+def test_a_mistake_is_one_line_with_its_place(write, old, new, said):
+    path = write(old, new)
+    with pytest.raises(cape.InvalidInput) as caught:
+        cape.Study.load(path)
+    assert str(caught.value).startswith(str(path))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["study", "privacy", "schema", "sites"])
+def test_a_missing_section(write, tmp_path, name):
+    sections = STUDY.split("\n[")
+    path = tmp_path / "study.toml"
+    path.write_text("\n[".join(part for part in sections if not part.lstrip("[").startswith(f"{name}]")))
+    with pytest.raises(cape.InvalidInput, match=rf"the section \[{name}\] is missing"):
+        cape.Study.load(path)
+
+
+def test_no_analysis_or_one_in_single_brackets(write, tmp_path):
+    path = tmp_path / "study.toml"
+    start = STUDY[: STUDY.index("[[analysis]]")]
+    for end in ("", '[analysis]\nkind = "mean"\n'):
+        path.write_text(start + end)
+        with pytest.raises(cape.InvalidInput, match="at least one"):
+            cape.Study.load(path)
+
+
+def test_one_site_is_not_a_consortium(write, tmp_path):
+    path = tmp_path / "study.toml"
+    lines = [line for line in STUDY.splitlines() if not line.startswith(("hungary", "zurich", "va"))]
+    path.write_text("\n".join(lines))
+    with pytest.raises(cape.InvalidInput, match="at least two sites"):
+        cape.Study.load(path)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(cape.InvalidInput, match="no study file"):
+        cape.Study.load(tmp_path / "nothing.toml")
+    with pytest.raises(cape.InvalidInput, match="cannot be read"):
+        cape.Study.load(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b"\xe9")
+    with pytest.raises(cape.InvalidInput, match="not a TOML file"):
+        cape.Study.load(tmp_path / "latin.toml")
+
+
+@pytest.mark.parametrize("given", [[None] * 3, [0.5, None, None, None], [None] * 7, [0.1, 0.2, None]])
+def test_shares_left_out_are_even_and_add_up_to_one_exactly(given):
+    shares = _share_out(given)
+    assert sum(Fraction(repr(share)) for share in shares) == 1
+    free = [share for share, before in zip(shares, given, strict=True) if before is None]
+    assert max(free) - min(free) < 1e-8
+
+
+def test_ten_tenths_are_one_and_no_more():
+    assert _share_out([0.1] * 10) == [0.1] * 10
+    with pytest.raises(cape.InvalidInput, match=r"add up to 1\.1"):
+        _share_out([0.1] * 11)
+    with pytest.raises(cape.InvalidInput, match="nothing is left of the budget for 1 "):
+        _share_out([1.0, None])
+
+
+def test_what_is_published_of_a_study_has_no_path(write):
+    study = cape.Study.load(write('"data/va.csv"', '{query = "SELECT 1", connection = "sqlite:///pw.db"}'))
+    assert "pw.db" not in str(study.to_dict())
+    assert "data/" not in str(study.to_dict())
