@@ -21,7 +21,7 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import noise, privacy
+    from cape import noise, privacy, secagg
     from cape.analyses import (
         ECDF,
         ContingencyTable,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from cape.privacy import Budget, Guarantee
     from cape.release.consortium import Consortium
-    from cape.site import Category, Csv, Database, Number, Schema
+    from cape.site import Category, Csv, Database, Number, Schema, Site
     from cape.study import Study
 
 __version__ = "0.1.0"
@@ -61,7 +61,8 @@ _HOMES = {
     "cape.noise": ("noise",),
     "cape.privacy": ("privacy", "Budget", "Guarantee"),
     "cape.release.consortium": ("Consortium",),
-    "cape.site": ("Category", "Csv", "Database", "Number", "Schema"),
+    "cape.secagg": ("secagg",),
+    "cape.site": ("Category", "Csv", "Database", "Number", "Schema", "Site"),
     "cape.study": ("Study",),
 }
 # name -> the module that holds it; a module's own name stands for the module itself
@@ -91,6 +92,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "Quantiles",
     "Schema",
+    "Site",
     "StandardDeviation",
     "Study",
     "Sum",
@@ -100,6 +102,7 @@ __all__ = [
     "Variance",
     "noise",
     "privacy",
+    "secagg",
 ]
 
 

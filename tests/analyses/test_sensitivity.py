@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -78,7 +79,9 @@ ANALYSES = [
     TableOne("age", by="stage"),
 ]
 RELATIONS = ["replace-one", "add-remove"]
-EACH = pytest.mark.parametrize("analysis", ANALYSES, ids=repr)
+EACH = pytest.mark.parametrize(
+    "analysis", ANALYSES, ids=lambda analysis: re.sub(r" at 0x\w+", "", repr(analysis))
+)
 RELATION = pytest.mark.parametrize("neighbours", RELATIONS)
 
 

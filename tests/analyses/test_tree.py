@@ -80,6 +80,35 @@ def test_ranges_have_less_error_than_in_a_flat_histogram_of_the_same_privacy():
     assert tree < 0.3 * leaves
 
 
+def prefix_error(branching, levels, ratio=1.0):
+    """The error of counts below a point, the total known, at the privacy of a flat histogram."""
+    leaves = branching**levels
+    sums = [np.kron(np.eye(branching**i), np.ones(leaves // branching**i)) for i in range(levels + 1)]
+    weights = ratio ** np.arange(levels)
+    weights = np.array([1.0, *(weights / weights.sum())])  # the total, and each level below it
+    covariance = np.linalg.inv(sum(w * s.T @ s for w, s in zip(weights, sums, strict=True)))
+    below = np.tril(np.ones((leaves, leaves)))
+    share = np.arange(1, leaves + 1) / leaves
+    within = np.diag(below @ covariance @ below.T) - share**2 * covariance.sum()
+    return np.sqrt(within[:-1].mean())
+
+
+def test_what_the_module_says_about_branching():
+    said = {
+        (2, 6): 2.11,
+        (2, 8): 2.69,
+        (4, 3): 2.07,
+        (4, 4): 2.68,
+        (16, 2): 3.17,
+        (64, 1): 3.29,
+        (256, 1): 6.54,
+    }
+    for (branching, levels), error in said.items():
+        assert prefix_error(branching, levels) == pytest.approx(error, abs=0.006), (branching, levels)
+    best = min(prefix_error(4, 4, ratio) for ratio in np.linspace(0.6, 2, 15))
+    assert best > 0.97 * prefix_error(4, 4)
+
+
 def test_the_levels_are_cut_at_the_same_edges():
     axes = level_axes("x", Number(0.1, 0.7), 256)
     fine = axes[-1].edges

@@ -48,7 +48,7 @@ def test_prepared_files_run(cape, tmp_path):
     assert done.code == 0, done.err
     results = json.loads(done.out)
     estimates = {e["label"]: e for each in results["analyses"] for e in each["estimates"]}
-    assert estimates["chol mean"]["value"] == np.clip(estimates["chol mean"]["value"], 225, 265)  # not near 0
+    assert estimates["chol"]["value"] == np.clip(estimates["chol"]["value"], 225, 265)  # not near 0
     assert results["budget"]["left"] == 0
 
 

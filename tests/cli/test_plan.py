@@ -10,7 +10,7 @@ def test_a_plan_needs_no_data(cape, study):
     shutil.rmtree(study.parent / "data")
     done = cape("plan", study)
     assert done.code == 0, done.err
-    for word in ("age mean", "conventional", "local", "pooled", "expected error", "all together", "halve"):
+    for word in ("age", "conventional", "local", "pooled", "expected error", "all together", "halve"):
         assert word in done.out
     assert "Planned for 1,000 rows" in done.out
 
@@ -19,7 +19,7 @@ def test_a_plan_as_json_has_noise_by_scheme_and_the_total(cape, study):
     plan = json.loads(cape("plan", study, "--json").out)
     first = plan["analyses"][0]
     assert first["number"] == 1
-    noise = first["noise"]["weight mean"]
+    noise = first["noise"]["weight"]
     # 3 sites, one colluding, one that may be lost: one honest survivor has to make enough noise
     assert noise["cape"] ** 2 == pytest.approx(3 * noise["pooled"] ** 2, rel=0.01)
     assert noise["conventional"] ** 2 == pytest.approx(3 * noise["pooled"] ** 2, rel=0.01)

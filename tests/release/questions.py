@@ -55,6 +55,19 @@ class Average(Analysis):
         return f"average of {self.column}"
 
 
+class Squares(Average):
+    """The sum of squares, whose unit is the finest of all."""
+
+    kind = "squares"
+
+    def query(self, schema, neighbours):
+        return Query((Moments((self.column,)),), ((1.0, 1.0, 1.0),), 2.0)
+
+    def finish(self, answer):
+        (_, _, second), (_, _, noise) = answer.sums[0], answer.noise[0]
+        return [Estimate(self.column, float(second[0]), 0.0, noise)]
+
+
 class Size(Analysis):
     """What everyone knows already: it asks nothing of the tables."""
 

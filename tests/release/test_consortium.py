@@ -13,8 +13,8 @@ from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
 from cape.release.schemes import CapeGaussian
-from cape.site import Number, Schema
-from tests.release.questions import Average, Bins, Size
+from cape.site import Number, Schema, Site
+from tests.release.questions import Average, Bins, Size, Squares
 
 RNG = np.random.default_rng(11)
 TABLES = {
@@ -269,6 +269,20 @@ def test_bad_questions_cost_nothing(call, message):
     assert together.budget.spent == 0
 
 
-def test_no_sites_at_all():
+@pytest.mark.parametrize("sites", [{}, [], "abc", None, {"": "a.csv"}, ["a.csv"]])
+def test_no_sites_at_all(sites):
     with pytest.raises(InvalidInput, match="at least one name to a table"):
-        Consortium({}, SCHEMA, BUDGET)
+        Consortium(sites, SCHEMA, BUDGET)
+
+
+def test_sites_may_come_as_a_list():
+    sites = [Site(name, table) for name, table in TABLES.items()]
+    together = Consortium(sites, SCHEMA, BUDGET, colluding=1)
+    assert together.release(Average("age"), 0.5).participants == tuple(TABLES)
+    with pytest.raises(InvalidInput, match="different names"):
+        Consortium([*sites, sites[0]], SCHEMA, BUDGET)
+
+
+def test_without_noise_private_sizes_do_not_matter():
+    with pytest.warns(PrivacyLeakWarning):
+        consortium(neighbours="add-remove").release(Squares("age"), 0.5, scheme="none")

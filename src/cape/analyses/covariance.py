@@ -2,9 +2,9 @@
 
 Claim. With k columns, weight 1 on each sum of t and of t², weight 2 on each sum of products (so that both
 halves of the symmetric matrix count) and weight c on the number of rows, one row moves the sums, each
-divided by its scale, by at most the root of `moved`. Reason. Let x, y in [-1, 1]^k be two rows, A = ||x||²
-<= k, B = ||y||² <= k, s = x·y >= -k. The sums of t move by
-||x - y||² = A + B - 2 s, squared; those of the products, off-diagonals counted twice, by the Frobenius norm
+divided by its scale, by at most the root of `moved`.
+Reason. Let x, y in [-1, 1]^k be two rows, A = ||x||² <= k, B = ||y||² <= k and s = x·y. The sums of t move by
+||x - y||² = A + B - 2 s, squared; those of products, off-diagonals counted twice, by the Frobenius norm
 ||xx' - yy'||² = A² + B² - 2 s².
 
 - *Replaced*: A + B + A² + B² - 2 s - 2 s² <= 2 k + 2 k² + 1/2 = 2 (k + 1/2)², the last two terms being
@@ -14,10 +14,10 @@ divided by its scale, by at most the root of `moved`. Reason. Let x, y in [-1, 1
   replace-one the count is therefore free with c = k² + k + 1/2. If no cell is ever missing the count is
   public.
 
-*Choice.* A covariance is (sum of products) / n - (product of the means), with noise variance proportional
-to (one row's move) (1/2 + (m_i² + m_j²) / a) for weight a on the first moments: for means of t up to 0.5 it
-is within a few percent of its least at a = 1. Rounding toward zero maps the cube into itself. Tested in
-tests/analyses/test_sensitivity.py.
+*Choice.* A covariance is (sum of products) / n - (product of the means); for weight a on the first moments
+its noise variance is proportional to (one row's move) (1/2 + (m_i² + m_j²) / a). With a = 1 that is near its
+least for means of t around 0.3 to 0.5, and (1 + 1 / (2 k))² times its least for means of 0.
+Rounding toward zero maps the cube into itself. Tested in tests/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Mean(_FromMoments):
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         """Return the mean."""
-        return sums.mean_estimate(f"{name} mean", column)
+        return sums.mean_estimate(name, column)
 
 
 class Variance(_FromMoments):
@@ -150,7 +150,7 @@ class Variance(_FromMoments):
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         """Return the variance."""
-        return sums.variance_estimate(f"{name} variance", column)
+        return sums.variance_estimate(name, column)
 
 
 class StandardDeviation(Variance):
@@ -160,7 +160,7 @@ class StandardDeviation(Variance):
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         """Return the standard deviation."""
-        return sums.deviation_estimate(f"{name} SD", column)
+        return sums.deviation_estimate(name, column)
 
 
 @dataclass(frozen=True, init=False)
@@ -223,7 +223,7 @@ class Sum(Planned):
                 count, count_noise = float(answer.rows), 0.0
             estimates.append(
                 Estimate(
-                    f"{name} sum",
+                    name,
                     column.half * float(first[0]) + column.middle * count,
                     0.0,
                     math.hypot(column.half * first_noise, column.middle * count_noise),

@@ -14,11 +14,11 @@ child, is then (j + f) / BRANCHING h(node) plus an independent error of variance
 BRANCHING), plus what the child adds within itself in the same way. So prefix k of n has variance within[k]
 + (k / n)² root.
 
-*Why 4.* For counts below a point, at equal total privacy, the average error (in units of the noise of a
-flat histogram's bin) for 64, 256, 1024 bins is 2.11, 2.69, 3.27 with branching 2; 2.07, 2.68, 3.29 with 4;
-3.17 for 256 bins with 16; and 3.29, 6.54, 13.1 flat. 2 and 4 are as good, and 4 sends two thirds of the
-numbers. All levels get the same noise: the best geometric split is better by less than 3%. Tested in
-tests/analyses/test_tree.py against brute-force least squares.
+*Why 4.* For counts below a point, at equal total privacy, the root mean square error (in units of the noise
+of a flat histogram's bin) for 64 and 256 bins is 2.11 and 2.69 with branching 2, 2.07 and 2.68 with 4, 3.17
+with 16 (256 bins), and 3.29 and 6.54 flat. 2 and 4 are as good, and 4 sends two thirds of the numbers. All
+levels get the same noise: the best geometric split is better by less than 3%.
+Tested in tests/analyses/test_tree.py, against brute-force least squares.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ from cape.release.plan import Plan, Setting, make_plan
 from cape.release.query import Analysis, Answer, Neighbours, Query
 from cape.release.result import Release
 from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task, check_drop
-from cape.site import Schema
+from cape.site import Schema, Site
 from cape.site.table import Table
 
 __all__ = ["Consortium"]
@@ -52,7 +52,7 @@ class Consortium:
     >>> consortium.release(cape.Mean("age"), share=0.2).interval(0.95)
 
     Args:
-        sites: name -> table (see `cape.site.Table` for what a table may be).
+        sites: name -> table, or a list of `Site`s (see `cape.site.Table` for what a table may be).
         schema: the columns with their public bounds or categories.
         budget: total (epsilon, delta) for all releases.
         colluding: how many sites may side with the aggregator; by default ceil(sites/3) - 1.
@@ -68,7 +68,7 @@ class Consortium:
 
     def __init__(
         self,
-        sites: Mapping[str, Any],
+        sites: Mapping[str, Any] | Iterable[Site],
         schema: Schema | Mapping[str, Any],
         budget: Budget,
         *,
@@ -81,9 +81,7 @@ class Consortium:
         stream: SecureStream | None = None,
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
-        if not isinstance(sites, Mapping) or not sites:
-            raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
-        self.sites = dict(sites)
+        self.sites = _named(sites)
         self._tables: dict[str, Table] = {}  # opened when first asked: a plan opens none
         if not isinstance(budget, Budget):
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
@@ -242,10 +240,11 @@ class Consortium:
     ) -> Outcome:
         if not calibration.steps:  # nothing is asked of the tables
             return Outcome(np.zeros(0, np.int64), 0.0, tuple(self.sites), Cost(0, 0, 0, 0.0))
-        public = self._setting.neighbours == "replace-one"
+        # the ring may depend on the number of rows only where that is public, or nothing is private
+        known = self._setting.neighbours == "replace-one" or calibration.std is None
         local_std = self._setting.local_std(scheme, share) or 0.0
         adders = scheme.reach(self.parties, local_std) if local_std else 1
-        ring = calibration.ring(sum(rows.values()) if public else MOST_ROWS, adders)
+        ring = calibration.ring(sum(rows.values()) if known else MOST_ROWS, adders)
         return scheme.run(self._task(vectors, rows, drop, local_std, ring))
 
     def _task(
@@ -282,6 +281,19 @@ class Consortium:
             f"Consortium({', '.join(self.sites)}; {p.colluding} colluding, {p.min_sites} of {p.sites} must "
             f"answer; {self._budget})"
         )
+
+
+def _named(sites: Any) -> dict[str, Any]:
+    if not isinstance(sites, Mapping):
+        listed = list(sites) if isinstance(sites, Iterable) and not isinstance(sites, (str, bytes)) else []
+        if not all(isinstance(site, Site) for site in listed):
+            listed = []
+        if len({site.name for site in listed}) < len(listed):
+            raise InvalidInput("sites must have different names")
+        sites = {site.name: site.table for site in listed}
+    if not sites or not all(isinstance(name, str) and name for name in sites):
+        raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
+    return dict(sites)
 
 
 def _scheme(scheme: Any) -> Scheme:

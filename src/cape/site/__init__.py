@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cape.site.blocks import Axis, Block, Counts, Custom, Gram, Moments
-from cape.site.schema import Category, Number, Schema
+from cape.site.schema import Category, Number, Schema, Site
 
 if TYPE_CHECKING:
     from cape.site.sources import Csv, Database
@@ -26,6 +26,7 @@ __all__ = [
     "Moments",
     "Number",
     "Schema",
+    "Site",
     "Table",
 ]
 

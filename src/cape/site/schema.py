@@ -14,7 +14,7 @@ from typing import Any
 from cape import check
 from cape.errors import InvalidInput
 
-__all__ = ["Category", "Column", "Number", "Schema", "hint"]
+__all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
 
 Value = str | int | bool
 
@@ -71,6 +71,14 @@ class Category:
 
 
 Column = Number | Category
+
+
+@dataclass(frozen=True)
+class Site:
+    """A name and a table: what a consortium is made of. For a table's kinds see `cape.site.Table`."""
+
+    name: str
+    table: Any
 
 
 class Schema(Mapping[str, Column]):
