@@ -292,6 +292,23 @@ def test_table_one_is_laid_out_as_in_a_paper():
     assert lines[0][1].startswith("54.") or lines[0][1].startswith("53.")
 
 
+def test_sizes_of_groups_add_up_to_what_is_public():
+    errors = []
+    for seed in range(200):
+        data = table(seed=7)
+        found = release(TableOne("sex", by="stage"), SCHEMA, data, np.random.default_rng(seed))
+        sizes = [found[f"n | stage={value}"] for value in (1, 2, 3)]
+        assert found["n | overall"].value == 3000
+        assert found["n | overall"].standard_error == 0
+        assert sum(size.value for size in sizes) == pytest.approx(3000)
+        errors += [
+            (size.value - np.sum(data["stage"] == code)) / size.privacy for code, size in enumerate(sizes)
+        ]
+    assert np.std(errors) == pytest.approx(1, abs=0.15)  # 4 standard errors of 400 free numbers
+    private = release(TableOne("sex", by="disease"), SCHEMA, table(), np.random.default_rng(1))
+    assert private["n | overall"].privacy > 0  # who has no known group is nobody's business
+
+
 def test_a_standard_deviation_lost_in_noise_is_shown_by_its_upper_limit():
     asked = TableOne("age")
     rng = np.random.default_rng(1)

@@ -37,6 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -206,11 +207,19 @@ class TableOne(Planned):
         if self.by is None:
             yield "", (_Noisy(array, std) for array, std in flat)
             return
-        values = answer.schema.category(self.by).values
-        spread = math.sqrt(len(values))
-        yield "overall", (_Noisy(array.sum(axis=0), std * spread) for array, std in flat)
-        for i, value in enumerate(values):
-            yield f"{self.by}={value}", (_Noisy(array[i], std) for array, std in flat)
+        by = answer.schema.category(self.by)
+        (sizes, noise), *rest = flat
+        groups = len(by.values)
+        everyone = _Noisy(sizes.sum(axis=0), noise * math.sqrt(groups))
+        if answer.rows is not None and not by.missing:  # then the sizes add up to what everyone knows
+            sizes = sizes + (answer.rows - everyone.values) / groups
+            noise *= math.sqrt(1 - 1 / groups)
+            everyone = _Noisy(np.asarray(float(answer.rows)), 0.0)
+        sums = (_Noisy(array.sum(axis=0), std * math.sqrt(groups)) for array, std in rest)
+        yield "overall", chain([everyone], sums)
+        for i, value in enumerate(by.values):
+            of_group = (_Noisy(array[i], std) for array, std in rest)
+            yield f"{self.by}={value}", chain([_Noisy(sizes[i], noise)], of_group)
 
     def _column(self, answer: Answer, end: str, parts: Iterator[_Noisy]) -> list[Estimate]:
         """Return the estimates of one column of the table."""

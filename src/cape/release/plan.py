@@ -126,10 +126,9 @@ class Plan:
         return table
 
     def __rich__(self) -> Group:
-        rows = f"for {self.rows:,} rows" + (
-            " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
-        )
-        return Group(self.table(), Text(f"{rows}. {self.guarantee}\n{self.advice}", style="dim"))
+        assumed = " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
+        rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, about its own rows."
+        return Group(self.table(), Text(f"{rows} {self.guarantee}\n{self.advice}", style="dim"))
 
     @property
     def advice(self) -> str:
@@ -185,26 +184,30 @@ def _expected(
 def _halving(
     analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
 ) -> dict[str, float | None]:
-    def error(setting: Setting, sizes: Mapping[str, int]) -> float:
-        expected = _expected(analysis, query, setting, scheme, share, sizes)
-        return max(expected.values(), default=0.0)
+    now = _expected(analysis, query, setting, scheme, share, sizes)
+    noisy = [label for label, error in now.items() if 0 < error < math.inf]
 
-    goal = error(setting, sizes) / 2
-    if goal == 0 or not math.isfinite(goal):
+    def halved(setting: Setting, sizes: Mapping[str, int]) -> bool:
+        """Whether at least half of the numbers have at most half the noise that they have now."""
+        then = _expected(analysis, query, setting, scheme, share, sizes)
+        ratios = sorted(then[label] / now[label] for label in noisy)
+        return ratios[(len(ratios) - 1) // 2] <= 0.5 * (1 + 1e-9)
+
+    if not noisy:
         return {"epsilon": None, "rows": None, "sites": None}
     doubled = {name: 2 * rows for name, rows in sizes.items()}
-    more_rows = sum(doubled.values()) if error(setting, doubled) <= goal * (1 + 1e-9) else None
+    more_rows = sum(doubled.values()) if halved(setting, doubled) else None
     budget = setting.budget
     epsilon = None if setting.published else gaussian.epsilon(budget.delta, 2 * budget.mu)
-    return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(error, setting, sizes, goal)}
+    return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(halved, setting, sizes)}
 
 
-def _more_sites(error: Any, setting: Setting, sizes: Mapping[str, int], goal: float) -> float | None:
+def _more_sites(halved: Any, setting: Setting, sizes: Mapping[str, int]) -> float | None:
     """Return how many sites of the average size would do, with as many colluding and as many lost."""
     average = max(1, round(sum(sizes.values()) / len(sizes)))
     p = setting.parties
     for sites in range(p.sites + 1, 20 * p.sites + 1):
         larger = replace(setting, parties=Parties(sites, p.colluding, p.min_sites + sites - p.sites))
-        if error(larger, {str(i): average for i in range(sites)}) <= goal:
+        if halved(larger, {str(i): average for i in range(sites)}):
             return float(sites)
     return None
