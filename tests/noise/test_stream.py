@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -94,6 +95,24 @@ print("apart")
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
     assert done.stdout == "apart\n", done.stderr
+
+
+def test_threads_may_share_a_stream():
+    stream = SecureStream(KEY)
+    drawn = []
+
+    def draw():
+        for _ in range(50):
+            drawn.append(stream.bytes(100_000))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(drawn)) == 200
+    whole = SecureStream(KEY).bytes(20_000_000)
+    assert set(drawn) == {whole[start : start + 100_000] for start in range(0, len(whole), 100_000)}
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 6, 1000, 3 << 61, (1 << 64) - 1, 1 << 64])

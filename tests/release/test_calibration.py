@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cape.errors import InvalidInput, OverflowRisk
-from cape.release.calibration import RESOLUTION, calibrate, discretisation_error
+from cape.release.calibration import RESOLUTION, Step, calibrate, discretisation_error
 from cape.release.query import Query
 from cape.site import Axis, Counts, Moments, Schema
+from cape.site.blocks import Array
 
 SCHEMA = Schema(age=(18, 90), chol=(100, 600))
 
@@ -95,15 +96,27 @@ def test_limits_are_refused():
         calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1e-12)
     with pytest.raises(InvalidInput, match="one scale for each"):
         calibrate(Query((Moments(("age",)),), ((1.0,),), 1.0), SCHEMA, 1.0)
-    calibration = calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1.0)
-    with pytest.raises(OverflowRisk, match="64-bit"):
-        calibration.steps[0].round(np.array([1 << 40, 0], np.int64))
+    with pytest.raises(OverflowRisk, match="coarser step"):
+        calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1e-4).ring(1 << 36, 5, 5)
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InvalidInput, match="sensitivity must be"):
+            question(3, (1.0,) * 4, wrong)
+        with pytest.raises(InvalidInput, match="scales must be"):
+            question(3, (1.0, 1.0, 1.0, wrong), 1.0)
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(0, 50), st.integers(1 << 10, 1 << 11))
+def test_rounding_is_exact_also_where_the_shifted_sum_would_not_fit(total, shift, factor):
+    wanted = (2 * total * 2**shift + factor) // (2 * factor)
+    if abs(wanted) < 2**62:
+        step = Step(Array("count", (1,), 0), shift, factor)
+        assert step.round(np.array([total], np.int64)).tolist() == [wanted]
 
 
 def test_the_ring_holds_the_rows_and_the_noise():
     calibration = calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 100.0)
-    assert calibration.ring(1000, 5).bits == 32
-    assert calibration.ring(10**7, 5).bits == 64
+    assert calibration.ring(1000, 5, 5).bits == 32
+    assert calibration.ring(10**7, 5, 5).bits == 64
 
 
 def test_integer_noise_is_continuous_to_any_digit_that_a_float_has():

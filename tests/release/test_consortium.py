@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import threading
 import warnings
 
@@ -8,7 +10,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cape.errors import BudgetExceeded, CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites
+from cape.analyses import Sum
+from cape.errors import (
+    BadMessage,
+    BudgetExceeded,
+    CapeError,
+    DataError,
+    InvalidInput,
+    PrivacyLeakWarning,
+    TooFewSites,
+)
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
@@ -28,7 +39,8 @@ BUDGET = Budget(epsilon=1.0, delta=1e-6)
 
 def consortium(key=b"consortium", budget=BUDGET, **options):
     options.setdefault("colluding", 1)
-    return Consortium(TABLES, SCHEMA, budget, stream=SecureStream(key.ljust(32, b"-")), **options)
+    options.setdefault("stream", SecureStream(key.ljust(32, b"-")))
+    return Consortium(TABLES, SCHEMA, budget, **options)
 
 
 def truth():
@@ -102,6 +114,71 @@ def test_a_failed_release_costs_its_share_only_if_a_message_left_a_site(when, sp
     with pytest.raises(TooFewSites):
         together.release(Bins("age", EDGES), 0.25, drop={"a": when, "b": when})
     assert float(together.budget.spent) == spent
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError, BadMessage])
+@pytest.mark.parametrize(
+    ("scheme", "place"),
+    [("cape", "cape.secagg.shamir.combine"), ("conventional", "cape.release.schemes.aggregate")],
+)
+def test_whatever_breaks_once_messages_may_have_left_the_share_is_spent(monkeypatch, failure, scheme, place):
+    def broken(*_):
+        raise failure
+
+    together = consortium(scheme=scheme)
+    monkeypatch.setattr(place, broken)
+    with pytest.raises(failure):
+        together.release(Bins("age", EDGES), 0.25)
+    assert float(together.budget.spent) == 0.25
+
+
+def test_a_function_that_fails_is_paid_for():
+    """Whether it fails is a fact about the rows: asking again and again would find a cell."""
+
+    def picky(batch):
+        if batch["age"].max() > 60:
+            raise KeyError
+        return batch["age"]
+
+    together = consortium()
+    with pytest.raises(DataError):
+        together.release(Sum.of(picky, columns=["age"], bound=90), 0.25)
+    assert float(together.budget.spent) == 0.25
+
+
+def test_the_largest_site_is_chosen_by_what_is_public():
+    sizes = {"a": 10, "b": 5, "c": 5, "d": 5, "e": 5}  # b is the largest, which is private here
+    together = consortium(neighbours="add-remove", scheme="local", sizes=sizes)
+    assert together.release(Bins("age", EDGES), 0.2).participants == ("a",)
+    assert consortium(scheme="local").release(Bins("age", EDGES), 0.2).participants == ("b",)
+
+
+def test_a_site_without_rows_is_a_mistake_unless_sizes_are_private():
+    tables = {**TABLES, "f": TABLES["a"].head(0)}
+    together = Consortium(tables, SCHEMA, BUDGET, colluding=1)
+    with pytest.raises(DataError, match="no rows"):
+        together.release(Bins("age", EDGES), 0.5)
+    assert together.budget.spent == 0
+    private = Consortium(tables, SCHEMA, BUDGET, colluding=1, neighbours="add-remove")
+    assert len(private.release(Bins("age", EDGES), 0.5).participants) == 6
+
+
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_consortium_cannot_be_copied(copier):
+    with pytest.raises(TypeError, match="spend the budget again"):
+        copier(consortium())
+
+
+def test_the_random_graph_of_many_sites_is_in_the_promise():
+    sites = {f"{i:03d}": "nowhere.csv" for i in range(200)}
+    together = Consortium(sites, SCHEMA, BUDGET, colluding=10, min_sites=180)
+    promise = together.plan(Average("age"), 0.5).guarantee
+    assert 0 < promise.extra < 2.0**-40
+    assert f"add at most {promise.extra:.1g} to delta" in promise.statement
+    strict = Consortium(sites, SCHEMA, Budget(1.0, 1e-14), colluding=10, min_sites=180)
+    with pytest.raises(InvalidInput, match="delta must be more than twice"):
+        strict.plan(Average("age"), 0.5)
+    assert consortium().plan(Average("age"), 0.5).guarantee.extra == 0
 
 
 def test_a_lost_site_is_named_by_its_absence():
@@ -243,7 +320,11 @@ def test_three_sites_or_fewer_warn_that_no_site_may_be_curious():
         ({"colluding": 5}, "colluding must be an integer at least 0 and at most 4, not 5"),
         ({"min_sites": 1}, "min_sites must be an integer at least 2 and at most 5, not 1"),
         ({"budget": 1.0}, "budget must be a Budget, not float"),
-        ({"sizes": {"a": 3}}, "sizes must be given for each of the 5 sites"),
+        ({"scheme": []}, "scheme must be one of cape"),
+        ({"sizes": {"a": 3}}, "sizes must give a number of rows for each of a, b, c, d, e"),
+        ({"sizes": [1, 2, 3, 4, 5]}, "sizes must give a number of rows"),
+        ({"sizes": dict.fromkeys("abcde", -1)}, "must be an integer at least 0, not -1"),
+        ({"stream": np.random.default_rng(1)}, "stream must be a SecureStream"),
     ],
 )
 def test_bad_input(options, message):
@@ -273,6 +354,12 @@ def test_bad_questions_cost_nothing(call, message):
 def test_no_sites_at_all(sites):
     with pytest.raises(InvalidInput, match="at least one name to a table"):
         Consortium(sites, SCHEMA, BUDGET)
+
+
+@pytest.mark.parametrize("name", ["\udc80", "a\nb", "x" * 201])
+def test_names_that_cannot_be_printed(name):
+    with pytest.raises(InvalidInput, match="all printable"):
+        Consortium({name: TABLES["a"], "b": TABLES["b"]}, SCHEMA, BUDGET, colluding=0)
 
 
 def test_sites_may_come_as_a_list():

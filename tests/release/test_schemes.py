@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -169,9 +171,62 @@ def test_one_offline_run_serves_many_releases():
     assert scheme.run(again).cost.rounds == 6  # the stock is used up, and no part of it is used twice
 
 
+def test_no_part_of_the_stock_is_handed_out_twice_at_once():
+    """Two messages of a site with the same zero-sum noise would lose it in their difference."""
+    scheme = CapeGaussian()
+    this = task(scheme, b"race", entries=10)
+    scheme.prepare(this, 2000)
+    taken, threads = [], []
+
+    def take():
+        for _ in range(25):
+            taken.append(scheme._take(10, scheme._std(this), frozenset(ROWS)).noise["a"])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len({noise.tobytes() for noise in taken}) == 200
+    assert scheme._take(10, scheme._std(this), frozenset(ROWS)) is None
+
+
+@pytest.mark.parametrize("when", ["mask", "consistency", "unmask", "message"])
+def test_the_stated_noise_is_right_whenever_a_site_is_lost(when):
+    scheme = CapeGaussian()
+    this = task(scheme, b"when" + when.encode(), parties=Parties(5, 1, 4), drop={"c": when})
+    outcome = scheme.run(this)
+    noise = outcome.total - exact(this, outcome.participants)
+    assert np.std(noise) == pytest.approx(outcome.noise, rel=0.03)
+
+
+def test_a_stock_serves_the_sites_that_made_it():
+    scheme = CapeGaussian()
+    scheme.prepare(task(scheme, b"these", entries=10), 100)
+    others = task(scheme, b"others", entries=10, rows={f"other {n}": 5 for n in ROWS})
+    assert scheme.run(others).cost.rounds == 6
+
+
+@pytest.mark.parametrize("std", [0.0, -1.0, math.inf, math.nan, "papers"])
+def test_a_correlated_std_that_makes_no_sense_is_refused(std):
+    with pytest.raises(InvalidInput, match="correlated_std must be"):
+        CapeGaussian(std)
+
+
+def test_a_correlated_std_out_of_reach_is_refused():
+    scheme = CapeGaussian(1e9)
+    with pytest.raises(InvalidInput, match="correlated_std must be 2"):
+        scheme.run(task(scheme, b"far", entries=5))
+
+
 def test_a_given_correlated_std_lies_between_conventional_and_ring_masks():
     parties = Parties(5, 1, 5)
-    noise = [CapeGaussian(std).local_std(MU, parties) for std in (0.0, 1.0, 30.0, 1e6)]
+    noise = [CapeGaussian(std).local_std(MU, parties) for std in (1e-9, 1.0, 30.0, 1e6)]
     assert noise == sorted(noise, reverse=True)
     assert noise[0] == pytest.approx(SCHEMES["conventional"]().local_std(MU, parties))
     assert noise[-1] == pytest.approx(SCHEMES["cape"]().local_std(MU, parties), rel=1e-6)
@@ -202,6 +257,7 @@ def test_thresholds_follow_min_sites_and_say_when_a_lying_aggregator_is_held_off
         (lambda: Parties(3, 1, 1), "min_sites must be an integer at least 2 and at most 3, not 1"),
         (lambda: Parties(3, 1, 4), "min_sites must be"),
         (lambda: check_drop({"z": "mask"}, ROWS), "drop names site 'z'; there are a, b, c, d, e"),
+        (lambda: check_drop(["a"], ROWS), "drop must map sites to rounds"),
         (lambda: check_drop({"a": "lunch"}, ROWS), "drop of 'a' must be at one of advertise"),
     ],
 )

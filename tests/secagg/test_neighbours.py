@@ -30,9 +30,11 @@ def failure_by_scipy(n, k, t, colluding, dropping, lying):
     answers = n * hypergeom.sf(k + 1 - t, n - 1, dropping, k)
     if lying:
         run = hypergeom.sf(t - k // 2 - 2, n, colluding, k // 2)
+        stories = n * hypergeom.sf(2 * t - k - 2, n - 1, colluding, k)
     else:
         run = hypergeom.pmf(k // 2, n, colluding + dropping, k // 2)
-    return secrecy + answers + n * (n - 1) / 2 * run**2
+        stories = 0.0
+    return secrecy + answers + n * (n - 1) / 2 * run**2 + stories
 
 
 @pytest.mark.parametrize("lying", [True, False])

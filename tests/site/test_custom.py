@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from cape.errors import DataError
 from cape.site import Category, Custom, Schema, Table, batches
 from cape.site.clip import _inside, clip_rows
 
@@ -55,7 +57,8 @@ def test_the_function_sees_clamped_numbers_codes_and_what_is_missing() -> None:
     seen: dict[str, Any] = {}
 
     def function(batch: dict[str, np.ndarray]) -> np.ndarray:
-        seen.update({name: values.tolist() for name, values in batch.items()})
+        for name, values in batch.items():  # the first call is the whole batch
+            seen.setdefault(name, values.tolist())
         return np.where(np.isnan(batch["x"]), 0.0, batch["x"] / 100) * (batch["g"] == 1)
 
     table = pl.DataFrame({"x": [50.0, 1000.0, None, 25.0], "g": ["b", "b", "a", None]})
@@ -63,6 +66,29 @@ def test_the_function_sees_clamped_numbers_codes_and_what_is_missing() -> None:
     assert str(seen["x"]) == "[50.0, 100.0, nan, 25.0]"
     assert seen["g"] == [1, 1, 0, -1]
     assert found[0].tolist() == [2**19 + 2**20]
+
+
+def test_a_row_that_is_not_finite_adds_nothing() -> None:
+    table = pl.DataFrame({"x": [50.0, None, 25.0, 75.0], "g": ["b", "b", "a", None]})
+    with np.errstate(divide="ignore"):
+        block = Custom(lambda b: np.stack([b["x"] / 100, 1 / (b["x"] - 25)], axis=1), ("x",), 2, 1.0)
+        (found,) = Table("a", table, SCHEMA).sums([block])
+    assert found[0][0] == 2**19 + 3 * 2**18
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda b: b["x"] - b["x"].mean(),
+        lambda b: np.full(len(b["x"]), float(b["x"].max() > 80)),
+        lambda b: np.cumsum(b["x"]),
+        lambda b: b["x"] / len(b["x"]),
+    ],
+)
+def test_a_function_that_mixes_rows_is_caught(function: Any) -> None:
+    table = pl.DataFrame({"x": [10.0, 90.0, 25.0, 75.0], "g": ["b", "b", "a", None]})
+    with pytest.raises(DataError, match="each row by itself"):
+        Table("a", table, SCHEMA).sums([Custom(function, ("x",), 1, 1.0)])
 
 
 def test_the_batches_do_not_matter(monkeypatch: Any) -> None:

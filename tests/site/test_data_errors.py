@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from cape.errors import CapeError, DataError, InvalidInput
-from cape.site import Category, Csv, Custom, Database, Number, Schema, Table
+from cape.site import Axis, Category, Counts, Csv, Custom, Database, Moments, Number, Schema, Table
 
 SCHEMA = Schema(
     x=(0, 100), g=["a", "b"], i=Category((0, 1)), b=Category((False, True)), n=Number(0, 1, missing=False)
@@ -190,7 +190,13 @@ def test_an_empty_table(kind: str, tmp_path: Path) -> None:
             "dask": dd.from_pandas(pd.DataFrame(GOOD), npartitions=1).query("x > 5"),
         }[kind]
     assert "has no rows" in str(check(source))
-    assert fails(lambda: Table("alpha", source, SCHEMA).rows()).public == TABLE
+    assert fails(Table("alpha", source, SCHEMA).require_rows).public == TABLE
+    # where sizes are private an empty table is like any other
+    assert Table("alpha", source, SCHEMA).rows() == 0
+    ((count, first, _), (cells,)) = Table("alpha", source, SCHEMA).sums(
+        [Moments(("x",)), Counts((Axis("g"),))]
+    )
+    assert [part.sum() for part in (count, first, cells)] == [0, 0, 0]
     table.write_csv(tmp_path / "header.csv")
     assert "has no rows" in str(check(tmp_path / "header.csv"))
 
@@ -207,7 +213,9 @@ def test_a_column_that_is_not_there(kind: str) -> None:
     assert "it has q, g, i, b, n" in str(fails(lambda: Table("alpha", far, schema).check()))
 
 
-def test_two_columns_of_one_name() -> None:
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "twice.csv").write_text("x,g,x\n1,a,2\n")
+    assert "more than one column 'x'" in str(check(tmp_path / "twice.csv"))
     frame = pd.DataFrame([[1.0, 2.0]], columns=["x", "x"])
     assert "more than one column 'x'" in str(fails(lambda: Table("alpha", frame, SCHEMA).check()))
     connection = sqlite3.connect(":memory:")
@@ -231,13 +239,13 @@ def test_functions_that_fail_are_told_by_type_and_line() -> None:
 
     cases: dict[str, Callable[[dict[str, np.ndarray]], Any]] = {
         "raised ValueError": broken,
-        "finite": lambda batch: batch["x"],
+        "each row by itself": lambda batch: batch["n"] - batch["n"].mean() + len(batch["n"]),
         "one row of 1": lambda batch: np.zeros((2, 2)),
         "raised": lambda batch: [SECRET] * 3,
     }
     table = Table("alpha", pl.DataFrame(GOOD), SCHEMA)
     for problem, function in cases.items():
-        error = fails(lambda function=function: table.sums([Custom(function, ("x",), 1, 1.0)]))
+        error = fails(lambda function=function: table.sums([Custom(function, ("x", "n"), 1, 1.0)]))
         assert problem in str(error)
         assert error.public == TABLE
 

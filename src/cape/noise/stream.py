@@ -13,6 +13,7 @@ Why not a library: `secrets` is one system call per value, and `numpy.random` is
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,7 +39,7 @@ class SecureStream:
     is for tests and for keys that a protocol has agreed; the key is 32 bytes and is used once.
 
     A stream cannot be copied or pickled, since the copy would repeat its noise. A process forked by the
-    operating system re-keys an unkeyed stream for the same reason.
+    operating system re-keys an unkeyed stream for the same reason. Threads may share one.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -51,12 +52,16 @@ class SecureStream:
     def _start(self, root: bytes) -> None:
         self._root = root
         self._process = os.getpid()
+        self._lock = threading.Lock()  # the cipher's state belongs to one thread at a time
         self._labels: set[str] = set()
         self._cipher = keystream(_derive(root, b"bytes"))
 
     def _leave_the_parent(self) -> None:
-        if self._process != os.getpid() and not self._reproducible:
-            self._start(os.urandom(KEY_BYTES))
+        if self._process != os.getpid():
+            if not self._reproducible:
+                self._start(os.urandom(KEY_BYTES))
+            else:
+                self._process, self._lock = os.getpid(), threading.Lock()
 
     def fill(self, out: Any) -> None:
         """Overwrite a writable, contiguous buffer (an array, a bytearray) with uniform bytes."""
@@ -67,12 +72,14 @@ class SecureStream:
         if view is None or view.readonly:
             raise InvalidInput("out must be a writable, contiguous buffer of plain bytes or numbers")
         self._leave_the_parent()
-        update_into, size = self._cipher.update_into, len(view)
+        size = len(view)
         whole = size - size % _CHUNK
-        for start in range(0, whole, _CHUNK):
-            update_into(_ZEROS, view[start : start + _CHUNK])
-        if whole < size:
-            update_into(_ZEROS[: size - whole], view[whole:])
+        with self._lock:
+            update_into = self._cipher.update_into
+            for start in range(0, whole, _CHUNK):
+                update_into(_ZEROS, view[start : start + _CHUNK])
+            if whole < size:
+                update_into(_ZEROS[: size - whole], view[whole:])
 
     def bytes(self, count: int) -> bytes:
         """Return `count` uniform bytes."""
@@ -126,10 +133,11 @@ class SecureStream:
         if not isinstance(label, str) or not label:
             raise InvalidInput(f"label must be a non-empty string, not {label!r}")
         self._leave_the_parent()
-        if label in self._labels:
-            raise InvalidInput(f"label must be new to this stream, and {label!r} was forked already")
-        self._labels.add(label)
-        child = SecureStream(_derive(self._root, b"fork:" + label.encode()))
+        with self._lock:
+            if label in self._labels:
+                raise InvalidInput(f"label must be new to this stream, and {label!r} was forked already")
+            self._labels.add(label)
+        child = SecureStream(_derive(self._root, b"fork:" + label.encode("utf-8", "surrogatepass")))
         child._reproducible = self._reproducible
         return child
 

@@ -128,6 +128,7 @@ def compose(*mus: ArrayLike) -> float | Array:
         return math.hypot(*clean)
     total: Array = np.zeros(())
     for value in clean:
+        total, value, _ = _arguments(total, value)
         total = np.hypot(total, value)
     return total
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import InvalidInput, OverflowRisk
+from cape.errors import InvalidInput
 from cape.noise import Grid, Ring
 from cape.release.query import Query
 from cape.site import Schema
@@ -28,7 +28,7 @@ __all__ = ["RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
 
 RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise
 _FINENESS = 10  # a step is made of at least 2^10 finer ones, so that its size is right to 0.1%
-_MOST_BITS = 60
+_MOST_BITS = 50  # remainders shifted by it, below 2^11, stay within 64 bits
 _OVERSHOOT = 1 + 2.0**-9
 
 Int64 = NDArray[np.int64]
@@ -48,11 +48,14 @@ class Step:
         return math.ldexp(self.factor, -self.bits)
 
     def round(self, sums: Int64) -> Int64:
-        """Return exact sums as the nearest multiples of the step."""
+        """Return exact sums as the nearest multiples of the step, halves up.
+
+        sum = q factor + r, so sum 2^shift / factor is q 2^shift and the nearest integer to r 2^shift /
+        factor. The result is what the ring is proved to hold, so nothing here can overflow.
+        """
         shift = self.bits - self.array.bits
-        if sums.size and int(np.abs(sums).max()) >= 1 << (62 - shift):
-            raise OverflowRisk("a sum over rows leaves the range of 64-bit integers; use fewer rows per site")
-        return Grid(1.0).coarsen(sums.reshape(-1) << shift, self.factor)
+        quotient, remainder = np.divmod(sums.reshape(-1), self.factor)
+        return (quotient << shift) + Grid(1.0).coarsen(remainder << shift, self.factor)
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,14 @@ class Calibration:
         """Return the standard deviation in each array, given that of the released vector in steps."""
         return [steps_std * step.size for step in self.steps]
 
-    def ring(self, rows: int, adders: int) -> Ring:
-        """Return the narrowest ring that cannot wrap, for so many rows in all and sites that add noise."""
+    def ring(self, rows: int, sites: int, adders: int) -> Ring:
+        """Return the narrowest ring that cannot wrap, or raise `OverflowRisk`.
+
+        `rows` is how many there are at most in all, over `sites` sites, each of which rounds once;
+        `adders` is how many sites' noise the total may hold.
+        """
         smallest = min((step.size for step in self.steps), default=1.0)
-        return Ring.fitting(math.ceil(rows / smallest) + 1, self.std, max(1, adders))
+        return Ring.fitting(math.ceil(rows / smallest) + sites, self.std, max(1, adders))
 
 
 def calibrate(query: Query, schema: Schema, local_std: float | None) -> Calibration:

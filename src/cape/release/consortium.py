@@ -11,8 +11,8 @@ A vector's way through a release, one function per arrow:
     -> estimates                         Analysis.finish
 
 Claim. All releases of a consortium together cost at most its budget, also when they fail or run at once.
-Reason. The share is taken from the budget before anything is computed, under a lock, and is given back only
-if nothing that depends on data had left a site.
+Reason. The share is taken from the budget before anything is computed, under a lock, and is kept, whatever
+happens, unless it is certain that nothing that depends on data has left a site.
 Tested in tests/release/test_consortium.py.
 """
 
@@ -23,7 +23,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,14 @@ from numpy.typing import NDArray
 from cape import check
 from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.noise import Ring, SecureStream
+from cape.noise.stream import require_stream
 from cape.privacy import Budget, correlated
 from cape.release.calibration import Calibration
 from cape.release.plan import Plan, Setting, make_plan
 from cape.release.query import Analysis, Answer, Neighbours, Query
 from cape.release.result import Release
 from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task, check_drop
-from cape.site import Schema, Site
+from cape.site import Custom, Schema, Site
 from cape.site.table import Table
 
 __all__ = ["Consortium"]
@@ -94,8 +95,8 @@ class Consortium:
         parties = Parties(count, colluding, count if min_sites is None else min_sites)
         self._setting = Setting(self.schema, budget, parties, neighbours, calibration == "paper")
         self._scheme = _scheme(scheme)
-        self._sizes = dict(sizes) if sizes else None
-        self._stream = stream or SecureStream()
+        self._sizes = _sizes(sizes, self.sites)
+        self._stream = SecureStream() if stream is None else require_stream(stream)
         self._lock = threading.Lock()
         self._budget = budget
         self._count = 0
@@ -137,7 +138,8 @@ class Consortium:
         Raises:
             BudgetExceeded: less is left. Nothing was computed or spent.
             TooFewSites: fewer than `min_sites` took part; the share is spent if `error.sent`.
-            DataError: a site's table does not fit the schema. Nothing was spent.
+            DataError: a site's table does not fit the schema. Nothing was spent, unless the analysis
+                brings a function of its own, which could tell by failing.
         """
         _require_analysis(analysis)
         kind = self._scheme if scheme is None else _scheme(scheme)
@@ -146,16 +148,20 @@ class Consortium:
         query = analysis.query(self.schema, self._setting.neighbours)
         calibration = self._setting.calibrate(query, kind, share)
         paid = self._pay(kind, query, share)
-        sent = False
+        # Kept unless it is certain that nothing has left a site. A function that a question brings along
+        # has seen the rows once it runs, and could tell by failing: it is paid for.
+        left_a_site = any(isinstance(block, Custom) for block in query.blocks)
         try:
-            vectors, rows = self._contributions(query, calibration)
-            outcome = self._run(kind, calibration, vectors, rows, lost, share)
-            sent = True
+            rows = self._rows()
+            ring = self._ring(kind, calibration, rows, share)
+            vectors = self._contributions(query, calibration)
+            left_a_site = True
+            outcome = self._run(kind, calibration, vectors, rows, ring, lost, share)
         except TooFewSites as error:
-            sent = error.sent
+            left_a_site = error.sent
             raise
         finally:
-            if not sent:
+            if not left_a_site:
                 self._give_back(paid)
         answer = self._answer(query, calibration, outcome, rows)
         release = Release(
@@ -216,18 +222,32 @@ class Consortium:
             budget = self._budget
             self._budget = Budget(budget.epsilon, budget.delta, budget.spent - paid)
 
-    def _contributions(
-        self, query: Query, calibration: Calibration
-    ) -> tuple[dict[str, NDArray[np.int64]], dict[str, int]]:
-        """Return each site's exact sums in steps, and its rows."""
-        vectors, rows = {}, {}
-        for name, source in self.sites.items():
-            table = self._tables.get(name) or Table(name, source, self.schema)
-            self._tables[name] = table
-            sums = tuple(part for parts in table.sums(query.blocks) for part in parts)
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            self._tables[name] = Table(name, self.sites[name], self.schema)
+        return self._tables[name]
+
+    def _rows(self) -> dict[str, int]:
+        """Return how many rows each site holds. Where that is public, none may be empty."""
+        if self._setting.neighbours == "replace-one":
+            for name in self.sites:
+                self._table(name).require_rows()
+        return {name: self._table(name).rows() for name in self.sites}
+
+    def _contributions(self, query: Query, calibration: Calibration) -> dict[str, NDArray[np.int64]]:
+        """Return each site's exact sums, in steps."""
+        vectors = {}
+        for name in self.sites:
+            sums = tuple(part for parts in self._table(name).sums(query.blocks) for part in parts)
             vectors[name] = calibration.encode(sums) if sums else np.zeros(0, np.int64)
-            rows[name] = table.rows()
-        return vectors, rows
+        return vectors
+
+    def _ring(self, scheme: Scheme, calibration: Calibration, rows: Mapping[str, int], share: float) -> Ring:
+        """Return the ring of a release, from what is public: else how it fails could tell something."""
+        public = self._setting.neighbours == "replace-one" or calibration.std is None
+        local_std = self._setting.local_std(scheme, share) or 0.0
+        adders = scheme.reach(self.parties, local_std) if local_std else 1
+        return calibration.ring(sum(rows.values()) if public else MOST_ROWS, len(rows), adders)
 
     def _run(
         self,
@@ -235,16 +255,15 @@ class Consortium:
         calibration: Calibration,
         vectors: dict[str, NDArray[np.int64]],
         rows: dict[str, int],
+        ring: Ring,
         drop: dict[str, str],
         share: float,
     ) -> Outcome:
         if not calibration.steps:  # nothing is asked of the tables
             return Outcome(np.zeros(0, np.int64), 0.0, tuple(self.sites), Cost(0, 0, 0, 0.0))
-        # the ring may depend on the number of rows only where that is public, or nothing is private
-        known = self._setting.neighbours == "replace-one" or calibration.std is None
+        if self._setting.neighbours == "add-remove":  # then sizes are private: go by what people expect
+            rows = dict.fromkeys(rows, 0) | (self._sizes or {})
         local_std = self._setting.local_std(scheme, share) or 0.0
-        adders = scheme.reach(self.parties, local_std) if local_std else 1
-        ring = calibration.ring(sum(rows.values()) if known else MOST_ROWS, adders)
         return scheme.run(self._task(vectors, rows, drop, local_std, ring))
 
     def _task(
@@ -275,6 +294,9 @@ class Consortium:
             self.schema,
         )
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Consortium cannot be copied or pickled: the copy would spend the budget again")
+
     def __repr__(self) -> str:
         p = self.parties
         return (
@@ -293,13 +315,24 @@ def _named(sites: Any) -> dict[str, Any]:
         sites = {site.name: site.table for site in listed}
     if not sites or not all(isinstance(name, str) and name for name in sites):
         raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
+    for name in sites:
+        if not name.isprintable() or len(name) > 200:
+            raise InvalidInput(f"a site's name must have at most 200 characters, all printable, not {name!r}")
     return dict(sites)
+
+
+def _sizes(sizes: Any, sites: Mapping[str, Any]) -> dict[str, int] | None:
+    if not sizes:
+        return None
+    if not isinstance(sizes, Mapping) or set(sizes) != set(sites):
+        raise InvalidInput(f"sizes must give a number of rows for each of {', '.join(sites)}")
+    return {name: check.integer(f"sizes[{name!r}]", rows, least=0) for name, rows in sizes.items()}
 
 
 def _scheme(scheme: Any) -> Scheme:
     if isinstance(scheme, Scheme):
         return scheme
-    if scheme not in SCHEMES:
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise InvalidInput(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
     return CapeGaussian() if scheme == "cape-gaussian" else SCHEMES[scheme]()
 

@@ -53,13 +53,14 @@ class Setting:
 
     def promise(self, scheme: Scheme, share: float) -> Promise:
         """Return the guarantee of the release."""
+        extra = discretisation_error(self.parties.honest) + scheme.failure(self.parties)
+        if extra >= self.budget.delta / 2:
+            raise InvalidInput(
+                f"delta must be more than twice {extra:.2g}, the chance that the random graph of masks among "
+                f"{self.parties.sites} sites does not hide a site; not {self.budget.delta:g}"
+            )
         return Promise(
-            self.mu(scheme, share),
-            self.budget.delta,
-            scheme.name,
-            self.parties,
-            self.neighbours,
-            discretisation_error(self.parties.honest),
+            self.mu(scheme, share), self.budget.delta, scheme.name, self.parties, self.neighbours, extra
         )
 
     def calibrate(self, query: Query, scheme: Scheme, share: float) -> Calibration:

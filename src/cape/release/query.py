@@ -51,6 +51,13 @@ class Query:
             raise InvalidInput("a query must give one scale for each of its arrays")
         return arrays
 
+    def __post_init__(self) -> None:
+        check.real("sensitivity", self.sensitivity, least=0.0)
+        if self.blocks:
+            check.real("sensitivity", self.sensitivity, above=0.0)
+        for scale in self.flat_scales:
+            check.real("scales", scale, above=0.0)
+
     @property
     def flat_scales(self) -> tuple[float, ...]:
         """The scales in the order of `arrays`."""

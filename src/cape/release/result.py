@@ -30,7 +30,7 @@ class Promise:
     scheme: str
     parties: Parties
     neighbours: Neighbours
-    discretisation: float = 0.0
+    extra: float = 0.0  # what integers in place of reals, and a sparse graph of masks, add to delta
 
     @property
     def epsilon(self) -> float:
@@ -63,7 +63,7 @@ class Promise:
             + (", sizes of sites public" if self.neighbours == "replace-one" else "")
             + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites else "")
             + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
-            + f". Integer noise adds at most {self.discretisation:.0g} to delta."
+            + f". Integer noise and the choice of masks add at most {self.extra:.1g} to delta."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ Tested in tests/release/test_schemes.py: one contract for all, and the variance 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from cape import check, secagg
 from cape.errors import InvalidInput, TooFewSites
 from cape.noise import Ring, SecureStream, discrete_gaussian
+from cape.noise.gaussian import MAX_STD, MIN_STD
 from cape.privacy import correlated
 from cape.release.calibration import RESOLUTION
 
@@ -155,6 +157,10 @@ class Scheme(ABC):
 
         Raises `TooFewSites`, whose `sent` says whether anything that depends on data had left a site.
         """
+
+    def failure(self, parties: Parties) -> float:
+        """Return the chance that what should hide a site does not, for reasons other than noise."""
+        return 0.0
 
     def rows(self, rows: Mapping[str, int]) -> int:
         """Return how many rows the answer is about when all sites take part."""
@@ -279,6 +285,9 @@ class Cape(Scheme):
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, math.inf, parties.sites)
 
+    def failure(self, parties: Parties) -> float:
+        return graph_failure(parties)
+
     def run(self, task: Task) -> Outcome:
         noisy = {name: add_noise(vector, task.streams[name]) for name, vector in task.vectors.items()}
         began = time.perf_counter()
@@ -304,6 +313,23 @@ class Cape(Scheme):
         return Outcome(run.total, noise, run.survivors, secagg_cost(run, time.perf_counter() - began))
 
 
+@dataclass(frozen=True)
+class _Stock:
+    """Zero-sum noise not used yet: each site's, its scale in steps, for which sites, and how many drew it.
+
+    A site lost late in the offline run has drawn noise that is in the sum, and holds none.
+    """
+
+    noise: dict[str, Int64]
+    std: float
+    sites: frozenset[str]
+    drawn: int
+
+    @property
+    def left(self) -> int:
+        return min(part.size for part in self.noise.values())
+
+
 class CapeGaussian(_Messages):
     """The paper's Algorithms 1 and 2: zero-sum Gaussian noise from an offline run, then one message.
 
@@ -315,9 +341,11 @@ class CapeGaussian(_Messages):
     name = "cape-gaussian"
 
     def __init__(self, correlated_std: float | Literal["paper"] = "paper") -> None:
+        if correlated_std != "paper":
+            correlated_std = check.real("correlated_std", correlated_std, above=0.0)
         self.correlated_std = correlated_std
-        self._stock: dict[str, Int64] = {}
-        self._stock_std = 0.0
+        self._stock: _Stock | None = None
+        self._lock = threading.Lock()  # no part of the stock may be handed out twice
 
     def local_std(self, mu: float, parties: Parties) -> float:
         p = parties
@@ -333,40 +361,65 @@ class CapeGaussian(_Messages):
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, 0.0, parties.sites)
 
+    def failure(self, parties: Parties) -> float:
+        return graph_failure(parties)
+
     def reach(self, parties: Parties, local_std: float) -> int:
         # what a site draws, and its share of the sum of them, may both be left over when sites are lost
         return math.ceil(parties.sites * (1 + 2 * math.sqrt(self._ratio(local_std, parties)) + 1))
 
     def prepare(self, task: Task, entries: int) -> Cost:
-        """Make zero-sum noise for `entries` numbers, in one run of secure aggregation without data."""
-        self._stock_std = RESOLUTION * math.sqrt(self._ratio(task.local_std, task.parties))
+        """Make zero-sum noise for the next `entries` numbers, in one run without data."""
+        stock, cost = self._make(task, entries)
+        with self._lock:
+            self._stock = stock
+        return cost
+
+    def run(self, task: Task) -> Outcome:
+        size = next(iter(task.vectors.values())).size
+        made = Cost(0, 0, 0, 0.0)
+        stock = self._take(size, self._std(task), frozenset(task.vectors))
+        if stock is None:
+            stock, made = self._make(task, size)
+        drop = {site: when for site, when in task.drop.items() if site in stock.noise}
+        vectors = {name: task.vectors[name] + noise for name, noise in stock.noise.items()}
+        outcome = super().run(replace(task, vectors=vectors, drop=drop))
+        missing = stock.drawn - len(outcome.participants)
+        left_over = missing * (stock.std / RESOLUTION) ** 2 / stock.drawn
+        return replace(outcome, noise=outcome.noise * math.sqrt(1 + left_over), cost=made + outcome.cost)
+
+    def _take(self, size: int, std: float, sites: frozenset[str]) -> _Stock | None:
+        """Return noise for `size` numbers out of the stock, which forgets it; None if there is too little."""
+        with self._lock:
+            stock = self._stock
+            if stock is None or stock.std != std or stock.left < size or stock.sites != sites:
+                return None
+            self._stock = replace(stock, noise={name: noise[size:] for name, noise in stock.noise.items()})
+        return replace(stock, noise={name: noise[:size] for name, noise in stock.noise.items()})
+
+    def _make(self, task: Task, entries: int) -> tuple[_Stock, Cost]:
+        """Return new zero-sum noise: Algorithm 1, over the sites of the task that stay to its end."""
         began = time.perf_counter()
+        std = self._std(task)
+        if not MIN_STD <= std <= MAX_STD:
+            raise InvalidInput(
+                "correlated_std must be 2^-21 to 2^20 times a site's own noise; here it is "
+                f"{std / RESOLUTION:.3g} times"
+            )
         made = secagg.zero_sum_gaussian(
-            self._stock_std,
+            std,
             list(task.vectors),
             entries,
             drop=_by_round(task.drop),
             stream=task.keys,
             **secagg_choices(task.parties),
         )
-        self._stock = {name: noise[0] for name, noise in made.noise.items()}
-        return secagg_cost(made.outcome, time.perf_counter() - began)
+        noise = {name: part[0] for name, part in made.noise.items()}
+        stock = _Stock(noise, std, frozenset(task.vectors), len(made.outcome.survivors))
+        return stock, secagg_cost(made.outcome, time.perf_counter() - began)
 
-    def run(self, task: Task) -> Outcome:
-        size = next(iter(task.vectors.values())).size
-        std = RESOLUTION * math.sqrt(self._ratio(task.local_std, task.parties))
-        stocked = all(noise.size >= size for noise in self._stock.values())
-        made = Cost(0, 0, 0, 0.0)
-        if not self._stock or not stocked or std != self._stock_std:
-            made = self.prepare(task, size)
-        zero_sum = {name: noise[:size] for name, noise in self._stock.items()}
-        self._stock = {name: noise[size:] for name, noise in self._stock.items()}  # used once
-        drop = {site: when for site, when in task.drop.items() if site in zero_sum}
-        vectors = {name: task.vectors[name] + noise for name, noise in zero_sum.items()}
-        outcome = super().run(replace(task, vectors=vectors, drop=drop))
-        missing = len(zero_sum) - len(outcome.participants)
-        left_over = missing * (std / RESOLUTION) ** 2 / len(zero_sum)
-        return replace(outcome, noise=outcome.noise * math.sqrt(1 + left_over), cost=made + outcome.cost)
+    def _std(self, task: Task) -> float:
+        return RESOLUTION * math.sqrt(self._ratio(task.local_std, task.parties))
 
     def _ratio(self, local_std: float, parties: Parties) -> float:
         """Return alpha² / gamma²."""
@@ -410,6 +463,17 @@ def secagg_choices(parties: Parties) -> dict[str, Any]:
     }
 
 
+def graph_failure(parties: Parties) -> float:
+    """Return the chance that the random graph of secure aggregation fails; 0 while all are neighbours."""
+    if parties.sites < 2:
+        return 0.0
+    dropping = parties.sites - parties.min_sites
+    found = secagg.automatic(
+        parties.sites, parties.colluding, dropping, parties.threshold, lying=parties.lying
+    )
+    return float(2.0**found.log2_failure)
+
+
 def secagg_cost(run: secagg.Outcome, seconds: float) -> Cost:
     """Return what a run of secure aggregation took."""
     traffic = list(run.traffic.values())
@@ -419,8 +483,10 @@ def secagg_cost(run: secagg.Outcome, seconds: float) -> Cost:
     return Cost(len(traffic), total, most, seconds)
 
 
-def check_drop(drop: Mapping[str, str], sites: Mapping[str, Any]) -> dict[str, str]:
+def check_drop(drop: Any, sites: Mapping[str, Any]) -> dict[str, str]:
     """Return which site is silent from which round on, or raise an error that names the choices."""
+    if not isinstance(drop, Mapping):
+        raise InvalidInput(f"drop must map sites to rounds, as in {{'a': 'mask'}}, not {drop!r}")
     for site, when in drop.items():
         if site not in sites:
             raise InvalidInput(f"drop names site {site!r}; there are {', '.join(sites)}")

@@ -2,7 +2,7 @@
 
 Masks and shares on a k-regular graph are safe unless the random order on the circle is unlucky. With n
 sites, n_C colluding, n_D dropping, k neighbours each and t helpers needed for a secret (out of a
-*committee* of k + 1: the neighbours and the site itself), three things can go wrong. H(N, K, m) is the
+*committee* of k + 1: the neighbours and the site itself), four things can go wrong. H(N, K, m) is the
 hypergeometric number of marked sites among m drawn out of N of which K are marked.
 
 1. Secrecy. Some honest site has t colluding neighbours, who hold enough shares of its secrets:
@@ -22,7 +22,14 @@ hypergeometric number of marked sites among m drawn out of N of which K are mark
      declared dropped, and the rest of the run has to collude:
                                                           w = P[ H(n, n_C, k/2) >= t - k/2 - 1 ].
 
-`best` picks t to make the sum of the three smallest, and `automatic` the smallest even k. That all honest
+4. Two deliveries. A lying aggregator tells one site u that only t - 1 of its neighbours shared, tells all
+   others that everyone did, and calls the honest ones of those t - 1 dropped and u a survivor: with u's seed
+   and their masking keys u would be bare. The t helpers that give back u's seed are honest neighbours who
+   were told otherwise than u, and colluders, who answer for both: it takes 2 t - k - 1 colluding neighbours,
+       n P[ H(n-1, n_C, k) >= 2 t - k - 1 ].
+   (When all are neighbours this is the count in `smallest_threshold`, and cannot happen.)
+
+`best` picks t to make the sum of these smallest, and `automatic` the smallest even k. That all honest
 sites act on one list of survivors is not a matter of the graph: the consistency round asks for signatures of
 `threshold` sites out of all n.
 Tested in tests/secagg/test_neighbours.py: tails against scipy, each event against simulated circles.
@@ -85,9 +92,11 @@ def best(sites: int, neighbours: int, colluding: int, dropping: int, *, lying: b
     answers = np.log(sites) + _at_least(sites - 1, dropping, k)[k + 2 - helpers]
     if lying:
         run = _at_least(sites, colluding, k // 2)[helpers - k // 2 - 1]
+        stories = np.log(sites) + _at_least(sites - 1, colluding, k)[np.maximum(2 * helpers - k - 1, 0)]
     else:
         run = np.full(helpers.size, _at_least(sites, min(sites, colluding + dropping), k // 2)[k // 2])
-    total = np.logaddexp(np.logaddexp(secrecy, answers), pairs + 2 * run) / np.log(2)
+        stories = np.full(helpers.size, -np.inf)
+    total = np.logaddexp.reduce([secrecy, answers, pairs + 2 * run, stories], axis=0) / np.log(2)
     chosen = int(np.argmin(total))
     return Neighbourhood(k, int(helpers[chosen]), min(0.0, float(total[chosen])))
 

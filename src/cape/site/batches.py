@@ -29,10 +29,7 @@ class Batches:
 
     def rows(self) -> int:
         """Return the number of rows."""
-        rows = faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
-        if rows == 0:
-            raise faults.empty(self._site, self._reader.what)
-        return rows
+        return faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
 
     def sums(self, blocks: Sequence[Block]) -> list[tuple[NDArray[np.int64], ...]]:
         """Return the sums of every block, from one pass."""
@@ -71,7 +68,9 @@ class Batches:
         for name in wanted:
             if name not in names:
                 raise faults.no_column(site, name, names)
-            if names.count(name) > 1:
+            if names.count(name) > 1 or (
+                reader.text and f"{name}_duplicated_0" in names
+            ):  # as polars renames
                 raise faults.twice(site, name)
         chosen = list(dict.fromkeys(wanted)) or names[:1]  # without a column there are no rows to count
         size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
@@ -86,5 +85,3 @@ class Batches:
                 batch.height,
             )
             offset += batch.height
-        if offset == 0:
-            raise faults.empty(site, reader.what)

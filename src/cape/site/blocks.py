@@ -12,6 +12,7 @@ A missing cell (null, NaN) contributes nothing, to no sum.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from cape.site.schema import Schema
 __all__ = ["T_BITS", "Array", "Axis", "Block", "Counts", "Custom", "Gram", "Moments"]
 
 T_BITS = 20
+_MOST_CELLS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Array:
     @property
     def size(self) -> int:
         """How many numbers it holds."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,10 @@ class Counts:
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         """Return the one array that the counts come in."""
         shape = tuple(axis.bins(schema) for axis in self.axes)
+        if math.prod(shape) > _MOST_CELLS:
+            raise InvalidInput(
+                f"a table of counts must have at most 2^26 cells, not {' x '.join(map(str, shape))}"
+            )
         if self.cell is None:
             return (Array("counts", shape, 0),)
         fits = len(self.cell) == len(shape) and all(
@@ -154,7 +160,10 @@ class Custom:
     missing, or int64 codes of a category, -1 for missing), and returns an array (rows, size), or
     (rows,) if size is 1.
     One array, sums, in units of bound * 2^-T_BITS: each row is scaled down to the bound if it exceeds
-    it, and rounded toward zero.
+    it, and rounded toward zero; a row that is not finite adds nothing.
+
+    The bound holds for a function that treats each row by itself. That is tried on a few rows, which
+    catches a mistake; a function made to leak can only be caught by reading it.
     """
 
     function: Callable[[dict[str, NDArray[Any]]], NDArray[np.float64]]

@@ -30,9 +30,9 @@ def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
     raise DataError(site, f"{what} could not be read ({kind}); {advice}")
 
 
-def empty(site: str, what: str) -> DataError:
+def empty(site: str) -> DataError:
     """A table without rows."""
-    return DataError(site, f"{what} has no rows; a site takes part with at least one")
+    return DataError(site, "the table has no rows; a site takes part with at least one")
 
 
 def no_column(site: str, column: str, known: Iterable[str]) -> DataError:

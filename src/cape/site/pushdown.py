@@ -49,8 +49,6 @@ class Pushdown:
         """Return the number of rows."""
         (row,) = self._collect(self._frame.select(nw.len().alias("rows")))
         rows = int(row["rows"])
-        if rows == 0:
-            raise faults.empty(self._site, _WHAT)
         if rows > _MOST_ROWS:
             raise OverflowRisk("a lazy table may have at most 2^33 rows; divide it into several sites")
         return rows

@@ -164,7 +164,7 @@ def _read(description: Any) -> Column:
         if keys == {"categories"}:
             return Category(_values(description["categories"]), missing)
         raise InvalidInput(
-            f"keys must be low and high, or categories (and missing), not {sorted(description)}"
+            f"keys must be low and high, or categories (and missing), not {sorted(map(str, description))}"
         )
     values = _values(description)
     if len(values) == 2 and not any(isinstance(value, (str, bool)) for value in values):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
+from cape.site import faults
 from cape.site.batches import Batches
 from cape.site.blocks import Block, Counts, Custom, Gram, Moments
 from cape.site.pushdown import Pushdown
@@ -100,8 +101,17 @@ class Table:
         return self._engine.clamped()
 
     def check(self) -> None:
-        """Read every cell that the schema names, and raise `DataError` at the first that does not fit."""
+        """Read every cell that the schema names, and raise `DataError` at the first that does not fit.
+
+        A table without rows is refused too; in a study whose sizes are private it is added up as it is.
+        """
         self._engine.check()
+        self.require_rows()
+
+    def require_rows(self) -> None:
+        """Raise `DataError` if the table is empty: where sizes are public, that is more likely a mistake."""
+        if self.rows() == 0:
+            raise faults.empty(self._name)
 
     def __repr__(self) -> str:
         return f"Table({self._name!r}, {self._schema!r})"
