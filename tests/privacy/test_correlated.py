@@ -150,5 +150,5 @@ def test_the_gain_at_equal_privacy(sites, colluding):
 def test_the_default_number_of_colluders_warns_where_it_is_none():
     assert [correlated.default_colluding(s) for s in (4, 5, 6, 7, 10, 30, 100)] == [1, 1, 1, 2, 3, 9, 33]
     for sites in (1, 2, 3):
-        with pytest.warns(PrivacyLeakWarning, match=f"with {sites} sites"):
+        with pytest.warns(PrivacyLeakWarning, match=f"with {sites} site"):
             assert correlated.default_colluding(sites) == 0

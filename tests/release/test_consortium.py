@@ -169,12 +169,41 @@ def test_a_consortium_cannot_be_copied(copier):
         copier(consortium())
 
 
+def test_a_plan_of_what_is_public_costs_nothing():
+    plan = consortium().plan(Size(), 0.5)
+    assert plan.noise == {"rows": dict.fromkeys(("cape", "conventional", "local", "pooled"), 0.0)}
+    assert plan.guarantee.mu == 0
+    assert "is public" in plan.guarantee.statement
+    assert consortium().release(Size(), 0.5).guarantee.mu == 0
+
+
+def test_a_plan_scales_what_one_site_counts_to_all():
+    sizes = {"a": 900, "b": 25, "c": 25, "d": 25, "e": 25}
+    counts = consortium(sizes=sizes).plan(Bins("age", EDGES), 0.5).noise["bin 0"]
+    assert counts["local"] / counts["pooled"] == pytest.approx(1000 / 900, rel=1e-3)
+    means = consortium(sizes=sizes).plan(Average("age"), 0.5).noise["age"]
+    assert means["local"] / means["pooled"] == pytest.approx(1000 / 900, rel=1e-3)
+
+
+def test_a_plan_says_when_too_little_is_left():
+    together = consortium()
+    together.release(Average("age"), 0.9)
+    assert "Only 0.1 of the budget is left." in together.plan(Average("age"), 0.2).advice
+    assert "is left" not in together.plan(Average("age"), 0.1).advice
+
+
+def test_tables_in_memory_show_their_lengths_where_sizes_are_public():
+    assert consortium().plan(Average("age"), 0.5).rows == 1500
+    assert not consortium().plan(Average("age"), 0.5).assumed_rows
+    assert consortium(neighbours="add-remove").plan(Bins("age", EDGES), 0.5).assumed_rows
+
+
 def test_the_random_graph_of_many_sites_is_in_the_promise():
     sites = {f"{i:03d}": "nowhere.csv" for i in range(200)}
     together = Consortium(sites, SCHEMA, BUDGET, colluding=10, min_sites=180)
     promise = together.plan(Average("age"), 0.5).guarantee
     assert 0 < promise.extra < 2.0**-40
-    assert f"add at most {promise.extra:.1g} to delta" in promise.statement
+    assert f"masks adds at most {promise.extra:.1g} to delta" in promise.statement
     strict = Consortium(sites, SCHEMA, Budget(1.0, 1e-14), colluding=10, min_sites=180)
     with pytest.raises(InvalidInput, match="delta must be more than twice"):
         strict.plan(Average("age"), 0.5)
@@ -318,7 +347,7 @@ def test_three_sites_or_fewer_warn_that_no_site_may_be_curious():
         ({"neighbours": "replace"}, "neighbours must be 'replace-one' or 'add-remove', not 'replace'"),
         ({"calibration": "loose"}, "calibration must be 'exact' or 'paper'"),
         ({"colluding": 5}, "colluding must be an integer at least 0 and at most 4, not 5"),
-        ({"min_sites": 1}, "min_sites must be an integer at least 2 and at most 5, not 1"),
+        ({"min_sites": 1}, r"min_sites \(1\) must be above colluding \(1\)"),
         ({"budget": 1.0}, "budget must be a Budget, not float"),
         ({"scheme": []}, "scheme must be one of cape"),
         ({"sizes": {"a": 3}}, "sizes must give a number of rows for each of a, b, c, d, e"),

@@ -254,8 +254,9 @@ def test_thresholds_follow_min_sites_and_say_when_a_lying_aggregator_is_held_off
     [
         (lambda: Parties(0, 0, 0), "sites must be an integer at least 1"),
         (lambda: Parties(3, 3, 3), "colluding must be an integer at least 0 and at most 2, not 3"),
-        (lambda: Parties(3, 1, 1), "min_sites must be an integer at least 2 and at most 3, not 1"),
-        (lambda: Parties(3, 1, 4), "min_sites must be"),
+        (lambda: Parties(3, 1, 1), r"min_sites \(1\) must be above colluding \(1\)"),
+        (lambda: Parties(3, 1, 4), "min_sites is 4, but there are only 3 sites"),
+        (lambda: Parties(3, 1, 2.0), "min_sites must be an integer"),
         (lambda: check_drop({"z": "mask"}, ROWS), "drop names site 'z'; there are a, b, c, d, e"),
         (lambda: check_drop(["a"], ROWS), "drop must map sites to rounds"),
         (lambda: check_drop({"a": "lunch"}, ROWS), "drop of 'a' must be at one of advertise"),

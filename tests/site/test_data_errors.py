@@ -143,7 +143,7 @@ def test_signs_in_a_text_file(tmp_path: Path) -> None:
     path.write_text(f"x,g,i,b,n\n1,a,0,true,0\n{SECRET},b,1,false,1\n")
     error = check(path)
     assert "column 'x', row 1" in str(error)
-    assert "Csv(path, null_values=['?'])" in str(error)
+    assert "null_values = ['?']" in str(error)
     Table("alpha", Csv(path, null_values=[SECRET]), SCHEMA).check()
 
 
@@ -211,6 +211,16 @@ def test_a_column_that_is_not_there(kind: str) -> None:
     assert error.public == COLUMN.format("weight")
     far = make({"q": [80.0], **{k: GOOD[k][:1] for k in "gibn"}})
     assert "it has q, g, i, b, n" in str(fails(lambda: Table("alpha", far, schema).check()))
+
+
+def test_a_file_without_a_header_shows_nobodys_cells(tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text(f"{SECRET},female,12\n")
+    error = check(tmp_path / "bare.csv")
+    assert SECRET not in str(error)
+    assert "female" not in str(error)
+    assert "if it has no header, name its columns" in str(error)
+    (tmp_path / "semicolons.csv").write_text(f"age;sex\n{SECRET};female\n")
+    assert "separator = ';'" in str(check(tmp_path / "semicolons.csv"))
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:

@@ -72,7 +72,12 @@ class Count(Planned):
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
-        what = f"number of rows with a value of {joined(self.columns)}" if self.columns else "number of rows"
+        each = "each of " if len(self.columns) > 1 else ""
+        what = (
+            f"number of rows with a value of {each}{joined(self.columns)}"
+            if self.columns
+            else "number of rows"
+        )
         return what + (f", where {self._condition}" if self.where else "")
 
     def to_dict(self) -> dict[str, Any]:

@@ -180,6 +180,7 @@ class Covariance(_FromGram):
     """
 
     kind: ClassVar[str] = "covariance"
+    shape_matters: ClassVar[bool] = True
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -216,6 +217,7 @@ class Correlation(_FromGram):
     """
 
     kind: ClassVar[str] = "correlation"
+    shape_matters: ClassVar[bool] = True
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

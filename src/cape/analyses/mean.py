@@ -142,6 +142,7 @@ class Variance(_FromMoments):
     """
 
     kind: ClassVar[str] = "variance"
+    shape_matters: ClassVar[bool] = True
 
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
         """Return the weights of the class's docstring."""

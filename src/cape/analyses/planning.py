@@ -1,13 +1,20 @@
-"""What an analysis would give, before any row is read: its own post-processing, on evenly spread rows."""
+"""What an analysis would give, before any row is read: its own post-processing, on rows as people are.
+
+Numbers are taken to be spread around the middle of their bounds with an SD of a sixth of their width, as a
+normal population cut at three SDs: bounds that people choose leave room on both sides, and rows spread
+evenly over them would promise too much of everything that is divided by a variance.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from cape.errors import TooNoisyWarning
 from cape.release.query import Analysis, Answer, Estimate, Neighbours
@@ -17,11 +24,14 @@ __all__ = ["Planned", "unknown", "warn_of"]
 
 Floats = NDArray[np.float64]
 
-_SQUARE = 1 / 3  # the mean of t² when t is spread evenly over [-1, 1]
+_SD = 1 / 3  # of t, before the cut at -1 and 1
+_WITHIN = float(ndtr(1 / _SD) - ndtr(-1 / _SD))
+# the mean of t² after it
+_SQUARE = _SD**2 * (1 - 2 / _SD * math.exp(-0.5 / _SD**2) / math.sqrt(2 * math.pi) / _WITHIN)
 
 
 class Planned(Analysis):
-    """An analysis that is planned by finishing the sums of rows spread evenly over the public bounds."""
+    """An analysis that is planned by finishing the sums of rows as people might be."""
 
     def expected(
         self,
@@ -30,10 +40,10 @@ class Planned(Analysis):
         rows: int,
         neighbours: Neighbours = "replace-one",
     ) -> dict[str, float]:
-        """Return the privacy error of each label, for rows spread evenly over bounds and categories."""
+        """Return the privacy error of each label; categories are taken to be equally common."""
         blocks = self.query(schema, neighbours).blocks
         answer = Answer(
-            tuple(_even(block, schema, rows) for block in blocks),
+            tuple(_typical(block, schema, rows) for block in blocks),
             tuple(tuple(each) for each in noise),
             rows if neighbours == "replace-one" else None,
             schema,
@@ -72,8 +82,8 @@ def warn_of(estimates: Sequence[Estimate]) -> None:
         )
 
 
-def _even(block: Block, schema: Schema, rows: int) -> tuple[Floats, ...]:
-    """Return the sums of a block if rows are spread evenly and independently, with no cell missing."""
+def _typical(block: Block, schema: Schema, rows: int) -> tuple[Floats, ...]:
+    """Return the sums of a block if columns are independent and as above, with no cell missing."""
     arrays = block.arrays(schema)
     if isinstance(block, Counts):
         parts = [_fractions(axis, schema) for axis in block.axes]
@@ -91,6 +101,6 @@ def _fractions(axis: Axis, schema: Schema) -> Floats:
         bins = axis.bins(schema)
         return np.full(bins, 1 / bins)
     column = schema.number(axis.column)
-    inner = np.clip(axis.edges[1:-1], column.low, column.high)
-    below = (inner - column.low) / (2 * column.half)
+    t = (np.clip(axis.edges[1:-1], column.low, column.high) - column.middle) / column.half
+    below = (ndtr(t / _SD) - ndtr(-1 / _SD)) / _WITHIN
     return np.diff(np.concatenate([[0.0], below, [1.0]]))

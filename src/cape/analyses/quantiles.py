@@ -163,6 +163,7 @@ class ECDF(_FromTree):
     """
 
     kind: ClassVar[str] = "ecdf"
+    shape_matters: ClassVar[bool] = True
 
     def __init__(self, *columns: str, bins: int = 64) -> None:
         object.__setattr__(self, "columns", names(columns))
@@ -199,6 +200,7 @@ class Quantiles(_FromTree):
     """
 
     kind: ClassVar[str] = "quantiles"
+    shape_matters: ClassVar[bool] = True
     probs: tuple[float, ...]
 
     def __init__(self, *columns: str, probs: Iterable[float] = (0.25, 0.5, 0.75), bins: int = 256) -> None:

@@ -86,6 +86,7 @@ class TableOne(Planned):
     """
 
     kind: ClassVar[str] = "table-one"
+    shape_matters: ClassVar[bool] = True
     columns: tuple[str, ...]
     by: str | None
     bins: int

@@ -164,8 +164,9 @@ def default_colluding(sites: int) -> int:
     colluding = max(0, math.ceil(sites / 3) - 1)
     if colluding == 0:
         warnings.warn(
-            f"with {sites} sites the rule ceil(sites/3) - 1 allows no colluding site: the guarantee then"
-            " holds only if no site shares what it knows with the aggregator or with another site",
+            f"with {sites} site{'s' if sites > 1 else ''} the rule ceil(sites/3) - 1 allows no colluding"
+            " site: the guarantee then holds only if no site shares what it knows with the aggregator or with"
+            " another site",
             PrivacyLeakWarning,
             stacklevel=2,
         )

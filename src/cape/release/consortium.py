@@ -116,7 +116,8 @@ class Consortium:
         """Return what a release would do to privacy and accuracy. Reads no data and spends nothing."""
         _require_analysis(analysis)
         kind = self._scheme if scheme is None else _scheme(scheme)
-        return make_plan(analysis, self._setting, kind, _share(share), self._sizes)
+        sizes = self._sizes or self._shown_sizes()
+        return make_plan(analysis, self._setting, kind, _share(share), sizes, self._budget.remaining)
 
     def release(
         self,
@@ -167,7 +168,7 @@ class Consortium:
         release = Release(
             analysis,
             tuple(analysis.finish(answer)),
-            self._setting.promise(kind, share),
+            self._setting.promise(kind, share, query),
             float(paid),
             kind.name,
             outcome.participants,
@@ -176,6 +177,13 @@ class Consortium:
         )
         self.releases.append(release)
         return release
+
+    def _shown_sizes(self) -> dict[str, int] | None:
+        """Return the lengths that tables in memory show of themselves, where sizes are public."""
+        lengths = {name: _length(table) for name, table in self.sites.items()}
+        if self._setting.neighbours != "replace-one" or None in lengths.values():
+            return None
+        return {name: length for name, length in lengths.items() if length is not None}
 
     def prepare(self, numbers: int) -> Cost:
         """Make the zero-sum noise for the next `numbers` released numbers, in one run without data.
@@ -319,6 +327,15 @@ def _named(sites: Any) -> dict[str, Any]:
         if not name.isprintable() or len(name) > 200:
             raise InvalidInput(f"a site's name must have at most 200 characters, all printable, not {name!r}")
     return dict(sites)
+
+
+def _length(table: Any) -> int | None:
+    """Return the number of rows of a table in memory: what it says of itself, with no row read."""
+    length = getattr(table, "num_rows", None)  # Arrow
+    if length is None and hasattr(table, "columns"):
+        shape = getattr(table, "shape", None)  # pandas, polars
+        length = shape[0] if isinstance(shape, tuple) and shape else None
+    return length if isinstance(length, int) else None
 
 
 def _sizes(sizes: Any, sites: Mapping[str, Any]) -> dict[str, int] | None:

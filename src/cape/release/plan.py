@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from rich.console import Group
@@ -51,8 +52,10 @@ class Setting:
         local_std = self.local_std(scheme, share)
         return math.inf if local_std is None else scheme.cost_mu(local_std, self.parties)
 
-    def promise(self, scheme: Scheme, share: float) -> Promise:
-        """Return the guarantee of the release."""
+    def promise(self, scheme: Scheme, share: float, query: Query | None = None) -> Promise:
+        """Return the guarantee of releases that spend this share, or of the release of one query."""
+        if query is not None and not query.blocks:  # nothing is asked of the tables
+            return Promise(0.0, self.budget.delta, scheme.name, self.parties, self.neighbours)
         extra = discretisation_error(self.parties.honest) + scheme.failure(self.parties)
         if extra >= self.budget.delta / 2:
             raise InvalidInput(
@@ -87,6 +90,7 @@ class Plan:
     guarantee: Promise
     halving: dict[str, float | None]
     size: int
+    left: float
 
     @property
     def expected_error(self) -> dict[str, float]:
@@ -128,7 +132,7 @@ class Plan:
 
     def __rich__(self) -> Group:
         assumed = " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
-        rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, about its own rows."
+        rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, scaled up to all rows."
         return Group(self.table(), Text(f"{rows} {self.guarantee}\n{self.advice}", style="dim"))
 
     @property
@@ -136,16 +140,31 @@ class Plan:
         """What would halve the error, in words."""
         words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
         ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
-        return f"The error would halve with {', or '.join(ways)}." if ways else ""
+        told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
+        if self.analysis.shape_matters:
+            told.append(
+                "Planned for values around the middle of their bounds, with an SD of a sixth of the width."
+            )
+        if self.share > self.left:
+            told.append(f"Only {self.left:.3g} of the budget is left.")
+        return " ".join(told)
 
     def __str__(self) -> str:
         return as_text(self)
 
 
 def make_plan(
-    analysis: Analysis, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int] | None
+    analysis: Analysis,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int] | None,
+    left: float | Fraction = 1.0,
 ) -> Plan:
-    """Return the plan of one analysis; `sizes` are the rows that people expect at each site."""
+    """Return the plan of one analysis; `sizes` are the rows that people expect at each site.
+
+    `left` is what is left of the budget, as a share.
+    """
     parties = setting.parties
     given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
     if len(given) != parties.sites:
@@ -164,9 +183,10 @@ def make_plan(
         scheme.rows(given),
         not sizes,
         noise,
-        setting.promise(scheme, share),
+        setting.promise(scheme, share, query),
         _halving(analysis, query, setting, scheme, share, given),
         sum(array.size for array in query.arrays(setting.schema)),
+        float(left),
     )
 
 
@@ -174,12 +194,24 @@ def _expected(
     analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """Return the noise in each label that a scheme would leave."""
+    if not query.blocks:
+        return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
     local_std = setting.local_std(scheme, share)
     calibration = setting.calibrate(query, scheme, share)
     total = 0.0 if local_std is None else scheme.total_std(calibration.local_noise, setting.parties)
     flat = iter(total * scale for scale in query.flat_scales)
     by_block = [[next(flat) for _ in scales] for scales in query.scales]
-    return analysis.expected(setting.schema, by_block, scheme.rows(sizes), setting.neighbours)
+    rows, everyone = scheme.rows(sizes), sum(sizes.values())
+    expected = analysis.expected(setting.schema, by_block, rows, setting.neighbours)
+    if rows == everyone:
+        return expected
+    # A total over fewer rows (the scheme `local`) has to be scaled up to all rows. It is a total if more
+    # rows leave its noise as it is; the noise of a mean would halve.
+    twice = analysis.expected(setting.schema, by_block, 2 * rows, setting.neighbours)
+    return {
+        label: value * (everyone / rows if twice[label] > 0.75 * value else 1.0)
+        for label, value in expected.items()
+    }
 
 
 def _halving(

@@ -116,6 +116,8 @@ class Analysis(ABC):
     """What is asked. It knows its sensitivity, its shape and its post-processing, and no data."""
 
     kind: ClassVar[str]
+    shape_matters: ClassVar[bool] = False
+    """Whether the noise in the answer depends on how the values are spread within their bounds."""
 
     @abstractmethod
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:

@@ -42,6 +42,8 @@ class Promise:
         """What is promised to each person, and on what it rests, in words."""
         if self.mu == float("inf"):
             return "Nothing is promised: no noise was added."
+        if self.mu == 0:
+            return "The answer is public: nothing was asked of the tables, and nothing is spent."
         p = self.parties
         change = (
             "one person's row is replaced by any other"
@@ -53,7 +55,11 @@ class Promise:
             "local": "anyone but that site",
         }.get(
             self.scheme,
-            f"the aggregator and {p.colluding} of the {p.sites} sites together, if they follow the protocol"
+            (
+                f"the aggregator and {p.colluding} of the {p.sites} sites, if they follow the protocol"
+                if p.colluding
+                else "the aggregator alone, if it follows the protocol"
+            )
             + (" (an aggregator that lies is held off too)" if self.scheme == "cape" and p.lying else ""),
         )
         return (
@@ -63,7 +69,8 @@ class Promise:
             + (", sizes of sites public" if self.neighbours == "replace-one" else "")
             + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites else "")
             + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
-            + f". Integer noise and the choice of masks add at most {self.extra:.1g} to delta."
+            + "."
+            + (f" The random graph of masks adds at most {self.extra:.1g} to delta." if self.extra else "")
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +89,7 @@ class Promise:
         return self.statement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
     """The answer to one analysis. One number gives a float, several a dict by label."""
 
@@ -166,6 +173,8 @@ class Release:
 
     def __str__(self) -> str:
         return as_text(self)
+
+    __repr__ = __str__  # in a notebook one wants the table
 
 
 def number(value: float) -> str:

@@ -59,7 +59,11 @@ class Parties:
     def __post_init__(self) -> None:
         sites = check.integer("sites", self.sites, least=1)
         colluding = check.integer("colluding", self.colluding, least=0, most=sites - 1)
-        check.integer("min_sites", self.min_sites, least=colluding + 1, most=sites)
+        needed = check.integer("min_sites", self.min_sites, least=1)
+        if needed > sites:
+            raise InvalidInput(f"min_sites is {needed}, but there are only {sites} sites")
+        if needed <= colluding:
+            raise InvalidInput(f"min_sites ({needed}) must be above colluding ({colluding})")
 
     @property
     def honest(self) -> int:

@@ -67,6 +67,8 @@ class Batches:
         names = faults.guarded(site, reader.what, reader.advice, reader.names)
         for name in wanted:
             if name not in names:
+                if reader.text and not any(column in names for column in self._schema):
+                    raise faults.no_header(site, name)  # what stands there may be cells: show none of it
                 raise faults.no_column(site, name, names)
             if names.count(name) > 1 or (
                 reader.text and f"{name}_duplicated_0" in names

@@ -12,7 +12,16 @@ from typing import TypeVar
 from cape.errors import CapeError, DataError
 from cape.site.schema import Category, Column, hint
 
-__all__ = ["empty", "guarded", "missing_cell", "no_column", "twice", "unknown_category", "wrong_type"]
+__all__ = [
+    "empty",
+    "guarded",
+    "missing_cell",
+    "no_column",
+    "no_header",
+    "twice",
+    "unknown_category",
+    "wrong_type",
+]
 
 _SHOWN = 12
 T = TypeVar("T")
@@ -40,6 +49,17 @@ def no_column(site: str, column: str, known: Iterable[str]) -> DataError:
     return DataError(site, f"no column {column!r} in the table{hint(column, map(str, known))}", column)
 
 
+def no_header(site: str, column: str) -> DataError:
+    """A text file in which no name of the schema stands in the first line: it may be a person's cells."""
+    return DataError(
+        site,
+        f"no column {column!r}, nor any other of the schema, in the first line of the file; if it has no "
+        "header, name its columns (columns = [...]), and if another sign separates its cells, say which "
+        "(separator = ';')",
+        column,
+    )
+
+
 def twice(site: str, column: str) -> DataError:
     """A name that two columns of the table have."""
     return DataError(site, f"the table has more than one column {column!r}; rename one", column)
@@ -52,7 +72,8 @@ def wrong_type(
     advice = ""
     if text_file:
         advice = (
-            "; if a sign such as '?' stands for a missing cell, read it with Csv(path, null_values=['?'])"
+            "; if a sign such as '?' or NA stands for a missing cell, say so: null_values = ['?'], in the "
+            "study file or in Csv(path, ...)"
         )
     elif "text" in found:
         advice = "; if a sign such as '?' stands for a missing cell, make it null first"
@@ -69,7 +90,10 @@ def unknown_category(site: str, name: str, column: Category, row: int | None = N
 def missing_cell(site: str, name: str, row: int | None = None) -> DataError:
     """An empty cell where the schema says that there is none."""
     return _fault(
-        site, name, row, "the cell is missing, and the schema says that none is (missing=False); fill it in"
+        site,
+        name,
+        row,
+        "the cell is missing, and the schema says that none is; leave missing = false out of it if some are",
     )
 
 

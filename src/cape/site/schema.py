@@ -167,6 +167,10 @@ def _read(description: Any) -> Column:
             f"keys must be low and high, or categories (and missing), not {sorted(map(str, description))}"
         )
     values = _values(description)
+    if isinstance(description, tuple) and len(values) != 2:
+        raise InvalidInput(
+            f"bounds must be two numbers, as in (18, 90), not {len(values)}; categories are a list"
+        )
     if len(values) == 2 and not any(isinstance(value, (str, bool)) for value in values):
         return Number(values[0], values[1])
     return Category(values)
