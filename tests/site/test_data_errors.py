@@ -223,6 +223,14 @@ def test_a_file_without_a_header_shows_nobodys_cells(tmp_path: Path) -> None:
     assert "separator = ';'" in str(check(tmp_path / "semicolons.csv"))
 
 
+def test_a_line_with_too_many_cells(tmp_path: Path) -> None:
+    (tmp_path / "shifted.csv").write_text("x,g,i,b,n,unused\n1,a,1,true,1,q\n2,5,a,1,true,1,q\n")
+    error = fails(
+        lambda: Table("alpha", tmp_path / "shifted.csv", Schema(x=(0, 100))).sums([Moments(("x",))])
+    )
+    assert "same number of cells in every line" in str(error)
+
+
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "twice.csv").write_text("x,g,x\n1,a,2\n")
     assert "more than one column 'x'" in str(check(tmp_path / "twice.csv"))

@@ -48,8 +48,11 @@ class LazyReader:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield the columns, about `rows` rows at a time."""
-        chosen = self._frame.select(columns)
-        return iter(chosen.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming"))
+        # Of a text file every column is read: only then does polars notice a line with too many cells, such
+        # as one whose decimal comma has shifted the others.
+        chosen = self._frame if self.text else self._frame.select(columns)
+        batches = chosen.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
+        return (batch.select(columns) for batch in batches)
 
 
 class FrameReader:
