@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 REGISTRY: dict[str, Callable[[], Result]] = {}
@@ -61,6 +62,17 @@ def paired_seconds(
     """Return the best times of two functions, run in turns so that a busy moment hits both."""
     pairs = [(_seconds(ours), _seconds(reference)) for _ in range(repeat)]
     return min(a for a, _ in pairs), min(b for _, b in pairs)
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this program has held at once.
+
+    Linux only. `ru_maxrss` will not do: it takes over the peak of the process that started this one.
+    """
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise Skip("the peak of memory is read from /proc, which this system does not have")
 
 
 def _seconds(function: Callable[[], Any]) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Result, Skip, bench, best_seconds, paired_seconds
+from benchmarks.harness import Result, Skip, bench, best_seconds, paired_seconds, peak_bytes
 from cape.noise import SecureStream
 from cape.noise.stream import keystream
 from cape.secagg import masks, shamir, simulate
@@ -199,8 +199,6 @@ def _whole_run(sites: int, dropped: int) -> dict[str, Any]:
 
 def run(sites: int, dropped: int, entries: int = 100_000) -> None:
     """One whole run with a progress bar on stderr; prints what it cost as JSON."""
-    import resource
-
     from rich.console import Console
     from rich.progress import Progress
 
@@ -225,7 +223,7 @@ def run(sites: int, dropped: int, entries: int = 100_000) -> None:
         json.dumps(
             {
                 "seconds": round(outcome.seconds, 2),
-                "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6),
+                "peak_mb": round(peak_bytes() / 1e6),
                 "neighbours": outcome.parameters.neighbours,
                 "helpers": outcome.parameters.helpers,
                 "threshold": outcome.parameters.threshold,

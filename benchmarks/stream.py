@@ -21,10 +21,11 @@ MOST_MEMORY = 1e9
 
 # In a process of its own, so that the peak is that of the sums and of what they import.
 PEAK = """
-import json, resource, sys
+import sys
+from benchmarks.harness import peak_bytes
 from benchmarks.stream import ours
 ours(sys.argv[1])
-print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+print(peak_bytes())
 """
 
 
