@@ -119,7 +119,7 @@ def test_a_failed_release_costs_its_share_only_if_a_message_left_a_site(when, sp
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError, BadMessage])
 @pytest.mark.parametrize(
     ("scheme", "place"),
-    [("cape", "cape.secagg.shamir.combine"), ("conventional", "cape.release.schemes.aggregate")],
+    [("cape", "cape.secagg.shamir.combine"), ("conventional", "cape.release.schemes.messages.aggregate")],
 )
 def test_whatever_breaks_once_messages_may_have_left_the_share_is_spent(monkeypatch, failure, scheme, place):
     def broken(*_):

@@ -4,9 +4,9 @@ A vector's way through a release, one function per arrow:
 
     table -> exact integer sums          cape.site.Table.sums
     -> steps of the release's grid       Calibration.encode
-    -> plus noise of the site            schemes.add_noise
+    -> plus noise of the site            schemes.messages.add_noise
     -> plus zero-sum noise, message      secagg.simulate, or CapeGaussian.run
-    -> total                             schemes.aggregate, or the unmasking of secure aggregation
+    -> total                             schemes.messages.aggregate, or the unmasking of secure aggregation
     -> units of t and rows               Calibration.decode
     -> estimates                         Analysis.finish
 

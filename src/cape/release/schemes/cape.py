@@ -1,0 +1,102 @@
+"""Masks uniform over a ring, by secure aggregation: the default scheme, and what any run of it takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from cape import secagg
+from cape.errors import TooFewSites
+from cape.privacy import correlated
+from cape.release.calibration import RESOLUTION
+from cape.release.schemes.messages import Scheme, add_noise
+from cape.release.schemes.task import SECAGG_ROUNDS, Cost, Outcome, Parties, Task
+
+__all__ = ["Cape", "by_round", "graph_failure", "secagg_choices", "secagg_cost"]
+
+
+class Cape(Scheme):
+    """Masks uniform over a ring, by secure aggregation: the aggregator learns the noisy sum alone."""
+
+    name = "cape"
+
+    def local_std(self, mu: float, parties: Parties) -> float:
+        p = parties
+        return correlated.local_std(mu, 1.0, p.sites, p.colluding, math.inf, p.min_sites)
+
+    def published_std(self, tau: float, parties: Parties) -> float:
+        return tau / math.sqrt(parties.sites)
+
+    def cost_mu(self, local_std: float, parties: Parties) -> float:
+        return correlated.mu(1.0, local_std, math.inf, parties.honest)
+
+    def total_std(self, local_std: float, parties: Parties) -> float:
+        return correlated.aggregate_std(local_std, math.inf, parties.sites)
+
+    def failure(self, parties: Parties) -> float:
+        return graph_failure(parties)
+
+    def run(self, task: Task) -> Outcome:
+        noisy = {name: add_noise(vector, task.streams[name]) for name, vector in task.vectors.items()}
+        began = time.perf_counter()
+        sent = False
+
+        def watch(round_: str, done: int, due: int) -> None:
+            nonlocal sent
+            sent = sent or round_ == "mask"
+
+        try:
+            run = secagg.simulate(
+                noisy,
+                bits=task.ring.bits,
+                drop=by_round(task.drop),
+                progress=watch,
+                stream=task.keys,
+                **secagg_choices(task.parties),
+            )
+        except TooFewSites as error:
+            error.sent = sent
+            raise
+        noise = RESOLUTION * math.sqrt(len(run.survivors))
+        return Outcome(run.total, noise, run.survivors, secagg_cost(run, time.perf_counter() - began))
+
+
+def secagg_choices(parties: Parties) -> dict[str, Any]:
+    """Return how secure aggregation is to be run for these parties."""
+    return {
+        "colluding": parties.colluding,
+        "dropping": parties.sites - parties.min_sites,
+        "threshold": parties.threshold,
+        "lying": parties.lying,
+    }
+
+
+def graph_failure(parties: Parties) -> float:
+    """Return the chance that the random graph of secure aggregation fails; 0 while all are neighbours."""
+    if parties.sites < 2:
+        return 0.0
+    dropping = parties.sites - parties.min_sites
+    found = secagg.automatic(
+        parties.sites, parties.colluding, dropping, parties.threshold, lying=parties.lying
+    )
+    return float(2.0**found.log2_failure)
+
+
+def secagg_cost(run: secagg.Outcome, seconds: float) -> Cost:
+    """Return what a run of secure aggregation took."""
+    traffic = list(run.traffic.values())
+    names = {name for round_ in traffic for name in round_.sent}
+    most = max(sum(round_.sent.get(name, 0) for round_ in traffic) for name in names)
+    total = sum(round_.aggregator_received + round_.aggregator_sent for round_ in traffic)
+    return Cost(len(traffic), total, most, seconds)
+
+
+def by_round(drop: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the sites that are lost in each round of secure aggregation."""
+    return {
+        round_: [site for site, when in drop.items() if when == round_]
+        for round_ in SECAGG_ROUNDS
+        if round_ in drop.values()
+    }
