@@ -45,7 +45,7 @@ def main() -> None:
     for hospital, name in HOSPITALS.items():
         source = raw / f"processed.{name}.data"
         if not source.is_file():
-            sys.exit(f"no file {source}; see README.md for where to get it")
+            sys.exit(f"no file {source}; see examples/heart/README.md for where to get it")
         with source.open(newline="") as lines:
             people = [translate(cells) for cells in csv.reader(lines) if cells]
         with (target / f"{hospital}.csv").open("w", newline="") as out:

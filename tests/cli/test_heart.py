@@ -62,3 +62,4 @@ def test_prepare_says_what_is_missing(tmp_path):
     )
     assert done.returncode == 1
     assert "no file" in done.stderr
+    assert "examples/heart/README.md" in done.stderr

@@ -10,7 +10,16 @@ def test_a_plan_needs_no_data(cape, study):
     shutil.rmtree(study.parent / "data")
     done = cape("plan", study)
     assert done.code == 0, done.err
-    for word in ("age", "conventional", "local", "pooled", "expected error", "all together", "halve"):
+    for word in (
+        "age",
+        "conventional",
+        "local",
+        "pooled",
+        "expected error",
+        "all together",
+        "halve",
+        "mean |error|",
+    ):
         assert word in done.out
     assert "Planned for 1,000 rows" in done.out
 
@@ -41,6 +50,17 @@ def test_without_rows_a_thousand_each_are_assumed_and_said(cape, change):
 def test_shares_left_out_split_what_is_left(cape, study):
     plan = json.loads(cape("plan", study, "--json").out)
     assert [each["share"] for each in plan["analyses"]] == [0.25, 0.5, 0.125, 0.125]
+
+
+def test_what_is_public_costs_nothing_in_a_plan_and_in_a_run(cape, study):
+    text = study.read_text()
+    study.write_text(text[: text.index("[[analysis]]")] + '[[analysis]]\nkind = "count"\n')
+    plan = json.loads(cape("plan", study, "--json").out)
+    assert plan["total"]["share"] == plan["total"]["guarantee"]["epsilon"] == 0
+    assert cape("plan", study).code == 0
+    done = cape("run", study, "--json", "--out", study.parent / "out")
+    assert json.loads(done.out)["budget"]["spent"] == 0
+    assert "Only what is public was asked" in (study.parent / "out" / "report.html").read_text()
 
 
 def test_text_in_brackets_is_shown_and_not_taken_for_markup(cape, change):

@@ -83,13 +83,16 @@ def test_too_few_sites_after_messages_left_cost_the_share(cape, study):
         "run", study, "--drop", "b@unmask", "--drop", "c@unmask", "--json", "--out", study.parent / "out"
     )
     assert done.code == 1
-    assert "[[analysis]] 1" in done.err
+    assert "cape: analysis 1 (mean): " in done.err
     assert "Its share of 0.25 is spent" in done.err
     assert "25% spent, 75% left" in done.err
     results = json.loads(done.out)
     assert results["analyses"] == []
     assert "is spent" in results["error"]
-    assert "The study was not finished" in (study.parent / "out" / "report.html").read_text()
+    page = (study.parent / "out" / "report.html").read_text()
+    assert "The study was not finished. Analysis 1 (mean): " in page
+    assert "[[analysis]]" not in page
+    assert "Nothing was released. 25% of the budget is spent, all of it on what failed." in page
 
 
 def test_too_few_sites_before_any_message_cost_nothing(cape, study):
@@ -109,6 +112,9 @@ def test_a_missing_file_is_one_line(cape, study):
         written = (study.parent / "out" / name).read_text()
         assert "could not answer: its table could not be used" in written
         assert "b.csv" not in written
+    assert "What is promised" not in written
+    assert "epsilon = 0" not in written
+    assert "Nothing was released, and nothing of the budget was spent." in written
     assert not done.out.strip().startswith("1.")
 
 
@@ -149,7 +155,10 @@ def test_a_missing_column_is_named(cape, study):
     [
         (["--drop", "b"], "--drop must be SITE@ROUND, as in a@mask, not 'b'"),
         (["--drop", "bb@mask"], "--drop: no site 'bb'"),
-        (["--drop", "b@masc"], "must be at one of advertise, share, mask"),
+        (["--drop", "b@masc"], "no round 'masc'; scheme 'cape' has the rounds advertise, share, mask"),
+        (["--drop", "b@message"], "scheme 'cape' has the rounds advertise, share, mask, consistency, unmask"),
+        (["--drop", "b@mask", "--scheme", "pooled"], "scheme 'pooled' has one round, message"),
+        (["--drop", "b@x", "--scheme", "cape-gaussian"], "mask, consistency, unmask, message"),
         (["--only", "meen"], "did you mean 'mean'"),
         (["--only", "5"], "no analysis '5'"),
         (["--scheme", "conventionel"], "did you mean 'conventional'"),
@@ -200,7 +209,7 @@ def test_an_unexpected_error_is_one_line_without_its_text(cape, study, monkeypat
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"cell {SECRET}")
 
-    monkeypatch.setattr(sys.modules["cape.cli.run"], "execute", broken)
+    monkeypatch.setattr("cape.cli.run.execute", broken)
     done = cape("run", study)
     assert done.code == 1
     assert "RuntimeError" in done.err
@@ -214,6 +223,101 @@ def test_too_much_noise_is_warned_of_below_the_table(cape, change):
     assert json.loads(done.out)["analyses"][0]["warnings"]
     assert 'class="warning"' in (study.parent / "out" / "report.html").read_text()
     assert "Warning: there is too much noise" in " ".join(cape("run", study, "--only", "2").out.split())
+
+
+@pytest.mark.parametrize("scheme", ["cape-gaussian", "conventional"])
+def test_a_site_can_be_lost_in_the_message_where_there_is_one(cape, study, scheme):
+    done = cape("run", study, "--only", "1", "--scheme", scheme, "--drop", "b@message", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["analyses"][0]["participants"] == ["a", "c"]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_tables_are_checked_costs_nothing(cape, study, monkeypatch):
+    monkeypatch.setattr("cape.site.table.Table.check", interrupt)
+    done = cape("run", study, "--out", study.parent / "out")
+    assert (done.code, done.err) == (130, "cape: interrupted. Nothing was spent.\n")
+    assert not list((study.parent / "out").iterdir())  # an earlier run's files would stay
+
+
+@pytest.mark.parametrize(("sent", "spent"), [(False, 0.25), (True, 0.75)])
+def test_ctrl_c_in_an_analysis_says_what_it_cost_and_keeps_what_was_released(
+    cape, study, monkeypatch, sent, spent
+):
+    from cape.release.consortium import Consortium
+
+    step = "_run" if sent else "_contributions"
+    real, calls = getattr(Consortium, step), []
+
+    def second(*arguments: object) -> object:
+        calls.append(1)
+        return interrupt() if len(calls) == 2 else real(*arguments)
+
+    monkeypatch.setattr(Consortium, step, second)
+    done = cape("run", study, "--out", study.parent / "out")
+    assert done.code == 130
+    assert done.err.startswith("cape: interrupted in analysis 2 (table-one). ")
+    assert ("Its share of 0.5 is spent: messages may have left the sites." in done.err) == sent
+    assert ("Nothing was spent on it; what was released before is kept." in done.err) != sent
+    assert f"{100 * spent:g}% spent" in done.err
+    assert "Written: " in done.out
+    results = json.loads((study.parent / "out" / "results.json").read_text())
+    assert [each["number"] for each in results["analyses"]] == [1]
+    assert results["budget"]["spent"] == spent
+    assert results["error"].startswith("It was interrupted in analysis 2")
+    page = (study.parent / "out" / "report.html").read_text()
+    assert f"Released: analysis 1. {100 * spent:g}% of the budget is spent" in page
+    assert (": 25% on what was released, 50% on what failed." in page) == sent
+
+
+def test_ctrl_c_while_results_are_shown(cape, study, monkeypatch):
+    monkeypatch.setattr("cape.cli.run._show", interrupt)
+    done = cape("run", study)
+    assert done.code == 130
+    assert "interrupted while results were being shown" in done.err
+    assert "Nothing was spent" not in done.err
+    assert "100% spent" in done.err
+
+
+def test_ctrl_c_elsewhere(cape, study, monkeypatch):
+    monkeypatch.setattr("cape.study.Study.load", interrupt)
+    for command in ("plan", "run"):
+        done = cape(command, study)
+        assert (done.code, done.out, done.err) == (130, "", "cape: interrupted. Nothing was spent.\n")
+
+
+def test_ctrl_c_during_imports_has_no_traceback():
+    code = (
+        "import sys\nclass Stop:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'typer':\n            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\nsys.argv = ['cape', 'plan', 'x']\n"
+        "from cape.cli import main\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "cape: interrupted. Nothing was spent.\n")
+
+
+@pytest.mark.filterwarnings("default::cape.PrivacyLeakWarning")
+def test_warnings_about_the_study_are_on_the_screen_in_results_and_in_the_report(cape, change):
+    change("epsilon = 2.0\ndelta = 1e-6\ncolluding = 1\nmin_sites = 2", "epsilon = 11\ndelta = 0.001")
+    study = change('description = "three clinics"\n', "")
+    done = cape("run", study, "--only", "mean", "--out", study.parent / "out")
+    assert done.code == 0, done.err
+    results = json.loads((study.parent / "out" / "results.json").read_text())
+    page = (study.parent / "out" / "report.html").read_text()
+    assert len(results["warnings"]) == done.err.count("cape: warning: ") == 3
+    for text, start in zip(
+        results["warnings"], ("with 3 sites", "delta = 0.001 is not", "epsilon = 11 is"), strict=True
+    ):
+        assert text.startswith(start)
+        assert text in done.err
+        assert start[0].upper() + start[1:] in page
+    assert not any(line.endswith(" ") and "<hearts>" in line for line in done.out.splitlines())
+    plan = json.loads(cape("plan", study, "--json").out)
+    assert plan["warnings"] == results["warnings"]
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")

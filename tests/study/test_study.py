@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -108,7 +109,7 @@ MISTAKES = [
     ("epsilon = 1.0", "epsilon = 0", "[privacy]: epsilon must be a finite number above 0, not 0"),
     ("delta = 1e-6", "delta = 1", "[privacy]: delta must lie strictly between 0 and 1"),
     ("colluding = 1", "colluding = 4", "[privacy]: colluding must be an integer at least 0 and at most 3"),
-    ("min_sites = 3", "min_sites = 5", "[privacy]: min_sites must be an integer at least 2 and at most 4"),
+    ("min_sites = 3", "min_sites = 5", "[privacy]: min_sites is 5, but there are only 4 sites"),
     ("min_sites = 3", 'scheme = "capes"', "[privacy]: unknown scheme 'capes'; did you mean 'cape'?"),
     ("min_sites = 3", 'neighbours = "replace"', "[privacy]: unknown neighbours 'replace'; did you mean"),
     ("age = [18, 90]", "age = [90, 18]", "[schema]: column 'age': bounds must rise"),
@@ -123,6 +124,9 @@ MISTAKES = [
     ('"data/va.csv"', '{path = "x.csv", separator = "ab"}', "[sites] va: separator must be one character"),
     ('kind = "mean"', 'kind = "maen"', "[[analysis]] 1: no analysis of kind 'maen'; did you mean 'mean'?"),
     ('columns = ["age"', 'colums = ["age"', "[[analysis]] 1: an analysis of kind 'mean' has no key 'colums'"),
+    ("share = 0.2", "shares = 0.2", "kind 'mean' has no key 'shares'; did you mean 'share'?"),
+    ("share = 0.2", "x = 0.2", "kind 'mean' has no key 'x'; it has kind, columns, share"),
+    ('"data/va.csv"', '"data/../data/zurich.csv"', "[sites] zurich and va read the same file; a person's"),
     ('["age", "chol"]', '["agee", "chol"]', "[[analysis]] 1: no column 'agee' in the schema; did you mean"),
     ('["age", "chol"]', '["age", "sex"]', "[[analysis]] 1: column 'sex' must have numeric bounds here"),
     ('column = "sex"', 'column = "age"', "[[analysis]] 2: column 'age' has bounds in the schema"),
@@ -166,6 +170,71 @@ def test_one_site_is_not_a_consortium(write, tmp_path):
     lines = [line for line in STUDY.splitlines() if not line.startswith(("hungary", "zurich", "va"))]
     path.write_text("\n".join(lines))
     with pytest.raises(cape.InvalidInput, match="at least two sites"):
+        cape.Study.load(path)
+
+
+def test_no_site_at_all(write, tmp_path):
+    path = tmp_path / "study.toml"
+    lines = [line for line in STUDY.splitlines() if "data/" not in line]
+    path.write_text("\n".join(lines))
+    with pytest.raises(cape.InvalidInput, match=r"\[sites\] must name at least two sites"):
+        cape.Study.load(path)
+
+
+def test_two_sites_with_the_same_rows_are_refused(write, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "zurich.csv").write_text("age\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "data" / "zurich.csv")
+    for described in ('"link.csv"', '{path = "link.csv", separator = ";"}'):
+        with pytest.raises(cape.InvalidInput, match="zurich and va read the same file"):
+            cape.Study.load(write('"data/va.csv"', described))
+    same = '{query = "SELECT 1", connection = "sqlite:///x.db"}'
+    with pytest.raises(cape.InvalidInput, match="zurich and va ask the same query"):
+        cape.Study.load(write('"data/zurich.csv"\nva = "data/va.csv"', f"{same}\nva = {same}"))
+    other = same.replace("SELECT 1", "SELECT 2")
+    cape.Study.load(write('"data/zurich.csv"\nva = "data/va.csv"', f"{same}\nva = {other}"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("delta = 1e-6", "delta = 1e-3", ["delta = 0.001 is not below 0.001"]),
+        ("delta = 1e-6", "delta = 9e-4", []),
+        ("epsilon = 1.0", "epsilon = 10", []),
+        ("epsilon = 1.0", "epsilon = 10.5", ["epsilon = 10.5 is above 10"]),
+        ("epsilon = 1.0\ndelta = 1e-6", "epsilon = 99\ndelta = 0.1", ["delta = 0.1", "epsilon = 99"]),
+    ],
+)
+def test_a_budget_that_promises_little_is_warned_of(write, old, new, said):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        study = cape.Study.load(write(old, new))
+    assert [str(warning.message) for warning in caught] == list(study.warnings)
+    assert all(warning.category is cape.PrivacyLeakWarning for warning in caught)
+    assert all(warning.filename == __file__ for warning in caught)
+    assert len(said) == len(study.warnings)
+    assert all(text.startswith(start) for text, start in zip(study.warnings, said, strict=True))
+
+
+def test_delta_is_held_against_the_rows_if_they_are_given(write, tmp_path):
+    path = write("delta = 1e-6", "delta = 1e-4")
+    text = path.read_text()
+    for rows, warned in ((2499, False), (2500, True)):
+        lines = [
+            f"{line.split(' = ')[0]} = {{path = {line.split(' = ')[1]}, rows = {rows}}}"
+            if "data/" in line
+            else line
+            for line in text.splitlines()
+        ]
+        path.write_text("\n".join(lines))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert bool(cape.Study.load(path).warnings) == warned
+
+
+@pytest.mark.parametrize("path", [3, None, b"study.toml", True])
+def test_a_path_that_is_none(path):
+    with pytest.raises(cape.InvalidInput, match="path must be that of a TOML file"):
         cape.Study.load(path)
 
 

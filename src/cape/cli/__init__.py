@@ -1,6 +1,7 @@
 """The command `cape`: what people type.
 
-Exit status 0 when it worked, 1 when it failed, 2 when it was used wrongly; errors are one or two lines.
+Exit status 0 when it worked, 1 when it failed, 2 when it was used wrongly, 130 when it was interrupted;
+errors are one or two lines. Everything heavy is imported inside `main`, so that Ctrl-C is quiet there too.
 """
 
 from __future__ import annotations
@@ -8,73 +9,48 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import TextIO
 
-import typer
-
-from cape import __version__
-from cape.cli.demo import demo
-from cape.cli.plan import plan
-from cape.cli.run import run
 from cape.errors import CapeError, InvalidInput
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 _TRACEBACK = "CAPE_TRACEBACK"
-
-app = typer.Typer(
-    name="cape",
-    help="Private statistics across sites, with the accuracy of a trusted curator.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-app.command()(demo)
-app.command()(plan)
-app.command()(run)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"cape {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version."
-    ),
-) -> None:
-    pass
-
-
-def _warn(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    typer.echo(f"cape: warning: {message}", err=True)
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command, and turn errors into a line that says what to do."""
-    warnings.showwarning = _warn
     try:
-        app()
+        from cape.cli import commands
+
+        warnings.showwarning = commands.warn
+        commands.app()
+    except KeyboardInterrupt:
+        _interrupted()
+    except SystemExit as left:
+        if _by_keyboard(left):
+            _interrupted()
+        raise
     except CapeError as error:
-        typer.echo(f"cape: {error}", err=True)
+        print(f"cape: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InvalidInput) else 1)
     except Exception as error:
         if os.environ.get(_TRACEBACK):
             raise
         # Other people's messages may quote a cell, so only the kind of the error is shown.
-        typer.echo(
+        print(
             f"cape: an error that it did not expect ({type(error).__name__}); {_TRACEBACK}=1 shows where",
-            err=True,
+            file=sys.stderr,
         )
         sys.exit(1)
+
+
+def _by_keyboard(left: SystemExit) -> bool:
+    """Return whether typer made this of a Ctrl-C that no command has reported."""
+    return left.__context__ is not None and isinstance(left.__context__.__cause__, KeyboardInterrupt)
+
+
+def _interrupted() -> None:
+    """Say so. `cape run` reports by itself from where it may have spent something."""
+    print("cape: interrupted. Nothing was spent.", file=sys.stderr)
+    sys.exit(_INTERRUPTED)

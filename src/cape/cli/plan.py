@@ -36,6 +36,7 @@ def _as_dict(study: Study, plans: list[tuple[Entry, Plan]]) -> dict[str, Any]:
         "analyses": [{"number": entry.number, **plan.to_dict()} for entry, plan in plans],
         "total": {"share": float(total.spent), "guarantee": study.promise(total.spent).to_dict()},
         "left": float(total.remaining),
+        "warnings": list(study.warnings),
     }
 
 
@@ -58,6 +59,7 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
     console.print(_totals(study, plans))
     total = study.total(study.analyses)
     console.print(f"\n[dim]{study.promise(total.spent)}[/dim]")
+    console.print("\n[dim]Expected error is the mean |error| from privacy noise: 0.8 of its SD.[/dim]")
     console.print(
         f"[dim]Planned for {plans[0][1].rows:,} rows"
         + (" (1,000 a site assumed; give rows in the study file for yours)" if study.sizes is None else "")
@@ -74,7 +76,7 @@ def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
         promise = plan.guarantee
         table.add_row(
             f"{entry.number}. {plan.analysis.kind}",
-            f"{entry.share:.4g}",
+            f"{study.cost(entry):.4g}",
             f"{promise.mu:.4g}",
             f"{promise.epsilon:.4g}",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from cape import __version__
 from cape.analyses import ContingencyTable
 from cape.cli import screen, words
-from cape.errors import CapeError, DataError, TooFewSites
+from cape.errors import CapeError, DataError
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
 from cape.release.result import Promise, Release
@@ -56,19 +56,22 @@ class Results:
     budget: Budget
     answered: list[Answered] = field(default_factory=list)
     error: CapeError | None = None
+    interrupted: bool = False
     failed: Entry | None = None
+    lost: Fraction = Fraction(0)  # what the analysis that failed has cost all the same
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def promise(self) -> Promise:
         """What all releases together promise, those that failed after messages were sent included."""
-        if self.scheme == "none" or self.budget.spent:
-            return self.study.promise(self.budget.spent or Fraction(1), self.scheme)
-        return replace(self.study.promise(Fraction(1), self.scheme), mu=0.0)
+        return self.study.promise(self.budget.spent, self.scheme)
 
     @property
     def failure(self) -> str | None:
         """What went wrong, what it cost, and what is left of the budget."""
+        if self.interrupted:
+            left = f"\nBudget: {self.budget}." if self.budget.spent else ""
+            return f"interrupted{self._in}. {self._paid}{left}"
         if self.error is None:
             return None
         return f"{self._where}{self.error}. {self._paid}\nBudget: {self.budget}."
@@ -76,20 +79,34 @@ class Results:
     @property
     def public_failure(self) -> str | None:
         """The same without what only a site may know of its table."""
+        if self.interrupted:
+            return f"It was interrupted{self._in}. {self._paid}"
         if self.error is None:
             return None
         why = self.error.public if isinstance(self.error, DataError) else str(self.error)
-        return f"{self._where}{why}. {self._paid}"
+        return f"{words.sentence(self._where + why)} {self._paid}"
 
     @property
     def _where(self) -> str:
-        return "" if self.failed is None else f"[[analysis]] {self.failed.number}: "
+        return f"{self._which}: " if self._which else ""
+
+    @property
+    def _in(self) -> str:
+        return f" in {self._which}" if self._which else ""
+
+    @property
+    def _which(self) -> str:
+        entry = self.failed
+        return "" if entry is None else f"analysis {entry.number} ({entry.analysis.kind})"
 
     @property
     def _paid(self) -> str:
-        if isinstance(self.error, TooFewSites) and self.error.sent and self.failed is not None:
-            return f"Its share of {self.failed.share:g} is spent: messages had left the sites."
-        return "Nothing was spent."
+        if self.lost:
+            had = "may have" if self.interrupted else "had"
+            return f"Its share of {float(self.lost):g} is spent: messages {had} left the sites."
+        if not self.answered:
+            return "Nothing was spent."
+        return "Nothing was spent on it; what was released before is kept."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON."""
@@ -107,6 +124,7 @@ class Results:
                 }
                 for each in self.answered
             ],
+            "warnings": list(self.study.warnings),
             "guarantee": self.promise.to_dict() if self.answered else None,
             "assumptions": words.assumptions(self.study.setting, self.scheme),
             "budget": {
@@ -127,26 +145,26 @@ class Results:
 def execute(study: Study, scheme: str, entries: Sequence[Entry], drop: Mapping[str, str]) -> Results:
     """Read every table once to see that it fits the schema, then release the analyses one after the other.
 
-    A site that cannot answer is found before anything is spent. The first failure ends the run.
+    A site that cannot answer is found before anything is spent. The first failure ends the run, and so does
+    Ctrl-C: what was released before is kept, because it is paid for.
     """
     results = Results(study, scheme, study.budget)
-    with screen.progress(len(study.sites) + len(entries)) as steps:
-        try:
+    consortium = study.consortium(scheme=scheme)
+    try:
+        with screen.progress(len(study.sites) + len(entries)) as steps:
             _check_tables(study, steps)
-        except CapeError as error:
-            results.error = error
-            return results
-        consortium = study.consortium(scheme=scheme)
-        for entry in entries:
-            steps.start(f"{entry.number}. {entry.analysis.kind}")
-            try:
+            for entry in entries:
+                steps.start(f"{entry.number}. {entry.analysis.kind}")
+                results.failed = entry
                 results.answered.append(_answer(consortium, entry, drop))
-            except CapeError as error:
-                results.error, results.failed = error, entry
-            results.budget = consortium.budget
-            if results.error is not None:
-                break
-            steps.done()
+                results.failed, results.budget = None, consortium.budget
+                steps.done()
+    except CapeError as error:
+        results.error = error
+    except KeyboardInterrupt:
+        results.interrupted = True
+    results.lost = consortium.budget.spent - results.budget.spent
+    results.budget = consortium.budget
     results.finished = datetime.now(UTC)
     return results
 

@@ -15,12 +15,14 @@ from cape.cli.options import AsJson, StudyFile
 from cape.cli.results import Results, execute
 from cape.cli.tables import table_of
 from cape.errors import InvalidInput
-from cape.release.schemes import check_drop
+from cape.release.schemes import ROUNDS, SECAGG_ROUNDS
 from cape.site.schema import hint
 from cape.study import Entry, Study
 from cape.study.study import scheme_name
 
 __all__ = ["run"]
+
+_INTERRUPTED = 130
 
 
 def run(
@@ -35,7 +37,9 @@ def run(
     drop: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SITE@ROUND", help="Lose a site from a round on, to see what happens. Repeatable."
+            metavar="SITE@ROUND",
+            help="Lose a site from a round on, to see what happens. Repeatable. Rounds of cape: "
+            f"{', '.join(SECAGG_ROUNDS)}.",
         ),
     ] = None,
     only: Annotated[
@@ -53,35 +57,55 @@ def run(
     """
     study = Study.load(study_file)
     chosen = scheme_name(scheme or study.scheme)
-    lost, entries = _lost(drop or [], study), _only(only or [], study)
+    lost, entries = _lost(drop or [], study, chosen), _only(only or [], study)
     if out is not None:
         _writable(out)  # before anything is spent
     results = execute(study, chosen, entries, lost)
-    if out is not None:
-        written = _write(results, out)
+    try:
+        _tell(results, out, as_json)
+    except KeyboardInterrupt:
+        typer.echo(f"cape: interrupted while results were being shown.\nBudget: {results.budget}.", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    if results.failure is not None:
+        typer.echo(f"cape: {results.failure}", err=True)
+        wrong = 2 if isinstance(results.error, InvalidInput) else 1
+        raise typer.Exit(_INTERRUPTED if results.interrupted else wrong)
+
+
+def _tell(results: Results, out: Path | None, as_json: bool) -> None:
+    """Write and show what there is; a run that was interrupted before it gave anything leaves files alone."""
+    if out is not None and (results.answered or results.budget.spent or not results.interrupted):
+        written = f"Written: {', '.join(map(str, _write(results, out)))}"
+    else:
+        written = ""
     if as_json:
         screen.print_json(results.to_dict())
     else:
         _show(screen.console(), results)
-        if out is not None:
-            typer.echo(f"Written: {', '.join(map(str, written))}")
-    if results.failure is not None:
-        typer.echo(f"cape: {results.failure}", err=True)
-        raise typer.Exit(2 if isinstance(results.error, InvalidInput) else 1)
+    if written and (results.interrupted or not as_json):
+        typer.echo(written, err=as_json)
 
 
-def _lost(drop: list[str], study: Study) -> dict[str, str]:
+def _rounds(scheme: str) -> tuple[str, ...]:
+    """Return the rounds of a scheme in which a site can be lost."""
+    return {"cape": SECAGG_ROUNDS, "cape-gaussian": ROUNDS}.get(scheme, ("message",))
+
+
+def _lost(drop: list[str], study: Study, scheme: str) -> dict[str, str]:
     lost = {}
+    rounds = _rounds(scheme)
     for text in drop:
         site, sign, when = text.rpartition("@")
         if not sign:
-            raise InvalidInput(
-                f"--drop must be SITE@ROUND, as in {next(iter(study.sites))}@mask, not {text!r}"
-            )
+            example = f"{next(iter(study.sites))}@{rounds[len(rounds) // 2]}"
+            raise InvalidInput(f"--drop must be SITE@ROUND, as in {example}, not {text!r}")
         if site not in study.sites:
             raise InvalidInput(f"--drop: no site {site!r}{hint(site, study.sites)}")
+        if when not in rounds:
+            has = f"the rounds {', '.join(rounds)}" if len(rounds) > 1 else f"one round, {rounds[0]}"
+            raise InvalidInput(f"--drop {text}: no round {when!r}; scheme {scheme!r} has {has}")
         lost[site] = when
-    return check_drop(lost, study.sites)
+    return lost
 
 
 def _only(asked: list[str], study: Study) -> list[Entry]:
@@ -115,7 +139,8 @@ def _write(results: Results, folder: Path) -> list[Path]:
 def _show(console: Console, results: Results) -> None:
     if not results.answered:
         return
-    console.print(f"\n[bold]{escape(results.study.name)}[/bold] {escape(results.study.description)}\n")
+    about = f": {escape(results.study.description)}" if results.study.description else ""
+    console.print(f"\n[bold]{escape(results.study.name)}[/bold]{about}\n")
     for each in results.answered:
         release = each.release
         console.print(table_of(each))

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 from cape.release.plan import Setting
 from cape.release.result import Promise
 
-__all__ = ["assumptions", "bet", "count", "promise"]
+__all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence"]
 
 _FALSE_ALARMS = 0.05
 
@@ -19,8 +19,28 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def promise(guarantee: Promise) -> list[str]:
-    """Return paragraphs that say what all releases together promise to one person."""
+def percent(share: float) -> str:
+    """Return a share in percent as a person would write it: 6.1%, 25%, 0.032%."""
+    value = 100 * share
+    digits = 1 if value >= 1 else 1 - math.floor(math.log10(value)) if value > 0 else 0
+    if 99.9 < value < 100:
+        digits = 3
+    text = f"{value:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
+
+
+def capital(text: str) -> str:
+    """Return a text that starts with a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """Return a text that starts with a capital and ends with a full stop."""
+    return f"{capital(text).rstrip('.')}."
+
+
+def promise(guarantee: Promise, seen: str = "all the answers below together") -> list[str]:
+    """Return paragraphs that say what is promised to one person against who has seen this."""
     if not math.isfinite(guarantee.mu):
         return ["No noise was added. These answers are exact, and nothing is promised to anyone."]
     other = (
@@ -29,7 +49,7 @@ def promise(guarantee: Promise) -> list[str]:
         else "if that person had not been in the data at all"
     )
     return [
-        f"Whatever somebody concludes about a person from all the answers below together, they would have "
+        f"Whatever somebody concludes about a person from {seen}, they would have "
         f"concluded nearly the same {other}. How nearly is a number that holds for every person and every "
         f"adversary, whatever else the adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = "
         f"{guarantee.delta:g} (mu = {guarantee.mu:.4g}), exactly accounted.",

@@ -21,11 +21,13 @@ def at(place: str) -> Iterator[None]:
         raise InvalidInput(f"{place}: {error}") from None
 
 
-def section(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a section that must be there."""
+def section(document: Mapping[str, Any], name: str, empty: str = "") -> dict[str, Any]:
+    """Return a section that must be there and have keys; `empty` is what to say if it has none."""
     if name not in document:
         raise InvalidInput(f"the section [{name}] is missing")
     value = document[name]
+    if value == {} and empty:
+        raise InvalidInput(empty)
     if not isinstance(value, dict) or not value:
         raise InvalidInput(f"[{name}] must be a section with keys, not {value!r}")
     return value

@@ -15,7 +15,9 @@ from cape.study import places
 if TYPE_CHECKING:
     from cape.site import Csv, Database
 
-__all__ = ["Place", "read_sites"]
+__all__ = ["TOO_FEW", "Place", "read_sites"]
+
+TOO_FEW = "[sites] must name at least two sites"
 
 _LAYOUT = ("null_values", "columns", "separator", "has_header")
 _FILE = ("path", "rows", *_LAYOUT)
@@ -29,6 +31,15 @@ class Place:
     described: Mapping[str, Any]
     folder: Path
     rows: int | None = None
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """What tells it from other places: the file, links followed, or the query and the connection."""
+        given = self.described
+        if "query" in given:
+            return given["query"], _uri(given["connection"], self.folder)
+        path = _beside(given["path"], self.folder)
+        return (path if "://" in path else str(Path(path).resolve()),)
 
     def source(self) -> str | Csv | Database:
         """Return what `cape.Consortium` takes; polars is loaded here and not before."""
@@ -56,13 +67,24 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
         with places.at(f"[sites] {name}"):
             sites[name] = _place(described, folder)
     if len(sites) < 2:
-        raise InvalidInput("[sites] must name at least two sites")
+        raise InvalidInput(TOO_FEW)
+    _refuse_twins(sites)
     without = [name for name, place in sites.items() if place.rows is None]
     if without and len(without) < len(sites):
         raise InvalidInput(
             f"[sites] gives rows, but not for {', '.join(without)}; give them for every site or for none"
         )
     return sites
+
+
+def _refuse_twins(sites: Mapping[str, Place]) -> None:
+    """Raise an error if two sites have the same rows: each person in them would be counted twice."""
+    found: dict[tuple[str, ...], str] = {}
+    for name, place in sites.items():
+        other = found.setdefault(place.where, name)
+        if other != name:
+            what = "ask the same query" if "query" in place.described else "read the same file"
+            raise InvalidInput(f"[sites] {other} and {name} {what}; a person's row must be at one site only")
 
 
 def _place(described: Any, folder: Path) -> Place:

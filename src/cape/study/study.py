@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+import os
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from cape import check
-from cape.analyses import build
-from cape.errors import InvalidInput
+from cape.analyses import KINDS, build
+from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget, correlated
 from cape.release.plan import Plan, Setting, make_plan
 from cape.release.query import Analysis, Neighbours
@@ -20,7 +24,7 @@ from cape.release.schemes import SCHEMES, Parties
 from cape.site import Schema
 from cape.site.schema import hint
 from cape.study import places
-from cape.study.sites import Place, read_sites
+from cape.study.sites import TOO_FEW, Place, read_sites
 
 if TYPE_CHECKING:
     from cape.noise import SecureStream
@@ -30,6 +34,8 @@ __all__ = ["Entry", "Study"]
 
 _SECTIONS = ("study", "privacy", "schema", "sites", "analysis")
 _PRIVACY = ("epsilon", "delta", "colluding", "min_sites", "scheme", "neighbours")
+_LARGE_EPSILON = 10.0
+_LARGE_DELTA = 1e-3  # if nobody says how many rows there are
 _FINEST = 10**9  # shares that the file leaves out are multiples of a billionth, and add up exactly
 
 
@@ -59,17 +65,24 @@ class Study:
     scheme: str
     sites: Mapping[str, Place]
     analyses: tuple[Entry, ...]
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """Read a study file; raise `InvalidInput` with its place if anything in it cannot be right.
 
-        No site's file is opened: none of them has to be there.
+        What can be right but protects little is a `PrivacyLeakWarning`, and stays in `warnings`. No site's
+        file is opened: none of them has to be there.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidInput(f"path must be that of a TOML file, as in 'study.toml', not {path!r}")
         path = Path(path)
         document = _parse(path)
         with places.at(str(path)):
-            return _read(path, document)
+            study = _read(path, document)
+        for text in study.warnings:
+            warnings.warn(text, PrivacyLeakWarning, stacklevel=2)
+        return study
 
     @property
     def budget(self) -> Budget:
@@ -87,16 +100,23 @@ class Study:
         kind = SCHEMES[scheme_name(scheme or self.scheme)]()
         return make_plan(entry.analysis, self.setting, kind, entry.share, self.sizes)
 
+    def cost(self, entry: Entry) -> float:
+        """Return what of the budget an analysis takes: its share, or nothing if what it asks is public."""
+        return (
+            entry.share if entry.analysis.query(self.setting.schema, self.setting.neighbours).blocks else 0.0
+        )
+
     def total(self, entries: Sequence[Entry]) -> Budget:
         """Return the budget after these analyses."""
         budget = self.budget
         for entry in entries:
-            budget = budget.spend(entry.share)
+            budget = budget.spend(entry.share) if self.cost(entry) else budget
         return budget
 
     def promise(self, share: Fraction, scheme: str | None = None) -> Promise:
         """Return what releases promise that together spend this share."""
-        return self.setting.promise(SCHEMES[scheme_name(scheme or self.scheme)](), float(share))
+        promise = self.setting.promise(SCHEMES[scheme_name(scheme or self.scheme)](), float(share or 1))
+        return promise if share or promise.mu == math.inf else replace(promise, mu=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what everyone may know of it, as plain data: no path and no connection."""
@@ -159,12 +179,33 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
     schema_section = places.section(document, "schema")
     with places.at("[schema]"):
         schema = Schema(schema_section)
-    sites = read_sites(places.section(document, "sites"), path.parent)
+    sites = read_sites(places.section(document, "sites", TOO_FEW), path.parent)
     privacy = places.section(document, "privacy")
-    with places.at("[privacy]"):
+    with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and given later
         setting, scheme = _privacy(privacy, schema, len(sites))
     entries = _entries(document.get("analysis"), setting)
-    return Study(path, name, description if "description" in about else "", setting, scheme, sites, entries)
+    said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
+    if "description" not in about:
+        description = ""
+    return Study(path, name, description, setting, scheme, sites, entries, tuple(said))
+
+
+def _weak(budget: Budget, sites: Mapping[str, Place]) -> list[str]:
+    """Return what there is to be warned of in a budget that promises little."""
+    said = []
+    rows = sum(place.rows or 0 for place in sites.values())
+    if budget.delta >= (1 / rows if rows else _LARGE_DELTA):
+        most = f"1/rows = {1 / rows:.2g}" if rows else f"{_LARGE_DELTA:g}"
+        said.append(
+            f"delta = {budget.delta:g} is not below {most}: so large a delta would allow to publish "
+            "somebody's whole row; take a much smaller one, such as 1e-6"
+        )
+    if budget.epsilon > _LARGE_EPSILON:
+        said.append(
+            f"epsilon = {budget.epsilon:g} is above {_LARGE_EPSILON:g}: it promises a person next to nothing"
+        )
+    return said
 
 
 def _privacy(given: Mapping[str, Any], schema: Schema, sites: int) -> tuple[Setting, str]:
@@ -189,6 +230,7 @@ def _entries(given: Any, setting: Setting) -> tuple[Entry, ...]:
     analyses, shares = [], []
     for number, described in enumerate(given, 1):
         with places.at(f"[[analysis]] {number}"):
+            _check_keys(described)
             asked = {key: value for key, value in described.items() if key != "share"}
             analysis = build(asked)
             analysis.query(setting.schema, setting.neighbours)
@@ -199,6 +241,19 @@ def _entries(given: Any, setting: Setting) -> tuple[Entry, ...]:
         Entry(number, analysis, share)
         for number, (analysis, share) in enumerate(zip(analyses, _share_out(shares), strict=True), 1)
     )
+
+
+def _check_keys(described: Mapping[str, Any]) -> None:
+    """Raise an error for a key that this kind of analysis does not have; `build` tells of a wrong kind."""
+    kind = described.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        return
+    parameters = inspect.signature(KINDS[kind]).parameters.values()
+    own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    keys = ["kind", *own, "share"]
+    for key in described:
+        if key not in keys:
+            raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")
 
 
 def _share_out(shares: Sequence[float | None]) -> list[float]:

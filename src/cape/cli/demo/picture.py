@@ -26,6 +26,7 @@ def draw(done: Demo, path: Path) -> None:
             y = [-(4 * i + k) for k in range(len(_COLOURS))]
             truth = done.truth[label].value
             axes.plot([truth, truth], [y[-1] - 0.5, y[0] + 0.5], color=_INK, lw=1, ls=(0, (3, 2)))
+            axes.annotate("truth", (truth, y[0] + 0.5), color=_INK, fontsize=8, ha="center", va="bottom")
             for place, (scheme, colour) in zip(y, _COLOURS.items(), strict=True):
                 e = done.released[scheme][label]
                 axes.plot(e.interval(0.95), [place, place], color=colour, lw=2, solid_capstyle="butt")
@@ -40,6 +41,8 @@ def draw(done: Demo, path: Path) -> None:
     handles += panels[0].plot([], [], color=_INK, lw=1, ls=(0, (3, 2)), label="the truth in all 569 rows")
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(
-        f"One release over five sites at epsilon = {done.budget.epsilon:g}, with 95% intervals", color=_INK
+        f"The same table by three schemes, once each, at epsilon = {done.budget.epsilon:g}: means with 95% "
+        "intervals",
+        color=_INK,
     )
     figure.savefig(path, dpi=130)

@@ -33,18 +33,23 @@ def _head(results: Results) -> str:
     study, budget = results.study, results.budget
     took_part = dict.fromkeys(name for each in results.answered for name in each.release.participants)
     rows = max((each.release.rows or 0 for each in results.answered), default=0)
-    private = math.isfinite(results.promise.mu)
     cards = [
-        (f"{len(took_part)} of {len(study.sites)}", "sites took part"),
+        (f"{len(took_part)} of {len(study.sites)}" if results.answered else "-", "sites took part"),
         (f"{rows:,}" if rows else "private" if results.answered else "-", "rows in all"),
         (f"{len(results.answered)} of {len(study.analyses)}", "analyses released"),
-        (f"ε = {results.promise.epsilon:.3g}" if private else "none", "privacy loss, all together"),
-        (f"{float(100 * budget.remaining):.4g}%", "of the budget left"),
+        (_loss(results), "privacy loss, all together"),
+        (words.percent(float(budget.remaining)), "of the budget left"),
     ]
     shown = "".join(f'<div class="card"><b>{b}</b><span>{span}</span></div>' for b, span in cards)
     lead = f'<p class="lead">{escape(study.description)}</p>' if study.description else ""
     head = f"<header><h1>{escape(study.name)}</h1>{lead}</header>"
     return f'{head}{_failure(results)}<div class="cards">{shown}</div>'
+
+
+def _loss(results: Results) -> str:
+    if not math.isfinite(results.promise.mu):
+        return "no limit"
+    return f"ε = {results.promise.epsilon:.3g}" if results.budget.spent else "-"
 
 
 def _failure(results: Results) -> str:
@@ -53,31 +58,59 @@ def _failure(results: Results) -> str:
         said.append("These answers are exact: no noise was added, and nobody in the data is protected.")
     if results.public_failure is not None:
         said.append(f"The study was not finished. {results.public_failure}")
+    said += map(words.sentence, results.study.warnings)
     return "".join(f'<p class="warning">{escape(text)}</p>' for text in said)
 
 
 def _summary(results: Results) -> str:
-    promise = "".join(f"<p>{escape(text)}</p>" for text in words.promise(results.promise))
+    title, said = _promised(results)
+    promise = "".join(f"<p>{escape(text)}</p>" for text in said)
     assumed = words.assumptions(results.study.setting, results.scheme)
     sites = ", ".join(results.study.sites)
     return (
-        f"<section><h2>What is promised to each person</h2>{promise}"
+        f"<section><h2>{title}</h2>{promise}"
         f"<h3>What is assumed</h3><ul>{''.join(f'<li>{escape(text)}</li>' for text in assumed)}</ul>"
         f'<p class="note">Sites: {escape(sites)}. Noise is made by the scheme "{escape(results.scheme)}".</p>'
         "</section>"
     )
 
 
+def _promised(results: Results) -> tuple[str, list[str]]:
+    """Return a title and what is promised; of a study that was not finished, first what it gave and cost."""
+    title, spent = "What is promised to each person", results.budget.spent
+    if not spent and math.isfinite(results.promise.mu):
+        if results.answered:
+            return title, ["Only what is public was asked: the answers follow from the sizes of the sites."]
+        return "What was released", ["Nothing was released, and nothing of the budget was spent."]
+    if results.public_failure is None:
+        return title, words.promise(results.promise)
+    title, cost = (
+        "What was released, and what is promised",
+        f"{words.percent(float(spent))} of the budget is spent",
+    )
+    if not results.answered:
+        said = f"Nothing was released. {cost}, all of it on what failed."
+        return title, [said, *words.promise(results.promise, "the messages that had left the sites")]
+    numbers = ", ".join(str(each.entry.number) for each in results.answered)
+    kind = "analysis" if len(results.answered) == 1 else "analyses"
+    if results.lost:
+        paid = words.percent(float(spent - results.lost))
+        cost += f": {paid} on what was released, {words.percent(float(results.lost))} on what failed"
+    return title, [f"Released: {kind} {numbers}. {cost}.", *words.promise(results.promise)]
+
+
 def _budget(results: Results) -> str:
     parts = "".join(
         f'<i style="width:{100 * each.release.share:.3f}%" title="{each.entry.number}. '
-        f'{escape(each.entry.analysis.kind)}: {100 * each.release.share:.4g}%"></i>'
+        f'{escape(each.entry.analysis.kind)}: {words.percent(each.release.share)}"></i>'
         for each in results.answered
     )
+    if results.lost:
+        parts += f'<i class="lost" style="width:{float(100 * results.lost):.3f}%" title="failed"></i>'
     rows = [
         [
             f"{each.entry.number}. {each.entry.analysis.kind}",
-            f"{100 * each.release.share:.4g}%",
+            words.percent(each.release.share),
             _finite(each.release.guarantee.mu),
             _finite(each.release.guarantee.epsilon),
             str(each.release.cost.rounds),
@@ -87,10 +120,14 @@ def _budget(results: Results) -> str:
         ]
         for each in results.answered
     ]
+    if results.lost and results.failed is not None:
+        failed, promise = results.failed, results.study.promise(results.lost, results.scheme)
+        name, share = f"{failed.number}. {failed.analysis.kind}, failed", words.percent(float(results.lost))
+        rows.append([name, share, _finite(promise.mu), _finite(promise.epsilon), *[""] * 4])
     costs = [each.release.cost for each in results.answered]
     total = [
         "all together",
-        f"{float(100 * results.budget.spent):.4g}%",
+        words.percent(float(results.budget.spent)),
         _finite(results.promise.mu),
         _finite(results.promise.epsilon),
         str(sum(cost.rounds for cost in costs)),
@@ -111,8 +148,9 @@ def _budget(results: Results) -> str:
     return (
         f'<section><h2>What it cost</h2><div class="budget">{parts}</div>'
         f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
-        f"{float(100 * results.budget.spent):.4g}% is spent, {float(100 * results.budget.remaining):.4g}% is "
-        "left. Shares add up because squares of mu do.</p>"
+        f"{words.percent(float(results.budget.spent))} is spent, "
+        f"{words.percent(float(results.budget.remaining))} is left. Shares add up because squares of mu "
+        "do.</p>"
         f'<div class="wide">{_table(names, rows, total)}</div></section>'
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from cape.analyses import TableOne
+from cape.cli import words
 from cape.cli.report.figures import figure
 from cape.cli.results import Answered
 from cape.release.query import Estimate
@@ -20,7 +21,7 @@ _MOST_ROWS = 200
 def answer(answered: Answered) -> str:
     """Return the section of one analysis."""
     release = answered.release
-    said = "".join(f'<p class="warning">{escape(text)}</p>' for text in answered.warnings)
+    said = "".join(f'<p class="warning">{escape(words.sentence(text))}</p>' for text in answered.warnings)
     who = ", ".join(release.participants) + ("" if release.rows is None else f" ({release.rows:,} rows)")
     table = f'<div class="wide">{_table(release.estimates)}</div>'
     shown = figure(answered)
@@ -31,10 +32,11 @@ def answer(answered: Answered) -> str:
         table = f"{shown}<details><summary>{count}</summary>{table}</details>"
     else:
         table += shown
+    title = words.capital(release.analysis.describe())
     notes = "".join(f"<p>{escape(text)}</p>" for text in answered.notes)
     return (
-        f"<section><h2>{answered.entry.number}. {escape(_title(release.analysis.describe()))}</h2>{said}"
-        f'{table}{notes}<p class="note">From {escape(who)}, for {100 * release.share:.4g}% of the '
+        f"<section><h2>{answered.entry.number}. {escape(title)}</h2>{said}"
+        f'{table}{notes}<p class="note">From {escape(who)}, for {words.percent(release.share)} of the '
         "budget.</p></section>"
     )
 
@@ -79,7 +81,3 @@ def _table(estimates: Sequence[Estimate]) -> str:
         "<table><thead><tr><th></th><th>value</th><th>95% interval</th><th>standard error</th>"
         f"<th>of it privacy</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
-
-
-def _title(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -6,10 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cape.analyses import ECDF, ContingencyTable, Correlation, Histogram, Quantiles, TableOne
+from cape.analyses import (
+    ECDF,
+    ContingencyTable,
+    Covariance,
+    Histogram,
+    Mean,
+    Quantiles,
+    StandardDeviation,
+    Sum,
+    TableOne,
+    Variance,
+)
 from cape.cli.report import svg
 from cape.cli.results import Answered
-from cape.release.query import Estimate
+from cape.release.query import Analysis, Estimate
 from cape.site import Schema
 
 __all__ = ["figure"]
@@ -18,6 +29,10 @@ _MOST_DOTS = 40
 _DOTS = (
     'Dots are released values, lines 95% intervals; <span class="key"></span> is the part of an interval '
     "that privacy noise alone would take."
+)
+_TO_SCALE = (
+    "Every number has an axis in its own unit; axes are equally long in proportion to the columns' bounds, "
+    "so a longer line is a less precise number."
 )
 _BARS = "Released counts; lines are 95% intervals, from privacy noise."
 _CURVE = "The share of people below each value; the band is the 95% interval at each point."
@@ -38,14 +53,45 @@ def figure(answered: Answered) -> str:
         return _captioned(svg.matrix(rows, columns, cells), _CELLS)
     if isinstance(analysis, TableOne):
         return _captioned(_by_group(estimates), _DOTS)
-    together = 1  # estimates share an axis if they have a unit in common
+    shown = estimates[:_MOST_DOTS]
     if isinstance(analysis, Quantiles):
         together = len(analysis.probs)
-    elif isinstance(analysis, (Correlation, ContingencyTable)):
-        together = len(estimates)
-    shown = estimates[:_MOST_DOTS]
-    panels = [shown[i : i + together] for i in range(0, len(shown), together)]
-    return _captioned("".join(svg.intervals(panel, [e.label for e in panel]) for panel in panels), _DOTS)
+        panels = [shown[i : i + together] for i in range(0, len(shown), together)]
+        return _captioned("".join(svg.intervals(panel, _labels(panel)) for panel in panels), _DOTS)
+    units = _units(analysis, schema)
+    if units is None or len(shown) == 1:
+        return _captioned(svg.intervals(shown, _labels(shown)), _DOTS)
+    return _captioned(_to_scale(shown, units), f"{_DOTS} {_TO_SCALE}")
+
+
+def _units(analysis: Analysis, schema: Schema) -> list[float] | None:
+    """Return for each estimate what half the width of its columns' bounds is in its unit.
+
+    None if all are in the same unit: counts, correlations.
+    """
+    if isinstance(analysis, (Sum, Mean, StandardDeviation)):
+        return [schema.number(name).half for name in analysis.columns]
+    if isinstance(analysis, Variance):
+        return [schema.number(name).half ** 2 for name in analysis.columns]
+    if isinstance(analysis, Covariance):
+        halves = [schema.number(name).half for name in analysis.columns]
+        return [halves[i] * halves[j] for i, j in analysis.pairs]
+    return None
+
+
+def _to_scale(estimates: Sequence[Estimate], units: Sequence[float]) -> str:
+    """Return a plot for each estimate, all axes equally long in units of the columns' bounds."""
+    extents = [svg.extent([e]) for e in estimates]
+    widest = max((max(e) - min(e)) / unit for e, unit in zip(extents, units, strict=False))
+    drawn = []
+    for e, ends, unit in zip(estimates, extents, units, strict=False):
+        middle, reach = (min(ends) + max(ends)) / 2, widest * unit / 2
+        drawn.append(svg.intervals([e], _labels([e]), ends=[middle - reach, middle + reach]))
+    return "".join(drawn)
+
+
+def _labels(estimates: Sequence[Estimate]) -> list[str]:
+    return [e.label for e in estimates]
 
 
 def _by_group(estimates: Sequence[Estimate]) -> str:
@@ -55,11 +101,15 @@ def _by_group(estimates: Sequence[Estimate]) -> str:
         stem, _, group = e.label.partition(" | ")
         if stem.endswith((" mean", " %")):
             panels.setdefault(stem, {})[group or "everyone"] = e
-    return "".join(svg.intervals(list(panel.values()), list(panel), stem) for stem, panel in panels.items())
+    percent = svg.extent([e for stem, panel in panels.items() if stem.endswith(" %") for e in panel.values()])
+    return "".join(
+        svg.intervals(list(panel.values()), list(panel), stem, percent if stem.endswith(" %") else None)
+        for stem, panel in panels.items()
+    )
 
 
 def _captioned(drawing: str, caption: str) -> str:
-    return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
+    return f'<figure><div class="plot">{drawing}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _bin(column: str, estimate: Estimate) -> str:

@@ -10,10 +10,10 @@ from html import escape
 from cape.release.query import Estimate
 from cape.release.result import number
 
-__all__ = ["Axis", "bars", "curve", "intervals", "matrix"]
+__all__ = ["Axis", "bars", "curve", "extent", "intervals", "matrix"]
 
 WIDTH = 720
-_LEFT = 190  # for the labels of rows
+_LEFT = 215  # for the labels of rows
 _RIGHT = 20
 _ROW = 26
 _PLOT_HEIGHT = 220
@@ -50,10 +50,23 @@ def around(ends: Sequence[float], start: float, stop: float, *, zero: bool = Fal
     return Axis(low if zero and low == 0 else low - room, high + room, start, stop)
 
 
-def intervals(estimates: Sequence[Estimate], labels: Sequence[str], title: str = "") -> str:
-    """Draw estimates as dots with intervals on one axis, under a title if they have one in common."""
-    ends = [end for e in estimates for end in e.interval(_LEVEL)]
-    axis = around([*ends, *(e.value for e in estimates)], _LEFT, WIDTH - _RIGHT)
+def extent(estimates: Sequence[Estimate]) -> list[float]:
+    """Return the finite ones of the values and ends of intervals: what an axis has to hold."""
+    ends = [end for e in estimates for end in (e.value, *e.interval(_LEVEL))]
+    return [end for end in ends if math.isfinite(end)]
+
+
+def intervals(
+    estimates: Sequence[Estimate],
+    labels: Sequence[str],
+    title: str = "",
+    ends: Sequence[float] | None = None,
+) -> str:
+    """Draw estimates as dots with intervals on one axis, under a title if they have one in common.
+
+    `ends` are values that the axis holds, if not just these: for an axis that several plots share.
+    """
+    axis = around(extent(estimates) if ends is None else ends, _LEFT, WIDTH - _RIGHT)
     top = 22 if title else 2
     bottom = top + len(estimates) * _ROW + 2
     parts = [f'<text x="{_LEFT - 10}" y="14" class="end title">{escape(_cut(title))}</text>'] if title else []

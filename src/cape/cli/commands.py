@@ -1,0 +1,53 @@
+"""The commands as typer knows them, and how their warnings look."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import typer
+
+from cape import __version__
+from cape.cli.demo import demo
+from cape.cli.plan import plan
+from cape.cli.run import run
+
+__all__ = ["app", "warn"]
+
+app = typer.Typer(
+    name="cape",
+    help="Private statistics across sites, with the accuracy of a trusted curator.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(demo)
+app.command()(plan)
+app.command()(run)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"cape {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    pass
+
+
+def warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning as one line, without the place in our code that it came from."""
+    typer.echo(f"cape: warning: {message}", err=True)

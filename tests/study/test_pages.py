@@ -1,0 +1,58 @@
+"""What the pages show of Python and of study files is run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import cape
+
+ROOT = Path(__file__).parents[2]
+START = """
+[study]
+name = "page"
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+colluding = 1
+[schema]
+age = {low = 18, high = 90, missing = false}
+weight = [30, 200]
+sex = {categories = ["female", "male"], missing = false}
+ill = ["no", "yes"]
+[sites]
+a = "a.csv"
+b = "b.csv"
+"""
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/analyses.md"])
+def test_python_on_a_page_runs(page, capsys):
+    found = blocks(page, "python")
+    assert found
+    exec(compile("\n".join(found), page, "exec"), {})
+    assert "age" in capsys.readouterr().out
+
+
+def test_every_call_in_the_table_of_analyses_is_one():
+    rows = re.findall(r"^\| (`[A-Z][^|]*) \|", (ROOT / "docs/analyses.md").read_text(), re.MULTILINE)
+    calls = [call for row in rows for call in re.findall(r"`([^`]+)`", row) if "Sum.of" not in call]
+    assert len(calls) >= 14
+    for call in calls:
+        eval(call, vars(cape) | {name: getattr(cape, name) for name in cape.__all__})
+
+
+def test_the_page_of_analyses_has_every_kind_as_a_study_file_says_it(tmp_path):
+    (described,) = blocks("docs/analyses.md", "toml")
+    path = tmp_path / "study.toml"
+    path.write_text(START + described)
+    kinds = [entry.analysis.kind for entry in cape.Study.load(path).analyses]
+    from cape.analyses import KINDS
+
+    assert kinds == list(KINDS)
