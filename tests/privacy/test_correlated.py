@@ -11,7 +11,7 @@ from cape.privacy import correlated, paper
 
 SLACK = 1 + 1e-12
 
-# S, S_C, paper's formula, exact: v' Sigma^-1 v at Delta = tau = 1 (shared/design/privacy.md)
+# S, S_C, paper's formula, exact: v' Sigma^-1 v at Delta = tau = 1 (docs/guarantee.md)
 TABLE = [
     (5, 0, 1.1667, 1.6667),
     (5, 1, 1.3194, 1.8750),

@@ -100,7 +100,7 @@ def zero_sum_gaussian(
 
     Args:
         std: the scale of the discrete Gaussian that each site draws, in grid steps (the paper's tau_s,
-            privacy.md's alpha over h).
+            docs/guarantee.md's alpha).
         sites: how many, or their names.
         length: entries of one iteration's vector.
         iterations: how many releases the noise is for.
@@ -108,7 +108,7 @@ def zero_sum_gaussian(
         stream, drop, hook, progress: see `simulate`.
 
     Sites that drop in the unmask round are counted in the sum and get no noise: without them the rest
-    adds up to minus what they would have held (privacy.md section 6). They are in
+    adds up to minus what they would have held (docs/guarantee.md counts that noise). They are in
     `outcome.survivors` and not in `noise`.
     """
     iterations = check.integer("iterations", iterations, least=1)
