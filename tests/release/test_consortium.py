@@ -369,6 +369,7 @@ def test_bad_input(options, message):
         (lambda c: c.release(Average("age"), 2.0), "share must be"),
         (lambda c: c.release(Average("aeg"), 0.1), "no column 'aeg' in the schema; did you mean 'age'"),
         (lambda c: c.release(Average("age"), 0.1, drop={"q": "mask"}), "drop names site 'q'"),
+        (lambda c: c.release(Average("age"), 0.1, drop={"a": "message"}), "must be at one of .*unmask, not"),
         (lambda c: c.plan(Average("age"), -1.0), "share must be"),
     ],
 )

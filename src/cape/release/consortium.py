@@ -145,7 +145,7 @@ class Consortium:
         _require_analysis(analysis)
         kind = self._scheme if scheme is None else _scheme(scheme)
         share = _share(share)
-        lost = check_drop(drop or {}, self.sites)
+        lost = check_drop(drop or {}, self.sites, kind.rounds)
         query = analysis.query(self.schema, self._setting.neighbours)
         calibration = self._setting.calibrate(query, kind, share)
         paid = self._pay(kind, query, share)

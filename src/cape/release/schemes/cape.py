@@ -21,6 +21,7 @@ class Cape(Scheme):
     """Masks uniform over a ring, by secure aggregation: the aggregator learns the noisy sum alone."""
 
     name = "cape"
+    rounds = SECAGG_ROUNDS
 
     def local_std(self, mu: float, parties: Parties) -> float:
         p = parties

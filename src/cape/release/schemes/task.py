@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,13 +107,13 @@ class Outcome:
     cost: Cost
 
 
-def check_drop(drop: Any, sites: Mapping[str, Any]) -> dict[str, str]:
+def check_drop(drop: Any, sites: Mapping[str, Any], rounds: Sequence[str] = ROUNDS) -> dict[str, str]:
     """Return which site is silent from which round on, or raise an error that names the choices."""
     if not isinstance(drop, Mapping):
         raise InvalidInput(f"drop must map sites to rounds, as in {{'a': 'mask'}}, not {drop!r}")
     for site, when in drop.items():
         if site not in sites:
             raise InvalidInput(f"drop names site {site!r}; there are {', '.join(sites)}")
-        if when not in ROUNDS:
-            raise InvalidInput(f"drop of {site!r} must be at one of {', '.join(ROUNDS)}, not {when!r}")
+        if when not in rounds:
+            raise InvalidInput(f"drop of {site!r} must be at one of {', '.join(rounds)}, not {when!r}")
     return dict(drop)
