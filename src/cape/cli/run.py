@@ -15,7 +15,7 @@ from cape.cli.options import AsJson, StudyFile
 from cape.cli.results import Results, execute
 from cape.cli.tables import table_of
 from cape.errors import InvalidInput
-from cape.release.schemes import ROUNDS, SECAGG_ROUNDS
+from cape.release.schemes import SCHEMES, SECAGG_ROUNDS
 from cape.site.schema import hint
 from cape.study import Entry, Study
 from cape.study.study import scheme_name
@@ -86,14 +86,9 @@ def _tell(results: Results, out: Path | None, as_json: bool) -> None:
         typer.echo(written, err=as_json)
 
 
-def _rounds(scheme: str) -> tuple[str, ...]:
-    """Return the rounds of a scheme in which a site can be lost."""
-    return {"cape": SECAGG_ROUNDS, "cape-gaussian": ROUNDS}.get(scheme, ("message",))
-
-
 def _lost(drop: list[str], study: Study, scheme: str) -> dict[str, str]:
     lost = {}
-    rounds = _rounds(scheme)
+    rounds = SCHEMES[scheme].rounds
     for text in drop:
         site, sign, when = text.rpartition("@")
         if not sign:

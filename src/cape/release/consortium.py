@@ -133,8 +133,9 @@ class Consortium:
             analysis: what is asked.
             share: how much of the budget it may cost; shares of all releases add up to at most 1.
             scheme: how noise is made, if not as the consortium does.
-            drop: site -> round from which on it says nothing, to see what happens then. Rounds are
-                advertise, share, mask, consistency, unmask and message.
+            drop: site -> round from which on it says nothing, to see what happens then. With "cape"
+                rounds are advertise, share, mask, consistency and unmask; "cape-gaussian" has message
+                too, and the others have message alone.
 
         Raises:
             BudgetExceeded: less is left. Nothing was computed or spent.

@@ -15,7 +15,7 @@ from cape.privacy import correlated
 from cape.release.calibration import RESOLUTION
 from cape.release.schemes.cape import by_round, graph_failure, secagg_choices, secagg_cost
 from cape.release.schemes.messages import Messages
-from cape.release.schemes.task import Cost, Int64, Outcome, Parties, Task
+from cape.release.schemes.task import ROUNDS, Cost, Int64, Outcome, Parties, Task
 
 __all__ = ["CapeGaussian"]
 
@@ -46,6 +46,7 @@ class CapeGaussian(Messages):
     """
 
     name = "cape-gaussian"
+    rounds = ROUNDS
 
     def __init__(self, correlated_std: float | Literal["paper"] = "paper") -> None:
         if correlated_std != "paper":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cape.errors import TooFewSites
 from cape.noise import Ring, SecureStream, discrete_gaussian
 from cape.release.calibration import RESOLUTION
-from cape.release.schemes.task import ROUNDS, Cost, Int64, Outcome, Parties, Task
+from cape.release.schemes.task import Cost, Int64, Outcome, Parties, Task
 
 __all__ = ["Conventional", "Local", "Messages", "NoNoise", "Pooled", "Scheme", "add_noise", "aggregate"]
 
@@ -23,8 +23,8 @@ class Scheme(ABC):
     """One way to make noise."""
 
     name: ClassVar[str]
-    rounds: ClassVar[tuple[str, ...]] = ROUNDS
-    """At which rounds a site may be lost; where there is one message only, all of them are before it."""
+    rounds: ClassVar[tuple[str, ...]]
+    """In which rounds a site may be lost."""
 
     @abstractmethod
     def local_std(self, mu: float, parties: Parties) -> float | None:
@@ -64,6 +64,8 @@ class Scheme(ABC):
 
 class Messages(Scheme):
     """Schemes in which each site sends one message, and the aggregator adds them up."""
+
+    rounds: ClassVar[tuple[str, ...]] = ("message",)
 
     def run(self, task: Task) -> Outcome:
         began = time.perf_counter()
