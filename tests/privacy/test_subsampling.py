@@ -9,7 +9,16 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from cape.errors import InvalidInput, MissingExtra
-from cape.privacy import compose, delta, epsilon, subsampled
+from cape.privacy import (
+    compose,
+    covered_noise,
+    delta,
+    epsilon,
+    gaussian,
+    gaussian_cover,
+    subsampled,
+    subsampling,
+)
 
 # relation -> the distance of the two means without sampling, in units of the bound on a record
 DISTANCE = {"replace": 2.0, "add-or-remove": 1.0}
@@ -112,3 +121,42 @@ def test_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(MissingExtra, match=r"cape\.privacy\.subsampled .*cape-dp\[accounting\]"):
         subsampled(1.0, 0.1, 10, delta=1e-5)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-or-remove"])
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 0.01, 300), (2.0, 0.1, 50), (8.0, 0.5, 20)])
+def test_the_gaussian_cover_lies_above_the_run_and_close_to_it(noise, rate, steps, relation):
+    slack = 1e-9
+    mu = gaussian_cover(noise, rate, steps, slack, relation=relation)
+    losses = subsampling._accountant(noise, rate, steps, relation, 1e-3)  # coarser: larger deltas
+    epsilons = np.linspace(0.0, losses.get_epsilon(slack), 301)
+    run = np.array([losses.get_delta(float(e)) for e in epsilons])
+    covered, smaller = (
+        np.array([(1 - slack) * gaussian.delta(float(e), m) + slack for e in epsilons])
+        for m in (mu, 0.97 * mu)
+    )
+    assert np.all(run <= covered * 1.01)
+    assert np.any(run > smaller)  # a cover that were 3% smaller would not hold somewhere
+
+
+def test_without_sampling_the_cover_is_exact():
+    assert gaussian_cover(3.0, 1.0, 25, 1e-9) == pytest.approx(2 * 5 / 3)
+    assert gaussian_cover(3.0, 1.0, 25, 1e-9, relation="add-or-remove") == pytest.approx(5 / 3)
+    assert covered_noise(0.5, 1.0, 25, 1e-9) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-or-remove"])
+@pytest.mark.parametrize(("mu", "rate", "steps"), [(0.4, 0.02, 200), (1.0, 0.2, 30), (0.05, 0.5, 10)])
+def test_noise_is_found_for_a_cover(mu, rate, steps, relation):
+    noise = covered_noise(mu, rate, steps, 1e-9, relation=relation)
+    assert gaussian_cover(noise, rate, steps, 1e-9, relation=relation) <= mu
+    assert gaussian_cover(noise * 0.99, rate, steps, 1e-9, relation=relation) > mu
+
+
+def test_a_cover_that_makes_no_sense():
+    with pytest.raises(InvalidInput, match="relation"):
+        gaussian_cover(1.0, 0.1, 10, 1e-9, relation="swap")
+    with pytest.raises(InvalidInput, match="slack"):
+        gaussian_cover(1.0, 0.1, 10, 1e-30)
+    with pytest.raises(InvalidInput, match="mu"):
+        covered_noise(0.0, 0.1, 10, 1e-9)

@@ -15,22 +15,39 @@ and dominating pairs compose (Zhu, Dong & Wang 2022). For "replace" the worst pa
 and falls with the covariance x'x (its mixed derivative is negative). The composition is Google's
 dp-accounting, whose discretised privacy losses err on the safe side.
 
+Claim: all steps together are at most as revealing as one Gaussian release with mu = `gaussian_cover(...)`
+that, with probability `slack`, is given away in full. So mu² of such a run adds to that of other releases,
+and `slack` to their delta.
+Reason: for every epsilon the delta of the run is at most (1 - slack) delta_mu(epsilon) + slack, which is
+the delta of that pair; so the pair dominates the run, and composes. It is checked on a grid of epsilons,
+each against the next one's Gaussian, since both deltas fall; beyond the last one the run's delta is below
+the slack. Negative epsilons follow by exchanging the two sides, under which both are symmetric.
+
 Tested in tests/privacy/test_subsampling.py: at q = 1 against the exact formula, at one step against
-the integral, and the worst pair against others.
+the integral, the worst pair against others, and the cover against the composed run.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
 
 from cape import check
 from cape.errors import InvalidInput, MissingExtra
+from cape.privacy import gaussian
 
-__all__ = ["Total", "subsampled"]
+__all__ = ["Total", "covered_noise", "gaussian_cover", "subsampled"]
+
+Relation = Literal["replace", "add-or-remove"]
 
 _FLOOR = 1e-12  # below, rounding in the fast Fourier transforms is as large as delta
 _MOST_CELLS = 4e6
+_EPSILONS = 300
+_NEAR = 1e-3  # how closely noise is found for a given mu, on the safe side
 
 
 class Total(NamedTuple):
@@ -47,7 +64,7 @@ def subsampled(
     delta: float | None = None,
     epsilon: float | None = None,
     *,
-    relation: Literal["replace", "add-or-remove"] = "replace",
+    relation: Relation = "replace",
     grid: float | None = None,
 ) -> Total:
     """Return the total (epsilon, delta) of `steps` Poisson-subsampled Gaussian releases.
@@ -77,8 +94,7 @@ def subsampled(
     steps = check.integer("steps", steps, least=1)
     if (delta is None) == (epsilon is None):
         raise InvalidInput("exactly one of delta and epsilon must be given")
-    if relation not in ("replace", "add-or-remove"):
-        raise InvalidInput(f"relation must be 'replace' or 'add-or-remove', not {relation!r}")
+    _require_relation(relation)
     if grid is None:
         grid = _grid(noise_multiplier, sampling_rate, steps)
     grid = check.real("grid", grid, above=0.0)
@@ -92,6 +108,77 @@ def subsampled(
         return Total(float(losses.get_epsilon(delta)), delta)
     assert epsilon is not None
     return Total(epsilon, min(1.0, max(_FLOOR, float(losses.get_delta(epsilon)))))
+
+
+def gaussian_cover(
+    noise_multiplier: float,
+    sampling_rate: float,
+    steps: int,
+    slack: float,
+    *,
+    relation: Relation = "replace",
+) -> float:
+    """Return a mu whose Gaussian release covers all steps together, but for `slack` of delta.
+
+    The arguments are those of `subsampled`. Without sampling it is exact, and needs no slack.
+    """
+    noise_multiplier = check.real("noise_multiplier", noise_multiplier, above=0.0)
+    sampling_rate = check.real("sampling_rate", sampling_rate, above=0.0, most=1.0)
+    steps = check.integer("steps", steps, least=1)
+    slack = check.probability("slack", check.real("slack", slack, least=_FLOOR))
+    _require_relation(relation)
+    return _cover(noise_multiplier, sampling_rate, steps, slack, relation)
+
+
+def covered_noise(
+    mu: float, sampling_rate: float, steps: int, slack: float, *, relation: Relation = "replace"
+) -> float:
+    """Return the noise multiplier at which `gaussian_cover` is at most mu, and within 0.1% of it."""
+    mu = check.real("mu", mu, above=0.0)
+    full = (2.0 if relation == "replace" else 1.0) * math.sqrt(check.integer("steps", steps, least=1)) / mu
+    if sampling_rate == 1.0:
+        return full
+
+    def excess(log_noise: float) -> float:
+        noise = math.exp(log_noise)
+        return math.log(gaussian_cover(noise, sampling_rate, steps, slack, relation=relation) / mu)
+
+    # Sampling only helps, so `full` is enough. Of the noise that is needed, the rate times `full` is about
+    # the least; the cover falls at least as fast as noise rises, so an excess is at most so far from it.
+    low = math.log(max(sampling_rate * full, 0.1))
+    while (over := excess(low)) <= 0 and low > math.log(0.01):
+        low -= math.log(2)
+    high = min(low + over + _NEAR, math.log(full))
+    if low >= high or excess(high) > 0:
+        return full
+    found = float(brentq(excess, low, high, xtol=_NEAR / 2))
+    while excess(found) > 0:
+        found += _NEAR / 4
+    return math.exp(found)
+
+
+@lru_cache(maxsize=256)
+def _cover(
+    noise_multiplier: float, sampling_rate: float, steps: int, slack: float, relation: Relation
+) -> float:
+    if sampling_rate == 1.0:
+        return (2.0 if relation == "replace" else 1.0) * math.sqrt(steps) / noise_multiplier
+    grid = 10 * _grid(noise_multiplier, sampling_rate, steps)  # coarse is safe, and within 0.1% here
+    losses = _accountant(noise_multiplier, sampling_rate, steps, relation, grid)
+    epsilons = np.linspace(0.0, float(losses.get_epsilon(slack)), _EPSILONS + 1)
+    deltas = (np.asarray(losses.get_delta(epsilons[:-1])) - slack) / (1.0 - slack)
+    mu = 0.0
+    for after, wanted in zip(map(float, epsilons[1:]), map(float, deltas), strict=True):
+        if wanted > 0.0 and gaussian.delta(after, mu) < wanted:
+            mu = gaussian.mu(after, wanted)
+            while gaussian.delta(after, mu) < wanted:
+                mu = math.nextafter(mu, math.inf)
+    return mu
+
+
+def _require_relation(relation: str) -> None:
+    if relation not in ("replace", "add-or-remove"):
+        raise InvalidInput(f"relation must be 'replace' or 'add-or-remove', not {relation!r}")
 
 
 def _accountant(noise_multiplier: float, sampling_rate: float, steps: int, relation: str, grid: float) -> Any:
