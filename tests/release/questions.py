@@ -1,10 +1,12 @@
-"""Two small analyses for tests of the machinery, so that these do not lean on the real ones."""
+"""Small analyses for tests of the machinery, so that these do not lean on the real ones."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from cape.release import Analysis, Estimate, Query
+from cape.errors import InvalidInput
+from cape.release import Analysis, Estimate, Finding, Query
 from cape.site import Axis, Counts, Moments
 
 
@@ -84,3 +86,32 @@ class Size(Analysis):
 
     def describe(self):
         return "rows"
+
+
+class Rounds(Bins):
+    """The same counts, asked again and again: the mean of the answers."""
+
+    kind = "rounds"
+
+    def __init__(self, column, edges, parts=(1, 1, 2), *, ask=None, fail_after=None, sampling=1.0):
+        super().__init__(column, edges)
+        self.parts, self.ask, self.fail_after = tuple(parts), len(parts) if ask is None else ask, fail_after
+        self._sampling, self.answers = sampling, []
+
+    @property
+    def sampling(self):
+        return self._sampling
+
+    def stages(self):
+        return self.parts
+
+    def conduct(self, schema, neighbours):
+        self.answers = []
+        for asked in range(self.ask):
+            if asked == self.fail_after:
+                raise InvalidInput("the analysis gave up")
+            self.answers.append((yield replace(self.query(schema, neighbours), norm=1.0, note=f"{asked}")))
+        return Finding(self.finish(self.answers[-1]), model=self)
+
+    def summary(self):
+        return f"{len(self.answers)} answers"

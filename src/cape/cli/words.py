@@ -6,7 +6,7 @@ import math
 
 from scipy.special import ndtr, ndtri
 
-from cape.release.plan import Setting
+from cape.release.setting import Setting
 from cape.release.result import Promise
 
 __all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence"]

@@ -5,14 +5,14 @@ A vector's way through a release, one function per arrow:
     table -> exact integer sums          cape.site.Table.sums
     -> steps of the release's grid       Calibration.encode
     -> plus noise of the site            schemes.messages.add_noise
-    -> plus zero-sum noise, message      secagg.simulate, or CapeGaussian.run
+    -> plus zero-sum noise, message      a step of secagg, or CapeGaussian.run
     -> total                             schemes.messages.aggregate, or the unmasking of secure aggregation
     -> units of t and rows               Calibration.decode
     -> estimates                         Analysis.finish
 
 Claim. All releases of a consortium together cost at most its budget, also when they fail or run at once.
 Reason. The share is taken from the budget before anything is computed, under a lock, and is kept, whatever
-happens, unless it is certain that nothing that depends on data has left a site.
+happens, but for stages (see `run`) of which it is certain that nothing that depends on data has left a site.
 Tested in tests/release/test_consortium.py.
 """
 
@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import math
 import threading
-import warnings
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, NoReturn
 
@@ -29,16 +30,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
+from cape.errors import BudgetExceeded, InvalidInput
 from cape.noise import Ring, SecureStream
 from cape.noise.stream import require_stream
 from cape.privacy import Budget, correlated
 from cape.release.calibration import Calibration
-from cape.release.plan import Plan, Setting, make_plan
-from cape.release.query import Analysis, Answer, Neighbours, Query
+from cape.release.plan import Plan, make_plan
+from cape.release.query import Analysis, Answer, Curator, Neighbours, Query
 from cape.release.result import Release
-from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task, check_drop
-from cape.site import Custom, Schema, Site
+from cape.release.run import Drops, Progress, Run
+from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task
+from cape.release.setting import Setting
+from cape.release.stages import Stages
+from cape.site import Schema, Site
 from cape.site.table import Table
 
 __all__ = ["Consortium"]
@@ -100,6 +104,7 @@ class Consortium:
         self._lock = threading.Lock()
         self._budget = budget
         self._count = 0
+        self.paid_runs: dict[str, Fraction] = {}  # what runs that can be resumed have cost so far
         self.releases: list[Release] = []
 
     @property
@@ -125,17 +130,21 @@ class Consortium:
         share: float,
         *,
         scheme: str | Scheme | None = None,
-        drop: Mapping[str, str] | None = None,
+        drop: Mapping[Any, Any] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> Release:
         """Answer an analysis across the sites, for a share of the budget.
 
         Args:
             analysis: what is asked.
             share: how much of the budget it may cost; shares of all releases add up to at most 1.
-            scheme: how noise is made, if not as the consortium does.
+            scheme: how noise is made, if not as the consortium does; or a method that needs a trusted
+                curator (see the analysis), which spends the whole budget.
             drop: site -> round from which on it says nothing, to see what happens then. With "cape"
                 rounds are advertise, share, mask, consistency and unmask; "cape-gaussian" has message
-                too, and the others have message alone.
+                too, and the others have message alone. For an analysis in several stages, stage -> such a
+                mapping loses sites in that stage (counted from 0) only; they take part again in the next.
+            progress: called after each stage.
 
         Raises:
             BudgetExceeded: less is left. Nothing was computed or spent.
@@ -144,37 +153,45 @@ class Consortium:
                 brings a function of its own, which could tell by failing.
         """
         _require_analysis(analysis)
-        kind = self._scheme if scheme is None else _scheme(scheme)
         share = _share(share)
-        lost = check_drop(drop or {}, self.sites, kind.rounds)
-        query = analysis.query(self.schema, self._setting.neighbours)
-        calibration = self._setting.calibrate(query, kind, share)
-        paid = self._pay(kind, query, share)
-        # Kept unless it is certain that nothing has left a site. A function that a question brings along
-        # has seen the rows once it runs, and could tell by failing: it is paid for.
-        left_a_site = any(isinstance(block, Custom) for block in query.blocks)
-        try:
-            rows = self._rows()
-            ring = self._ring(kind, calibration, rows, share)
-            vectors = self._contributions(query, calibration)
-            left_a_site = True
-            outcome = self._run(kind, calibration, vectors, rows, ring, lost, share)
-        except TooFewSites as error:
-            left_a_site = error.sent
-            raise
-        finally:
-            if not left_a_site:
-                self._give_back(paid)
-        answer = self._answer(query, calibration, outcome, rows)
+        if isinstance(scheme, str) and scheme in analysis.curated():
+            return self._curated(analysis, share, scheme)
+        kind = self._scheme if scheme is None else _scheme(scheme)
+        stages = Stages.of(analysis, self._setting, kind, share)
+        drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
+        release = Run(self, analysis, stages, drops, progress).whole()
+        self.releases.append(release)
+        return release
+
+    def _curated(self, analysis: Analysis, share: float, method: str) -> Release:
+        """Answer by a method of the literature: the curator sees all rows, and spends the whole budget."""
+        if share != 1:
+            raise InvalidInput(
+                f"{method!r} is a comparison that spends the whole budget: its share must be 1, not {share:g}"
+            )
+        promise = replace(self._setting.promise(SCHEMES["pooled"](), 1.0), scheme=method)
+        began = time.perf_counter()
+        rows = self._rows()
+        self._spend(Fraction(1))
+        curator = Curator(
+            {name: self._table(name) for name in self.sites},
+            self.schema,
+            self._budget.epsilon,
+            self._budget.delta,
+            self._setting.neighbours,
+            self._fork(),
+        )
+        finding = analysis.curated()[method](curator)
         release = Release(
             analysis,
-            tuple(analysis.finish(answer)),
-            self._setting.promise(kind, share, query),
-            float(paid),
-            kind.name,
-            outcome.participants,
-            answer.rows,
-            outcome.cost,
+            tuple(finding.estimates),
+            promise,
+            1.0,
+            method,
+            tuple(self.sites),
+            sum(rows.values()),
+            Cost(0, 0, 0, time.perf_counter() - began),
+            finding.model,
         )
         self.releases.append(release)
         return release
@@ -199,37 +216,32 @@ class Consortium:
             )
         names = dict.fromkeys(self.sites, np.zeros(0, np.int64))
         return scheme.prepare(
-            self._task(names, {}, {}, 1.0, Ring(64)), check.integer("numbers", numbers, least=1)
+            self._task(names, {}, {}, 1.0, Ring(64), self._fork()),
+            check.integer("numbers", numbers, least=1),
         )
 
-    def _pay(self, scheme: Scheme, query: Query, share: float) -> Fraction:
-        """Take the share of a release from the budget, or raise; return what was taken."""
-        if scheme.name == "none":
-            warnings.warn(
-                "scheme 'none' adds no noise: the answer is exact and not private",
-                PrivacyLeakWarning,
-                stacklevel=3,
+    def _price(self, scheme: Scheme, share: Fraction) -> Fraction:
+        """Return what a nominal share really costs: itself, but with the paper's calibration."""
+        if not self._setting.published or not share:
+            return share
+        true = (self._setting.mu(scheme, float(share)) / self._budget.mu) ** 2
+        cost = Fraction(math.ceil(true * 10**9), 10**9)  # rounded up
+        if cost > 1:
+            raise BudgetExceeded(
+                f"the paper's calibration really costs {float(cost):.3g} of the budget for a nominal "
+                f"share of {float(share):g}; ask for a smaller share"
             )
-            return Fraction(0)
-        if not query.blocks:  # nothing private is asked
-            return Fraction(0)
-        cost = Fraction(repr(share))
-        if self._setting.published:  # what the noise really costs, rounded up
-            true = (self._setting.mu(scheme, share) / self._budget.mu) ** 2
-            cost = Fraction(math.ceil(true * 10**9), 10**9)
-            if cost > 1:
-                raise BudgetExceeded(
-                    f"the paper's calibration really costs {float(cost):.3g} of the budget for a nominal "
-                    f"share of {share:g}; ask for a smaller share"
-                )
-        with self._lock:
-            self._budget = self._budget.spend(cost)
         return cost
 
-    def _give_back(self, paid: Fraction) -> None:
+    def _spend(self, cost: Fraction) -> None:
+        """Take from the budget, or raise."""
+        with self._lock:
+            self._budget = self._budget.spend(cost) if cost else self._budget
+
+    def _give_back(self, cost: Fraction) -> None:
         with self._lock:
             budget = self._budget
-            self._budget = Budget(budget.epsilon, budget.delta, budget.spent - paid)
+            self._budget = Budget(budget.epsilon, budget.delta, budget.spent - cost)
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:
@@ -243,50 +255,46 @@ class Consortium:
                 self._table(name).require_rows()
         return {name: self._table(name).rows() for name in self.sites}
 
-    def _contributions(self, query: Query, calibration: Calibration) -> dict[str, NDArray[np.int64]]:
-        """Return each site's exact sums, in steps."""
+    def _contributions(
+        self, query: Query, calibration: Calibration, randomness: SecureStream
+    ) -> dict[str, NDArray[np.int64]]:
+        """Return each site's exact sums, in steps. A site that samples rows draws from its own stream."""
         vectors = {}
         for name in self.sites:
             sums = tuple(part for parts in self._table(name).sums(query.blocks) for part in parts)
             vectors[name] = calibration.encode(sums) if sums else np.zeros(0, np.int64)
         return vectors
 
-    def _ring(self, scheme: Scheme, calibration: Calibration, rows: Mapping[str, int], share: float) -> Ring:
+    def _ring(
+        self, scheme: Scheme, calibration: Calibration, rows: Mapping[str, int], local_std: float
+    ) -> Ring:
         """Return the ring of a release, from what is public: else how it fails could tell something."""
         public = self._setting.neighbours == "replace-one" or calibration.std is None
-        local_std = self._setting.local_std(scheme, share) or 0.0
         adders = scheme.reach(self.parties, local_std) if local_std else 1
         return calibration.ring(sum(rows.values()) if public else MOST_ROWS, len(rows), adders)
 
-    def _run(
-        self,
-        scheme: Scheme,
-        calibration: Calibration,
-        vectors: dict[str, NDArray[np.int64]],
-        rows: dict[str, int],
-        ring: Ring,
-        drop: dict[str, str],
-        share: float,
-    ) -> Outcome:
-        if not calibration.steps:  # nothing is asked of the tables
-            return Outcome(np.zeros(0, np.int64), 0.0, tuple(self.sites), Cost(0, 0, 0, 0.0))
-        if self._setting.neighbours == "add-remove":  # then sizes are private: go by what people expect
-            rows = dict.fromkeys(rows, 0) | (self._sizes or {})
-        local_std = self._setting.local_std(scheme, share) or 0.0
-        return scheme.run(self._task(vectors, rows, drop, local_std, ring))
+    def _expected_rows(self, rows: dict[str, int]) -> dict[str, int]:
+        """Return the sizes of sites as everyone may know them."""
+        if self._setting.neighbours == "replace-one":
+            return rows
+        return dict.fromkeys(rows, 0) | (self._sizes or {})  # private: go by what people expect
+
+    def _fork(self) -> SecureStream:
+        """Return randomness that nothing else has."""
+        with self._lock:
+            self._count += 1
+            return self._stream.fork(f"run {self._count}")
 
     def _task(
         self,
         vectors: dict[str, NDArray[np.int64]],
         rows: dict[str, int],
-        drop: dict[str, str],
+        drop: Mapping[str, str],
         local_std: float,
         ring: Ring,
+        run: SecureStream,
     ) -> Task:
-        """Return a task with randomness of its own."""
-        with self._lock:
-            self._count += 1
-            run = self._stream.fork(f"run {self._count}")
+        """Return what the parties of one release are given."""
         streams = {name: run.fork(f"site {name}") for name in vectors}
         return Task(vectors, rows, self.parties, local_std, ring, drop, streams, run.fork("keys"))
 

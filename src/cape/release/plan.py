@@ -17,58 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from cape.errors import InvalidInput
-from cape.privacy import Budget, gaussian, paper
-from cape.release.calibration import Calibration, calibrate, discretisation_error
-from cape.release.query import Analysis, Neighbours, Query
+from cape.privacy import gaussian
+from cape.release.query import Analysis, Query
 from cape.release.result import Promise, as_text, number
 from cape.release.schemes import SCHEMES, Parties, Scheme
-from cape.site import Schema
+from cape.release.setting import Setting
+from cape.release.stages import Stages
 
-__all__ = ["BESIDE", "Plan", "Setting", "make_plan"]
+__all__ = ["BESIDE", "Plan", "make_plan"]
 
 BESIDE = ("cape", "conventional", "local", "pooled")
 _MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
-
-
-@dataclass(frozen=True)
-class Setting:
-    """All that the calibration of a release depends on, besides the analysis."""
-
-    schema: Schema
-    budget: Budget
-    parties: Parties
-    neighbours: Neighbours
-    published: bool = False  # the paper's calibration
-
-    def local_std(self, scheme: Scheme, share: float) -> float | None:
-        """Return a site's noise per unit of sensitivity for a release paid for by this share."""
-        if self.published:
-            nominal = self.budget.epsilon * math.sqrt(share)
-            return scheme.published_std(paper.classical_tau(nominal, self.budget.delta), self.parties)
-        return scheme.local_std(self.budget.cost(share).mu, self.parties)
-
-    def mu(self, scheme: Scheme, share: float) -> float:
-        """Return what the release really costs."""
-        local_std = self.local_std(scheme, share)
-        return math.inf if local_std is None else scheme.cost_mu(local_std, self.parties)
-
-    def promise(self, scheme: Scheme, share: float, query: Query | None = None) -> Promise:
-        """Return the guarantee of releases that spend this share, or of the release of one query."""
-        if query is not None and not query.blocks:  # nothing is asked of the tables
-            return Promise(0.0, self.budget.delta, scheme.name, self.parties, self.neighbours)
-        extra = discretisation_error(self.parties.honest) + scheme.failure(self.parties)
-        if extra >= self.budget.delta / 2:
-            raise InvalidInput(
-                f"delta must be more than twice {extra:.2g}, the chance that the random graph of masks among "
-                f"{self.parties.sites} sites does not hide a site; not {self.budget.delta:g}"
-            )
-        return Promise(
-            self.mu(scheme, share), self.budget.delta, scheme.name, self.parties, self.neighbours, extra
-        )
-
-    def calibrate(self, query: Query, scheme: Scheme, share: float) -> Calibration:
-        """Return the grid and the noise of a site."""
-        return calibrate(query, self.schema, self.local_std(scheme, share))
 
 
 @dataclass(frozen=True)
@@ -183,7 +142,7 @@ def make_plan(
         scheme.rows(given),
         not sizes,
         noise,
-        setting.promise(scheme, share, query),
+        setting.promise(scheme, share, query, Stages.of(analysis, setting, scheme, share).slack),
         _halving(analysis, query, setting, scheme, share, given),
         sum(array.size for array in query.arrays(setting.schema)),
         float(left),
@@ -196,9 +155,9 @@ def _expected(
     """Return the noise in each label that a scheme would leave."""
     if not query.blocks:
         return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
-    local_std = setting.local_std(scheme, share)
-    calibration = setting.calibrate(query, scheme, share)
-    total = 0.0 if local_std is None else scheme.total_std(calibration.local_noise, setting.parties)
+    stages = Stages.of(analysis, setting, scheme, share)
+    calibration, local_std = stages.calibrate(len(stages) - 1, query)
+    total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
     flat = iter(total * scale for scale in query.flat_scales)
     by_block = [[next(flat) for _ in scales] for scales in query.scales]
     rows, everyone = scheme.rows(sizes), sum(sizes.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,10 +19,21 @@ from scipy.special import ndtri
 
 from cape import check
 from cape.errors import InvalidInput
+from cape.noise import SecureStream
 from cape.site import Block, Schema
 from cape.site.blocks import Array
 
-__all__ = ["Analysis", "Answer", "Estimate", "Neighbours", "Query"]
+__all__ = [
+    "Analysis",
+    "Answer",
+    "Begun",
+    "Conversation",
+    "Curator",
+    "Estimate",
+    "Finding",
+    "Neighbours",
+    "Query",
+]
 
 Neighbours = Literal["replace-one", "add-remove"]
 Floats = NDArray[np.float64]
@@ -38,11 +49,16 @@ class Query:
             twice the noise of one with scale 1.
         sensitivity: the most that one person can change the arrays, each divided by its scale, in the
             L2 norm over all of them together. Scaled cells t lie in [-1, 1]; counts change by 1.
+        norm: the most that one person alone can add, in the same norm; needed where rows are sampled,
+            because a row that is not drawn adds 0.
     """
 
     blocks: tuple[Block, ...]
     scales: tuple[tuple[float, ...], ...]
     sensitivity: float
+    norm: float | None = None
+    note: str = ""
+    """What is to be said of the run so far, from released numbers only."""
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         """Return the arrays of all blocks, one after the other, checked against the scales."""
@@ -53,6 +69,8 @@ class Query:
 
     def __post_init__(self) -> None:
         check.real("sensitivity", self.sensitivity, least=0.0)
+        if self.norm is not None:
+            check.real("norm", self.norm, above=0.0)
         if self.blocks:
             check.real("sensitivity", self.sensitivity, above=0.0)
         for scale in self.flat_scales:
@@ -112,6 +130,48 @@ class Estimate:
         return max(low, self.within[0]), min(high, self.within[1])
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What an analysis makes of noisy sums: estimates, and a model where there is more to it than numbers.
+
+    A model has `summary() -> str`, and `predict` or what else it is good for; `Release.model` hands it on.
+    """
+
+    estimates: Sequence[Estimate]
+    model: Any = None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that was cut off: its name, and how many of its stages had begun, which stay paid for."""
+
+    run: str
+    stages: int
+
+
+@dataclass(frozen=True)
+class Curator:
+    """What a trusted curator has who answers an analysis by a method of the literature, for comparison.
+
+    Attributes:
+        tables: every site's rows: what no site here would hand over.
+        schema: the columns.
+        epsilon, delta: the whole budget, which such a method spends.
+        neighbours: what a neighbouring table is.
+        stream: where its noise comes from.
+    """
+
+    tables: Mapping[str, Any]
+    schema: Schema
+    epsilon: float
+    delta: float
+    neighbours: Neighbours
+    stream: SecureStream
+
+
+Conversation = Generator[Query, Answer, "Finding | Sequence[Estimate]"]
+
+
 class Analysis(ABC):
     """What is asked. It knows its sensitivity, its shape and its post-processing, and no data."""
 
@@ -119,13 +179,39 @@ class Analysis(ABC):
     shape_matters: ClassVar[bool] = False
     """Whether the noise in the answer depends on how the values are spread within their bounds."""
 
+    @property
+    def sampling(self) -> float:
+        """The probability with which each row takes part in each stage, drawn in secret at the site."""
+        return 1.0
+
     @abstractmethod
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the sums that it needs. The docstring of each analysis proves its sensitivity."""
 
     @abstractmethod
-    def finish(self, answer: Answer) -> Sequence[Estimate]:
+    def finish(self, answer: Answer) -> Finding | Sequence[Estimate]:
         """Turn noisy sums into estimates: post-processing, which costs no privacy."""
+
+    def begun(self) -> Begun | None:
+        """Return which run this one goes on with, if an earlier one was cut off and can be."""
+        return None
+
+    def stages(self) -> tuple[float, ...]:
+        """Return how the share is divided among the queries that are asked one after the other."""
+        return (1.0,)
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask, and ask again once the answer is there: yields as many queries as there are stages.
+
+        An analysis with several stages overrides this; its `query` is then the one that decides how
+        large the error is, and is paid for by the last stage: what a plan goes by.
+        """
+        answer = yield self.query(schema, neighbours)
+        return self.finish(answer)
+
+    def curated(self) -> Mapping[str, Callable[[Curator], Finding]]:
+        """Return methods of the literature for the same question, by name: they need a trusted curator."""
+        return {}
 
     @abstractmethod
     def expected(

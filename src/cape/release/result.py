@@ -30,7 +30,7 @@ class Promise:
     scheme: str
     parties: Parties
     neighbours: Neighbours
-    extra: float = 0.0  # what integers in place of reals, and a sparse graph of masks, add to delta
+    extra: float = 0.0  # what integers in place of reals, a sparse graph of masks and sampling add to delta
 
     @property
     def epsilon(self) -> float:
@@ -70,7 +70,11 @@ class Promise:
             + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites else "")
             + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
             + "."
-            + (f" The random graph of masks adds at most {self.extra:.1g} to delta." if self.extra else "")
+            + (
+                f" Sampling and a random graph of masks, if any, add at most {self.extra:.1g} to delta."
+                if self.extra
+                else ""
+            )
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,6 +105,14 @@ class Release:
     participants: tuple[str, ...]
     rows: int | None
     cost: Cost
+    model: Any = None
+    """What can do more than be looked at: predict, transform; None where the estimates are all there is."""
+
+    def summary(self) -> str:
+        """Return the table that one would paste into a report, and the guarantee in words."""
+        told = getattr(self.model, "summary", None)
+        body = told() if callable(told) else as_text(self.table())
+        return f"{body}\n{as_text(Text(str(self.guarantee)))}"
 
     @property
     def value(self) -> Any:

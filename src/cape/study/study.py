@@ -17,10 +17,11 @@ from cape import check
 from cape.analyses import KINDS, build
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget, correlated
-from cape.release.plan import Plan, Setting, make_plan
+from cape.release.plan import Plan, make_plan
 from cape.release.query import Analysis, Neighbours
 from cape.release.result import Promise
 from cape.release.schemes import SCHEMES, Parties
+from cape.release.setting import Setting
 from cape.site import Schema
 from cape.site.schema import hint
 from cape.study import places

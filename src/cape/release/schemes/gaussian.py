@@ -19,6 +19,8 @@ from cape.release.schemes.task import ROUNDS, Cost, Int64, Outcome, Parties, Tas
 
 __all__ = ["CapeGaussian"]
 
+_MOST_AHEAD = 1 << 22  # numbers of a site that are made at once: 32 MB
+
 
 @dataclass(frozen=True)
 class _Stock:
@@ -53,6 +55,7 @@ class CapeGaussian(Messages):
             correlated_std = check.real("correlated_std", correlated_std, above=0.0)
         self.correlated_std = correlated_std
         self._stock: _Stock | None = None
+        self._ahead = 0  # how many numbers' noise to make when the stock is used up; 0 for what is asked
         self._lock = threading.Lock()  # no part of the stock may be handed out twice
 
     def local_std(self, mu: float, parties: Parties) -> float:
@@ -83,10 +86,23 @@ class CapeGaussian(Messages):
             self._stock = stock
         return cost
 
+    def series(self, task: Task, steps: int) -> CapeGaussian:
+        """Return a scheme of its own that makes the noise of all steps, or of many, in one run."""
+        size = next(iter(task.vectors.values())).size
+        if self._stock is not None and self._stock.left >= steps * size:
+            return self
+        ahead = CapeGaussian(self.correlated_std)
+        ahead._ahead = size * max(1, min(steps, _MOST_AHEAD // size))
+        return ahead
+
     def run(self, task: Task) -> Outcome:
         size = next(iter(task.vectors.values())).size
         made = Cost(0, 0, 0, 0.0)
-        stock = self._take(size, self._std(task), frozenset(task.vectors))
+        std, sites = self._std(task), frozenset(task.vectors)
+        stock = self._take(size, std, sites)
+        if stock is None and self._ahead:  # everyone makes noise; who is lost now may be back later
+            made = self.prepare(replace(task, drop={}), self._ahead)
+            stock = self._take(size, std, sites)
         if stock is None:
             stock, made = self._make(task, size)
         drop = {site: when for site, when in task.drop.items() if site in stock.noise}

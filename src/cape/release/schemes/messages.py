@@ -49,6 +49,10 @@ class Scheme(ABC):
         Raises `TooFewSites`, whose `sent` says whether anything that depends on data had left a site.
         """
 
+    def series(self, task: Task, steps: int) -> Scheme:
+        """Return what runs `steps` tasks like this one: where keys or noise can be made once for all."""
+        return self
+
     def failure(self, parties: Parties) -> float:
         """Return the chance that what should hide a site does not, for reasons other than noise."""
         return 0.0

@@ -1,0 +1,194 @@
+"""One analysis and its sites, stage after stage: ask, pay, add up, answer, and ask again.
+
+Claim. What a run keeps of the budget covers every stage of which something may have left a site.
+Reason. The whole share is taken before the first table is opened. Whatever ends the run, only the parts of
+stages are given back that never began, and the part of the last one if it is certain that nothing that
+depends on data had left a site. A function that a question brings along has seen the rows once it runs, and
+could tell by failing: its stage is paid for. Stages over samples are paid for all together.
+Tested in tests/release/test_stages.py and test_consortium.py.
+
+Keys. The second query of the same length opens a series: keys are agreed (or zero-sum noise is made) once
+for all stages that are left.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites
+from cape.release.query import Analysis, Answer, Finding, Query
+from cape.release.result import Release
+from cape.release.schemes import Cost, Outcome, Scheme, check_drop
+from cape.release.stages import Stages
+from cape.site import Custom
+
+if TYPE_CHECKING:
+    from cape.release.consortium import Consortium
+
+__all__ = ["Drops", "Progress", "Run"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: after `done` of `of` stages."""
+
+    done: int
+    of: int
+    epsilon: float
+    """What has been spent so far, at the study's delta."""
+    seconds: float
+    """How long the last stage took."""
+    note: str
+    """What the analysis says of itself, from released numbers only."""
+
+
+@dataclass(frozen=True)
+class Drops:
+    """Which sites are lost in which stage, from which round on."""
+
+    always: Mapping[str, str]
+    by_stage: Mapping[int, Mapping[str, str]]
+
+    @classmethod
+    def of(cls, drop: Any, sites: Mapping[str, Any], rounds: Sequence[str], stages: int) -> Drops:
+        """Return what was asked for, or raise an error that names the choices."""
+        if isinstance(drop, Mapping) and drop and all(isinstance(key, int) for key in drop):
+            for stage in drop:
+                if not 0 <= stage < stages:
+                    raise InvalidInput(f"drop names stage {stage}; this analysis has 0 to {stages - 1}")
+            return cls({}, {stage: check_drop(each, sites, rounds) for stage, each in drop.items()})
+        return cls(check_drop(drop or {}, sites, rounds), {})
+
+    def at(self, stage: int) -> Mapping[str, str]:
+        """Return who is lost in one stage."""
+        return {**self.always, **self.by_stage.get(stage, {})}
+
+
+class Run:
+    """The release of one analysis by one consortium."""
+
+    def __init__(
+        self,
+        consortium: Consortium,
+        analysis: Analysis,
+        stages: Stages,
+        drops: Drops,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._of, self._analysis, self._stages = consortium, analysis, stages
+        self._drops, self._progress = drops, progress
+        self._series: Scheme | None = None
+        self._length = -1
+        self._cost = Cost(0, 0, 0, 0.0)
+        self._took_part: dict[str, None] = {}
+        self._left = False  # whether something of the present stage may have left a site
+
+    def whole(self) -> Release:
+        """Return the release, or raise, with the budget as it then truly stands."""
+        of, stages, setting = self._of, self._stages, self._stages.setting
+        begun = self._analysis.begun()
+        first = 0 if begun is None else begun.stages
+        conversation = self._analysis.conduct(of.schema, setting.neighbours)
+        try:
+            query = next(conversation)
+        except StopIteration as stop:  # a run that was resumed had nothing left to ask
+            return self._release(stop.value, Answer((), (), None, of.schema), Query((), (), 0.0), first)
+        stages.calibrate(first, query)  # what cannot be calibrated fails before it is paid for
+        if stages.scheme.name == "none":
+            warnings.warn(
+                "scheme 'none' adds no noise: the answer is exact and not private",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
+        known = Fraction(0) if begun is None else of.paid_runs.get(begun.run, Fraction(0))
+        free = not query.blocks  # nothing private is asked
+        price = Fraction(0) if free else of._price(stages.scheme, stages.cost(len(stages)))
+        paid = max(price - known, Fraction(0))
+        of._spend(paid)
+        stage = first
+        try:
+            rows = of._rows()
+            while True:
+                if stage == len(stages):
+                    raise InvalidInput(f"{self._analysis.kind!r} asked more often than its stages say")
+                answer = self._ask(stage, query, rows)
+                stage, self._left = stage + 1, False
+                try:
+                    query = conversation.send(answer)
+                except StopIteration as stop:
+                    return self._release(stop.value, answer, query, stage)
+        except CapeError as error:
+            if len(stages) > 1:
+                done = f"{stage} of {len(stages)} stages were released"
+                error.add_note(f"{done}; what they cost stays spent")
+            raise
+        finally:
+            conversation.close()
+            kept = Fraction(0) if free else of._price(stages.scheme, stages.cost(stage + self._left))
+            of._give_back(max(paid + known - max(kept, known), Fraction(0)))
+            if (begun := self._analysis.begun()) is not None:
+                of.paid_runs[begun.run] = kept
+
+    def _ask(self, stage: int, query: Query, rows: dict[str, int]) -> Answer:
+        of, stages = self._of, self._stages
+        began = time.perf_counter()
+        calibration, local_std = stages.calibrate(stage, query)
+        ring = of._ring(stages.scheme, calibration, rows, local_std)
+        randomness = of._fork()
+        self._left = any(isinstance(block, Custom) for block in query.blocks)
+        vectors = of._contributions(query, calibration, randomness)
+        self._left = True
+        if calibration.steps:
+            task = of._task(
+                vectors, of._expected_rows(rows), self._drops.at(stage), local_std, ring, randomness
+            )
+            scheme = self._scheme(stage, calibration.size, task)
+            try:
+                outcome = scheme.run(task)
+            except TooFewSites as error:
+                self._left = error.sent
+                raise
+        else:  # nothing is asked of the tables
+            outcome = Outcome(np.zeros(0, np.int64), 0.0, tuple(of.sites), Cost(0, 0, 0, 0.0))
+        self._cost = self._cost + outcome.cost
+        self._took_part.update(dict.fromkeys(outcome.participants))
+        if self._progress is not None:
+            spent = stages.setting.promise(stages.scheme, float(stages.cost(stage + 1)) or 1.0)
+            took = time.perf_counter() - began
+            self._progress(Progress(stage + 1, len(stages), spent.epsilon, took, query.note))
+        return of._answer(query, calibration, outcome, rows)
+
+    def _scheme(self, stage: int, length: int, task: Any) -> Scheme:
+        """Return what carries this stage: the scheme, or a series of it from the second query on."""
+        left = len(self._stages) - stage
+        if length != self._length or left < 1:
+            self._length, self._series = length, None
+            return self._stages.scheme
+        if self._series is None:
+            self._series = self._stages.scheme.series(task, left)
+        return self._series
+
+    def _release(self, finding: Finding | Sequence[Any], answer: Answer, query: Query, stage: int) -> Release:
+        of, stages = self._of, self._stages
+        found = finding if isinstance(finding, Finding) else Finding(finding)
+        spent = stages.cost(stage)
+        cost = of._price(stages.scheme, spent) if query.blocks else Fraction(0)
+        promise = stages.setting.promise(stages.scheme, float(spent) or 1.0, query, stages.slack)
+        return Release(
+            self._analysis,
+            tuple(found.estimates),
+            promise,
+            float(cost),
+            stages.scheme.name,
+            tuple(name for name in of.sites if name in self._took_part),
+            answer.rows,
+            self._cost,
+            found.model,
+        )
