@@ -1,4 +1,4 @@
-"""Secure aggregation: masks against the bare cipher and against Flower, secret sharing, and whole runs."""
+"""Secure aggregation: masks against the bare cipher and Flower, secret sharing, steps, and whole runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.harness import Result, Skip, bench, best_seconds, paired_seconds, peak_bytes
 from cape.noise import SecureStream
 from cape.noise.stream import keystream
-from cape.secagg import masks, shamir, simulate
+from cape.secagg import Session, masks, shamir, simulate
 from cape.secagg.keys import KeyPair
 
 ENTRIES, PEERS = 1_000_000, 50
@@ -163,6 +163,27 @@ def secret_sharing() -> Result:
         "combine_again_ms": round(again_ms, 4),
     }
     return Result(max(share_ms, combine_ms), 2.0, "lower", unit="ms", detail=detail)
+
+
+@bench("secagg.steps")
+def one_step_of_many() -> Result:
+    """Milliseconds for one step of 5 sites and 1e4 entries, keys agreed before, all in one process."""
+    names, steps = list("abcde"), 300
+    random = np.random.default_rng(1)
+    vectors = dict(zip(names, random.integers(-(1 << 40), 1 << 40, (5, 10_000)), strict=True))
+    session = Session(names, 10_000, steps)
+    expected = np.sum(list(vectors.values()), axis=0)
+    seconds = []
+    for _ in range(steps):
+        outcome = session.step(vectors)
+        seconds.append(outcome.seconds)
+        if not np.array_equal(outcome.total, expected):
+            raise AssertionError("the sum is wrong")
+    detail = {
+        "setup_ms_per_step": round(1e3 * session.setup.seconds / steps, 3),
+        "median_ms": round(1e3 * float(np.median(seconds)), 3),
+    }
+    return Result(1e3 * min(seconds), 5.0, "lower", unit="ms", detail=detail)
 
 
 @bench("secagg.hundred")

@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from cape.noise import SecureStream
-from cape.secagg import Aggregator, Finished, Identity, Parameters, Roster, Send, Site, Verifier
+from cape.secagg import (
+    Aggregator,
+    AggregatorState,
+    Finished,
+    Identity,
+    Parameters,
+    Roster,
+    Send,
+    Site,
+    Verifier,
+)
 from cape.secagg import messages as m
 
 KINDS = {
@@ -28,11 +38,11 @@ class Cast:
 
     parameters: Parameters
     identities: dict[str, Identity]
-    vectors: dict[str, np.ndarray]
+    vectors: dict[str, np.ndarray]  # of the step that is being played
     sites: dict[str, Site]
     aggregator: Aggregator
     down: dict[str, bytes] = field(default_factory=dict)  # what the aggregator asks now, by site
-    finished: Finished | None = None
+    finished: Finished | None = None  # in the step that is being played
 
     def take(self, events) -> None:
         sends = {event.to: event.data for event in events if isinstance(event, Send)}
@@ -47,12 +57,35 @@ class Cast:
     def answers(self) -> dict[str, bytes]:
         return {name: self.sites[name].handle(data) for name, data in self.down.items()}
 
+    def step(self, step: int, vectors: dict[str, np.ndarray] | None = None, without: str = "") -> Cast:
+        """Begin a step: give all sites but some their vectors, and let the aggregator ask for them."""
+        self.vectors = vectors or {name: vector + step for name, vector in self.vectors.items()}
+        self.finished = None
+        for name in self.aggregator.sharers:
+            if name not in without:
+                self.sites[name].begin(step, self.vectors[name])
+        self.take(self.aggregator.begin(step))
+        self.down = {name: data for name, data in self.down.items() if name not in without}
+        if without:
+            self.take(self.aggregator.gone(without))
+        return self
+
+    def rounds(self, drop: dict[str, tuple[str, ...]] | None = None, until: str | None = None) -> Cast:
+        """Play the rounds of a step that was begun, honestly."""
+        for here in m.STEP_ROUNDS:
+            if here == until:
+                break
+            self.deliver(self.answers(), (drop or {}).get(here, ()))
+        return self
+
     def deliver(self, up: dict[str, bytes], without: tuple[str, ...] = ()) -> None:
         for name, data in up.items():
             if name not in without:
                 self.take(self.aggregator.handle(data))
         if without:
             self.take(self.aggregator.gone(without))
+        if self.aggregator.state is AggregatorState.READY and not self.aggregator.next_step:
+            self.step(0)  # the setup is over
 
     def until(self, round_: str, drop: dict[str, tuple[str, ...]] | None = None) -> Cast:
         """Play honestly until the sites are about to be asked for `round_`."""
@@ -96,7 +129,6 @@ def cast() -> Callable[..., Cast]:
                 parameters,
                 name,
                 identities[name],
-                vectors[name],
                 stream=stream.fork(f"site {name}"),
                 verifier=verifier,
             )

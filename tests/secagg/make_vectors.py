@@ -1,4 +1,4 @@
-"""Known answers of every primitive and of one full run; run this file to write vectors.json.
+"""Known answers of every primitive and of two full runs; run this file to write vectors.json.
 
 A change of any value is a change of the protocol: sites with the old and the new code cannot talk. Raise
 `messages.VERSION` and the labels with it, and only then run this again.
@@ -7,6 +7,7 @@ A change of any value is a change of the protocol: sites with the old and the ne
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from cape.noise import SecureStream
-from cape.secagg import Identity, Parameters, Roster, Wire, masks, shamir, simulate
+from cape.secagg import Identity, Parameters, Roster, Session, Wire, masks, shamir, simulate
 from cape.secagg import messages as m
+from cape.secagg.chain import Chain
 from cape.secagg.graph import Graph
 from cape.secagg.keys import KeyPair, derive, digest
 from cape.secagg.site import commitment
@@ -36,7 +38,7 @@ def primitives() -> dict[str, Any]:
     identities = {name: Identity(raw(10 + number)) for number, name in enumerate("abc")}
     roster = Roster.of({name: identity.public for name, identity in identities.items()})
     parameters = Parameters.agree(b"a known run here", roster, 2, colluding=0)
-    consent = m.Consent(version=1, run=parameters.run, transcript=raw(5), sender=1, round=4)
+    consent = m.Consent(version=2, run=parameters.run, transcript=raw(5), sender=1, round=4, step=0)
     shares = shamir.share(raw(6), 2, [1, 2, 5], SecureStream(raw(7)))
     return {
         "digest": digest("label", b"one", b"", b"three").hex(),
@@ -49,14 +51,19 @@ def primitives() -> dict[str, Any]:
         "self key": masks.self_key(raw(6), raw(5), 7).hex(),
         "mask of 64 bits": words64.tolist(),
         "mask of 32 bits": words32.tolist(),
+        "self key of step 1": masks.self_key(raw(6), raw(5), 7, step=1).hex(),
+        "secrets of steps": [[part.hex() for part in pair] for pair in Chain(raw(1), raw(2)).walk(3)],
         "commitment": commitment(raw(6), raw(5), 7).hex(),
+        "commitment of step 1": commitment(raw(6), raw(5), 7, 1).hex(),
         "shares": [share.hex() for share in shares],
         "combined": shamir.combine([2, 5], shares[1:]).hex(),
         "graph": [Graph(12, 4, raw(8)).neighbours(site) for site in range(12)],
         "roster": roster.digest().hex(),
         "parameters": parameters.digest().hex(),
+        "parameters of three steps": replace(parameters, steps=3).digest().hex(),
         "after adverts": m.after_adverts(raw(1), (b"one", b"two")).hex(),
         "after shares": m.after_shares(raw(1), (0, 2)).hex(),
+        "at step": m.at_step(raw(1), 3).hex(),
         "after masked": m.after_masked(raw(1), (0, 2), (1,)).hex(),
         "signed consent": m.pack_signed(consent, identities["b"]).hex(),
     }
@@ -84,8 +91,34 @@ def full_run() -> dict[str, Any]:
     }
 
 
+def many_steps() -> dict[str, Any]:
+    """Three steps; b is away in the first, d drops in the second; every message, and the sums."""
+    wires: list[Wire] = []
+
+    def hook(batch: list[Wire]) -> list[Wire]:
+        wires.extend(batch)
+        return batch
+
+    session = Session(list("abcde"), 2, 3, colluding=1, hook=hook, stream=SecureStream(raw(9)))
+    totals = []
+    for step, drop in enumerate(({"mask": ["b"]}, {"unmask": ["d"]}, {})):
+        vectors = {name: np.array([number, 100 * step]) for number, name in enumerate("abcde")}
+        totals.append(session.step(vectors, drop=drop).total.tolist())
+    return {
+        "totals": totals,
+        "messages": [
+            [w.round, w.sender, w.receiver, len(w.data), sha256(w.data).hexdigest()[:32]] for w in wires
+        ],
+    }
+
+
 def everything() -> dict[str, Any]:
-    return {"version": m.VERSION, "primitives": primitives(), "full run": full_run()}
+    return {
+        "version": m.VERSION,
+        "primitives": primitives(),
+        "full run": full_run(),
+        "many steps": many_steps(),
+    }
 
 
 if __name__ == "__main__":

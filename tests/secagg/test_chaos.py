@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cape.errors import CapeError
 from cape.noise import SecureStream
-from cape.secagg import AGGREGATOR, ROUNDS, Wire, simulate
+from cape.secagg import AGGREGATOR, ROUNDS, Session, Wire, simulate
 
 NAMES = ("a", "b", "c", "d")
 RANDOM = np.random.default_rng(5)
@@ -182,6 +182,85 @@ def test_any_mischief_in_any_round(data):
         return data.draw(st.permutations(out))
 
     outcome_is_right_or_in_the_tree(hook, drop={}, threshold=3)
+
+
+# --- many steps ------------------------------------------------------------------------------------
+
+STEPS = 3
+
+
+def steps_are_right_or_in_the_tree(hook, seed: int = 1) -> list[bool]:
+    """Play a session in which another site drops in each step; return in which steps there was a sum."""
+    stream, done = SecureStream(seed.to_bytes(32, "big")), []
+    try:
+        session = Session(NAMES, 3, STEPS, colluding=0, stream=stream, hook=hook)
+    except CapeError:
+        return []
+    for step in range(STEPS):
+        own = {name: vector + step for name, vector in VECTORS.items()}
+        try:
+            outcome = session.step(own, drop={"mask": [NAMES[step]]})
+        except CapeError:
+            done.append(False)
+        else:
+            assert np.array_equal(outcome.total, sum(own[name] for name in outcome.survivors))
+            assert len(outcome.survivors) >= session.parameters.threshold
+            done.append(True)
+    return done
+
+
+def record_steps(seed: int) -> list[list[Wire]]:
+    batches: list[list[Wire]] = []
+    assert (
+        steps_are_right_or_in_the_tree(lambda batch: batches.append(batch) or batch, seed) == [True] * STEPS
+    )
+    return batches
+
+
+SESSION = record_steps(1)
+
+
+def test_a_message_of_one_step_in_another_does_no_harm_at_all():
+    """Each message of a step comes once more in every later batch: all sums are still there."""
+    steps = SESSION[3:]  # after the setup
+    for number, batch in enumerate(steps):
+        for wire in batch:
+            extra = [wire]
+            count = iter(range(100))
+
+            def hook(batch, count=count, extra=extra, number=number):
+                return batch + extra if next(count) > number + 3 else batch
+
+            assert steps_are_right_or_in_the_tree(hook) == [True] * STEPS
+
+
+def test_a_message_replaced_by_any_other_of_the_session():
+    for number in range(len(SESSION)):
+        for other in (others[0] for others in SESSION):
+            tamper = change(0, lambda wire, o=other: [replace(wire, data=o.data)])
+            steps_are_right_or_in_the_tree(on(number, tamper))
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_mischief_in_any_step(data):
+    def hook(batch):
+        out = []
+        for wire in batch:
+            kind = data.draw(st.sampled_from(["keep"] * 20 + ["drop", "twice", "flip", "other"]))
+            if kind == "flip":
+                wire = flipped(wire, data.draw(st.floats(0, 1)), data.draw(st.integers(0, 7)))
+            elif kind == "other":
+                wire = replace(
+                    wire, data=data.draw(st.sampled_from(data.draw(st.sampled_from(SESSION)))).data
+                )
+            out += {"drop": 0, "twice": 2}.get(kind, 1) * [wire]
+        return data.draw(st.permutations(out))
+
+    steps_are_right_or_in_the_tree(hook)
+
+
+# --- these checks can fail -------------------------------------------------------------------------
 
 
 def test_the_check_notices_a_wrong_sum(monkeypatch):

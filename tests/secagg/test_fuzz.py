@@ -26,6 +26,12 @@ def corpus(cast) -> list[tuple[object, bytes]]:
         else:
             pairs.append((asked.sites["a"], asked.down["a"]))
             pairs.append((answered.aggregator, answered.answers()["b"]))
+    for round_ in m.STEP_ROUNDS:  # and in a later step
+        asked, answered = (
+            cast(steps=3).until("end").step(2, without="e").rounds(until=round_) for _ in range(2)
+        )
+        pairs.append((asked.sites["a"], asked.down["a"]))
+        pairs.append((answered.aggregator, answered.answers()["b"]))
     return pairs
 
 
@@ -54,7 +60,7 @@ def mutate(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
 
 def test_a_hundred_thousand_mutated_messages(cast):
     pairs = corpus(cast)
-    assert len(pairs) == 9
+    assert len(pairs) == 15
     random = np.random.default_rng(11)
     states = [machine.state for machine, _ in pairs]
     for number in range(INPUTS):
@@ -90,7 +96,7 @@ MSGPACK = st.recursive(
 
 
 @given(
-    tag=st.sampled_from(["advert", "adverts", "delivery", "masked", "reveal"]),
+    tag=st.sampled_from(["advert", "adverts", "delivery", "begin", "masked", "reveal"]),
     rest=st.lists(MSGPACK, max_size=8),
 )
 @settings(max_examples=300, deadline=None)

@@ -20,7 +20,7 @@ def two_stories(play, believers: set[str]):
 
     The colluder signs both stories and gives its shares for both.
     """
-    play.until("consistency")
+    step = play.aggregator.next_step - 1
     everyone = tuple(range(len(play.sites)))
     stories = {
         True: play.alter(play.down["b"], survivors=everyone, dropped=()),
@@ -38,7 +38,12 @@ def two_stories(play, believers: set[str]):
     liar = play.sites[LIAR]
     for told in consents:
         signed = m.Consent(
-            version=1, run=play.parameters.run, transcript=transcripts[told], sender=liar.number, round=4
+            version=2,
+            run=play.parameters.run,
+            transcript=transcripts[told],
+            sender=liar.number,
+            round=4,
+            step=step,
         )
         consents[told].append((liar.number, m.pack_signed(signed, play.identities[LIAR])))
     revealed: dict[bool, list[m.Reveal]] = {True: [], False: []}
@@ -47,10 +52,11 @@ def two_stories(play, believers: set[str]):
             continue
         told = name in believers
         ask = m.Consents(
-            version=1,
+            version=2,
             run=play.parameters.run,
             transcript=transcripts[told],
             round=5,
+            step=step,
             consents=tuple(data for _, data in sorted(consents[told])),
         )
         try:
@@ -63,7 +69,8 @@ def two_stories(play, believers: set[str]):
 
 def unmasked_victim(play, revealed) -> np.ndarray | None:
     """Return the victim's bare vector if both of its secrets came out."""
-    held = play.sites[LIAR]._held[0]
+    step = play.aggregator.next_step - 1
+    held = play.sites[LIAR]._held[0].at(step)
     t = play.parameters.helpers
     seeds = [(r.sender + 1, r.seeds[0]) for r in revealed[True]] + [(5, held[0])]
     keys = [(r.sender + 1, r.keys[0]) for r in revealed[False]] + [(5, held[1])]
@@ -73,47 +80,40 @@ def unmasked_victim(play, revealed) -> np.ndarray | None:
     pair = KeyPair(shamir.combine(*zip(*keys[:t], strict=True)))
     transcript = play.aggregator._keys_at
     words = np.frombuffer(play.victim_words, np.uint64).copy()
-    off = [(masks.self_key(seed, transcript, 0), -1)]
+    off = [(masks.self_key(seed, transcript, 0, step), -1)]
     for peer in range(1, 5):
-        agreed = pair.agree(play.aggregator._adverts[peer].masking)
-        off.append((masks.pair_key(agreed, transcript, 0, peer), -masks.sign(0, peer)))
+        agreed = pair.agree(m.part(play.aggregator._adverts[peer].masking, step))
+        off.append((masks.pair_key(agreed, transcript, 0, peer, step), -masks.sign(0, peer)))
     masks.apply(words, off)
     return words.view(np.int64)
 
 
-def with_victims_message(play):
-    play.until("mask")
+def stage(cast, step: int, **choices):
+    """Play to the consistency round of a step, and keep the victim's message."""
+    play = cast(5, colluding=1, steps=step + 1, **choices).until("mask")
+    for number in range(step):
+        play.rounds()
+        play.step(number + 1)
     up = play.answers()
     play.victim_words = m.unpack_signed(up[VICTIM], play.parameters).words
     play.deliver(up)
     return play
 
 
-class Stage:
-    """A cast that has been played to the consistency round, with the victim's message kept."""
-
-    def __init__(self, play):
-        self.__dict__["play"] = with_victims_message(play)
-
-    def __getattr__(self, name):
-        return getattr(self.play, name)
-
-    def until(self, _):
-        return self
-
-
+@pytest.mark.parametrize("step", [0, 2])
 @pytest.mark.parametrize("believers", list(product([True, False], repeat=3)))
-def test_two_stories_about_one_site_get_at_most_one_of_its_secrets(cast, believers):
-    play = Stage(cast(5, colluding=1))
+def test_two_stories_about_one_site_get_at_most_one_of_its_secrets(cast, believers, step):
+    play = stage(cast, step)
     told = {VICTIM, *(name for name, told in zip("bcd", believers, strict=True) if told)}
     revealed = two_stories(play, told)
     assert not (revealed[True] and revealed[False])
     assert unmasked_victim(play, revealed) is None
 
 
-def test_the_same_attack_works_against_the_curious_threshold(cast):
+@pytest.mark.parametrize("step", [0, 2])
+def test_the_same_attack_works_against_the_curious_threshold(cast, step):
     # t = 2 is right for an aggregator that is only curious. A liar gets both secrets: the attack is real.
-    play = Stage(cast(5, colluding=1, lying=False))
+    play = stage(cast, step, lying=False)
     assert play.parameters.threshold == 2
     revealed = two_stories(play, {VICTIM, "b"})
     assert np.array_equal(unmasked_victim(play, revealed), play.vectors[VICTIM])
@@ -132,13 +132,15 @@ def test_different_keys_for_different_sites(cast):
     # A liar forges the delivery: to `a` from b, c (the same list) and d, e (the other list).
     sealed = [shares["b"].sealed[0], shares["c"].sealed[0], shares["d"].sealed[0], shares["e"].sealed[0]]
     lie = m.Delivery(
-        version=1,
+        version=2,
         run=play.parameters.run,
         transcript=shares["a"].transcript,
         round=3,
+        step=0,
         sharers=(0, 1, 2, 3, 4),
         sealed=tuple(sealed),
     )
+    play.sites["a"].begin(0, play.vectors["a"])
     with pytest.raises(BadMessage, match="the shares from 'd' were changed or are not for this site"):
         play.sites["a"].handle(m.pack(lie))
 
@@ -189,14 +191,19 @@ def test_asking_again_after_a_failure(cast):
         for data in play.down.values():
             with pytest.raises(ProtocolError):
                 site.handle(data)
-        assert not site._held, name
+        for held in site._held.values():
+            with pytest.raises(LookupError):
+                held.at(0)
+        assert site._chain.step == 1, name
 
 
 def test_a_site_forgets_what_it_no_longer_needs(cast):
     play = cast().until("consistency")
     site = play.sites["a"]
     assert site._vector is None
-    for secret in ("_seed", "_masking", "_encryption", "_opening"):
+    assert not site._opening
+    assert site._chain.step == 1  # past the seed and the masking key
+    for secret in ("_encryption", "_stream"):
         assert not hasattr(site, secret)
 
 

@@ -18,9 +18,13 @@ def refuses(play, name: str, data: bytes, error, match: str) -> None:
         site.handle(data)
     assert site.state is before
     assert site.transcript == transcript
-    round_ = {SiteState.ADVERTISED: "share", SiteState.SHARED: "mask"}.get(
-        before, {SiteState.MASKED: "consistency", SiteState.AGREED: "unmask"}.get(before)
-    )
+    round_ = {
+        SiteState.ADVERTISED: "share",
+        SiteState.BEGUN: "mask",
+        SiteState.READY: "mask",
+        SiteState.MASKED: "consistency",
+        SiteState.AGREED: "unmask",
+    }[before]
     rounds = ("share", "mask", "consistency", "unmask")
     for _ in rounds[rounds.index(round_) :]:
         play.deliver(play.answers())
@@ -86,7 +90,7 @@ def test_a_signature_of_a_site_that_is_not_a_survivor(cast):
     play = cast(6).until("unmask", {"mask": ("f",)})
     consents = m.unpack(play.down["a"], play.parameters).consents
     stray = m.Consent(
-        version=1, run=play.parameters.run, transcript=play.sites["a"].transcript, sender=5, round=4
+        version=2, run=play.parameters.run, transcript=play.sites["a"].transcript, sender=5, round=4, step=0
     )
     lie = play.alter(play.down["a"], consents=(*consents, m.pack_signed(stray, play.identities["f"])))
     refuses(play, "a", lie, Refused, "not among the survivors signed")
@@ -108,7 +112,7 @@ def test_a_foreign_run(cast, round_):
 
 def test_a_run_that_it_has_taken_part_in_before(cast):
     play, seen = cast(), set()
-    arguments = (play.parameters, "a", play.identities["a"], play.vectors["a"])
+    arguments = (play.parameters, "a", play.identities["a"])
     Site(*arguments, seen=seen)
     with pytest.raises(Refused, match="was used before"):
         Site(*arguments, seen=seen)
@@ -241,23 +245,24 @@ def test_a_second_start(cast):
     ],
 )
 def test_a_vector_of_the_wrong_length_or_width(cast, vector, match):
-    play = cast()
+    site = cast().until("mask").sites["a"]
     with pytest.raises(InvalidInput, match=match):
-        Site(play.parameters, "a", play.identities["a"], vector)
+        site.begin(0, vector)
+    assert site.state is SiteState.BEGUN
 
 
 @pytest.mark.parametrize("value", [1 << 31, -(1 << 31) - 1])
 def test_a_vector_too_wide_for_32_bits(cast, value):
-    play = cast(bits=32)
+    play = cast(bits=32).until("mask")
     with pytest.raises(InvalidInput, match="does not fit 32 bits") as caught:
-        Site(play.parameters, "a", play.identities["a"], np.array([0, value, 0]))
+        play.sites["a"].begin(0, np.array([0, value, 0]))
     assert str(value) not in str(caught.value)
 
 
 def test_an_identity_that_is_not_the_rosters(cast):
     play = cast()
     with pytest.raises(InvalidInput, match="not that of 'a'"):
-        Site(play.parameters, "a", play.identities["b"], play.vectors["a"])
+        Site(play.parameters, "a", play.identities["b"])
 
 
 def test_survivors_are_known_once_the_list_is_signed(cast):
@@ -379,7 +384,7 @@ def test_wrong_shares_end_the_run_and_never_give_a_wrong_sum(cast, secret):
 def test_a_commitment_to_another_seed_ends_the_run(cast):
     play = cast().until("share")
     up = play.answers()
-    up["c"] = play.resign("c", up["c"], commitment=bytes(32))
+    up["c"] = play.resign("c", up["c"], commitments=bytes(32))
     with pytest.raises(BadMessage, match="revealed for 'c' do not give back"):
         finishes(play, up)
 
@@ -461,14 +466,14 @@ def test_another_version_is_refused(cast):
     play = cast().until("share")
     data = play.down["a"]
     at = data.index(b"adverts") + len(b"adverts")
-    assert data[at] == 1
+    assert data[at] == 2
     with pytest.raises(BadMessage, match="cannot be decoded"):
-        play.sites["a"].handle(data[:at] + b"\2" + data[at + 1 :])
+        play.sites["a"].handle(data[:at] + b"\1" + data[at + 1 :])
 
 
 def test_parameters_are_each_partys_own():
     identity = Identity(b"\1" * 32)
     roster = Roster.of({"a": identity.public, "b": Identity(b"\2" * 32).public})
     parameters = Parameters.agree(bytes(16), roster, 1, colluding=0)
-    site = Site(parameters, "a", identity, np.zeros(1, np.int64))
+    site = Site(parameters, "a", identity)
     assert site.parameters is parameters

@@ -38,6 +38,7 @@ def test_primitive(now, name):
 
 def test_full_run(now):
     assert now["full run"] == KNOWN["full run"]
+    assert now["many steps"] == KNOWN["many steps"]
     assert now["version"] == KNOWN["version"]
 
 
@@ -58,7 +59,7 @@ def expand(key: bytes, info: bytes) -> bytes:
 
 
 def label(text: str) -> bytes:
-    return b"cape secagg 1 " + text.encode() + b"\0"
+    return b"cape secagg 2 " + text.encode() + b"\0"
 
 
 def numbers(*values: int) -> bytes:
@@ -78,17 +79,27 @@ def agreed() -> bytes:
 
 def test_derived_keys_are_hkdf():
     assert hkdf(raw(1), raw(2), label("label") + numbers(3, 4)).hex() == PRIMITIVES["derive"]
-    pair = hkdf(agreed(), raw(5), label("pair mask") + numbers(3, 7))
-    own = hkdf(raw(6), raw(5), label("self mask") + numbers(7))
     assert agreed().hex() == PRIMITIVES["x25519 agreed"]
-    assert expand(pair, label("step") + numbers(0)).hex() == PRIMITIVES["pair key"]
-    assert expand(pair, label("step") + numbers(1)).hex() == PRIMITIVES["pair key of step 1"]
-    assert expand(own, label("step") + numbers(0)).hex() == PRIMITIVES["self key"]
+    for step, text in enumerate(["", " of step 1"]):
+        pair = hkdf(agreed(), raw(5), label("pair mask") + numbers(3, 7, step))
+        own = hkdf(raw(6), raw(5), label("self mask") + numbers(7, step))
+        assert pair.hex() == PRIMITIVES["pair key" + text]
+        assert own.hex() == PRIMITIVES["self key" + text]
+
+
+def test_the_secrets_of_steps_are_hkdf_of_a_chain():
+    link = raw(1)
+    for step, known in enumerate(PRIMITIVES["secrets of steps"]):
+        made = [hkdf(link, raw(2), label(name) + numbers(step)).hex() for name in ("step seed", "step key")]
+        assert made == known
+        link = hkdf(link, raw(2), label("step next") + numbers(step))
 
 
 def test_hashes_are_sha256_over_lengths_and_parts():
     assert hashed("label", b"one", b"", b"three").hex() == PRIMITIVES["digest"]
-    assert hashed("seed", raw(5), numbers(7), raw(6)).hex() == PRIMITIVES["commitment"]
+    assert hashed("seed", raw(5), numbers(7), numbers(0), raw(6)).hex() == PRIMITIVES["commitment"]
+    assert hashed("seed", raw(5), numbers(7), numbers(1), raw(6)).hex() == PRIMITIVES["commitment of step 1"]
+    assert hashed("step", raw(1), numbers(3)).hex() == PRIMITIVES["at step"]
     assert hashed("adverts", raw(1), b"one", b"two").hex() == PRIMITIVES["after adverts"]
     assert hashed("sharers", raw(1), bytes(7) + b"\2").hex() == PRIMITIVES["after shares"]
 
@@ -118,7 +129,7 @@ def test_a_signature_is_over_the_hash_of_the_body():
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     public = Ed25519PrivateKey.from_private_bytes(raw(11)).public_key().public_bytes_raw()
-    signed = b"cape secagg 1 message\0" + hashlib.sha256(data[64:]).digest()
+    signed = b"cape secagg 2 message\0" + hashlib.sha256(data[64:]).digest()
     Ed25519PublicKey.from_public_bytes(public).verify(data[:64], signed)
 
 
@@ -126,3 +137,7 @@ def test_the_full_run_added_up():
     run = KNOWN["full run"]
     assert run["survivors"] == ["a", "b", "d", "e"]
     assert run["total"] == [0 + 1 + 3 + 4, -8, 4 * 10**15]
+
+
+def test_the_many_steps_added_up():
+    assert KNOWN["many steps"]["totals"] == [[9, 0], [10, 500], [10, 1000]]

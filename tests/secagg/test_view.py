@@ -14,30 +14,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.secagg.ideal import Ideal
 
 from cape.noise import SecureStream
 from cape.secagg import masks, simulate
 from cape.secagg import messages as m
-
-
-class Ideal:
-    """In place of AES: a key's word is looked up in a list, in the order in which keys first appear."""
-
-    def __init__(self, values: tuple[int, ...], unit: int):
-        self.values, self.unit = values, unit
-        self.order: dict[bytes, int] = {}
-        self.user = ""
-        self.expanded: set[tuple[str, bytes]] = set()
-
-    def __call__(self, key: bytes):
-        number = self.order.setdefault(key, len(self.order))
-        self.expanded.add((self.user, key))
-        word = np.array([self.values[number] * self.unit], np.uint64).tobytes()
-        return type("Stream", (), {"update_into": lambda _, zeros, out: out.__setitem__(slice(0, 8), word)})()
-
-    def known_to(self, *users: str) -> tuple[tuple[int, int], ...]:
-        known = {self.order[key] for user, key in self.expanded if user in users}
-        return tuple((number, self.values[number]) for number in sorted(known))
 
 
 def view(cast, monkeypatch, inputs, values, *, size, drop, colluders, leak=()) -> tuple:
@@ -46,8 +27,8 @@ def view(cast, monkeypatch, inputs, values, *, size, drop, colluders, leak=()) -
     ideal = Ideal(values, unit)
     monkeypatch.setattr(masks, "keystream", ideal)
     play = cast(len(inputs), 1, colluding=len(colluders))
-    for (_, site), value in zip(play.sites.items(), inputs, strict=True):
-        site._vector = np.array([value * unit], np.uint64).view(np.int64)
+    for name, value in zip(play.sites, inputs, strict=True):
+        play.vectors[name] = np.array([value * unit], np.uint64).view(np.int64)
     play.until("mask")
     up = {}
     for name, data in play.down.items():

@@ -7,7 +7,7 @@ import pytest
 
 from cape.errors import BadMessage, InvalidInput, OverflowRisk, Refused
 from cape.noise import SecureStream
-from cape.secagg import Aggregator, Finished, Send, ZeroSumSite, drive, zero_sum_gaussian
+from cape.secagg import Aggregator, AggregatorState, Finished, Send, ZeroSumSite, drive, zero_sum_gaussian
 from cape.secagg import messages as m
 
 KEY = SecureStream(b"\5" * 32)
@@ -66,6 +66,10 @@ def test_the_pieces_by_hand_as_a_network_driver_would(cast):
     finished = None
     while finished is None:
         events = [event for data in pending for event in aggregator.handle(data)]
+        if aggregator.state is AggregatorState.READY:
+            for site in sites.values():
+                site.begin(0, site.drawn)
+            events = aggregator.begin()
         pending = [sites[e.to].handle(e.data) for e in events if isinstance(e, Send)]
         finished = next((e for e in events if isinstance(e, Finished)), None)
     announcement = aggregator.announcement()
@@ -73,6 +77,8 @@ def test_the_pieces_by_hand_as_a_network_driver_would(cast):
     assert not sum(noise).any()
     with pytest.raises(Refused, match="given out once"):
         sites["a"].finish(announcement)
+    with pytest.raises(Refused, match="given out once"):
+        _ = sites["a"].drawn
 
 
 def test_an_announcement_of_another_run_or_shape(cast):
@@ -80,7 +86,7 @@ def test_an_announcement_of_another_run_or_shape(cast):
     aggregator = Aggregator(play.parameters)
     with pytest.raises(Refused, match="after it has taken part"):
         sites["a"].finish(b"")
-    drive(sites, aggregator)
+    drive(sites, aggregator, {name: site.drawn for name, site in sites.items()})
     right = aggregator.announcement()
     wrong = m.unpack(right, play.parameters)
     with pytest.raises(Refused, match="not the announcement"):

@@ -1,19 +1,22 @@
 """Secure aggregation: many sites' vectors go in, their sum comes out, and nobody learns anything else.
 
-The machines `Site` and `Aggregator` do no I/O; `simulate` drives them in one process. docs/secagg.md has the
-threat model.
+The machines `Site` and `Aggregator` do no I/O; `simulate` drives them in one process for one sum, and a
+`Session` for many with keys agreed once. docs/secagg.md has the threat model.
 """
 
 from cape.secagg.aggregator import Aggregator
+from cape.secagg.drive import drive
 from cape.secagg.events import Closed, Event, Finished, Send
 from cape.secagg.keys import Identity, Roster, Verifier
 from cape.secagg.messages import ROUNDS
 from cape.secagg.neighbours import Neighbourhood, automatic
 from cape.secagg.parameters import Parameters
-from cape.secagg.simulate import AGGREGATOR, Outcome, Traffic, Wire, drive, simulate
+from cape.secagg.session import Session
+from cape.secagg.simulate import simulate
 from cape.secagg.site import Site
 from cape.secagg.states import TRANSITIONS, AggregatorState, SiteState
 from cape.secagg.threshold import smallest_threshold
+from cape.secagg.traffic import AGGREGATOR, Outcome, Setup, Traffic, Wire
 from cape.secagg.zero_sum import ZeroSumNoise, ZeroSumSite, zero_sum_gaussian
 
 __all__ = [
@@ -31,6 +34,8 @@ __all__ = [
     "Parameters",
     "Roster",
     "Send",
+    "Session",
+    "Setup",
     "Site",
     "SiteState",
     "Traffic",

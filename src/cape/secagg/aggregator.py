@@ -1,13 +1,14 @@
-"""The aggregator: collects what sites send, round by round, and adds up what survived.
+"""The aggregator: collects what sites send, round by round, and adds up what survived, step by step.
 
-Claim. It ends with exactly the sum over the survivors, or with an error; never with a wrong sum, as long as
-the sites that survive follow the protocol. (A site can always send a wrong vector; see docs/secagg.md.)
+Claim. A step ends with exactly the sum over its survivors, or with an error; never with a wrong sum, as long
+as the sites that survive follow the protocol. (A site can always send a wrong vector; see docs/secagg.md.)
 Reason. Each message is signed and carries the sender's transcript, so it is what that site sent in this run
 and about the same lists; a masking key that shares give back must have the advertised public key, and a
 seed must open the commitment that its site signed. So every mask that is removed is one that was applied.
 A masked vector is added as it comes and is not kept. One of a site that was counted as gone is refused:
-with the keys that the others reveal, it would be bare.
-Tested in tests/secagg/test_dropout.py (every subset at every round) and test_chaos.py.
+with the keys that the others reveal, only its self mask would be left.
+Every site that shared is asked again in the next step, whatever became of it in this one.
+Tested in tests/secagg/test_dropout.py (every subset at every round), test_steps.py and test_chaos.py.
 """
 
 from __future__ import annotations
@@ -17,26 +18,30 @@ from typing import Any
 
 import numpy as np
 
+from cape import check
 from cape.errors import BadMessage, Refused, TooFewSites
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.events import Closed, Event, Finished, Send
 from cape.secagg.graph import Graph
-from cape.secagg.keys import KeyPair, Verifier
+from cape.secagg.keys import KEY_BYTES, KeyPair, Verifier
 from cape.secagg.parameters import Parameters
 from cape.secagg.site import commitment
 from cape.secagg.states import AggregatorState, Cue, following
 
 __all__ = ["Aggregator"]
 
+_A = AggregatorState
+_ROUND_OF = dict(zip((_A.ADVERTISE, _A.SHARE, _A.MASK, _A.CONSISTENCY, _A.UNMASK), m.ROUNDS, strict=True))
 Pieces = dict[int, tuple[list[int], list[bytes]]]  # site -> points and shares of one of its secrets
 
 
 class Aggregator:
     """One run, seen from the middle: `handle(bytes)` for what comes in, `gone(names)` for what does not.
 
-    Both return events for the driver. A round closes by itself once every site that is still in the run
-    has answered or was declared gone; nothing here waits or knows the time.
+    `begin(step)` opens a step once the setup is over. All three return events for the driver. A round closes
+    by itself once every site that is still in it has answered or was declared gone; nothing here waits or
+    knows the time.
     """
 
     def __init__(self, parameters: Parameters, *, verifier: Verifier | None = None) -> None:
@@ -45,20 +50,65 @@ class Aggregator:
         self._verifier = verifier or Verifier()
         self._transcript = parameters.digest()
         self._sum = np.zeros(parameters.length, parameters.ring.dtype)
+        self._sum_is_known = False
         self._gone: set[int] = set()
-        self._begin(range(parameters.sites))
+        self._sharers: frozenset[int] = frozenset()
+        self._step = -1  # none yet
+        self._open(range(parameters.sites))
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """Who has neither answered this round nor been declared gone."""
         return self._names(self._awaited)
 
+    @property
+    def sharers(self) -> tuple[str, ...]:
+        """Who can take part in the steps; nobody before the setup is over."""
+        return self._names(self._sharers)
+
+    @property
+    def next_step(self) -> int:
+        """The earliest step that can be begun now; `parameters.steps` if there is none."""
+        return self._step + 1
+
+    def begin(self, step: int | None = None) -> tuple[Event, ...]:
+        """Ask every site that shared for its vector of a step: the next one, or a later one.
+
+        A step that is under way is given up, and its sum is lost.
+        """
+        state = following(self.state, Cue.BEGIN)
+        if self.next_step >= self.parameters.steps:
+            raise Refused(f"all {self.parameters.steps} steps of this run are over; more need a new run")
+        step = self.next_step if step is None else step
+        step = check.integer("step", step, least=0, most=self.parameters.steps - 1)
+        if step < self.next_step:
+            raise Refused(f"step {step} is past: the next one is {self.next_step}")
+        self._step = step
+        self._sum.fill(0)
+        self._sum_is_known = False
+        self._gone = set()
+        self._transcript = m.at_step(self._setup, step)
+        present = sorted(self._sharers)
+        sharers, again = tuple(present), self._pack(m.Begin, round=3, step=step)
+
+        def opening(site: int) -> bytes:
+            if site not in self._undelivered:
+                return again
+            sealed = self._undelivered[site]
+            return self._pack(m.Delivery, self._keys_at, round=3, step=step, sharers=sharers, sealed=sealed)
+
+        assert isinstance(state, AggregatorState)
+        self.state = state
+        return tuple(self._ask(present, opening))
+
     def handle(self, data: bytes) -> tuple[Event, ...]:
-        """Take in one message of a site. An error leaves everything as it was, unless it ends the run."""
+        """Take in a message of a site. An error leaves all as it was, unless it ends the step or the run."""
         message = m.unpack_signed(data, self.parameters)
         following(self.state, type(message))
         m.authenticate(message, data, self.parameters, self._verifier)
         name = self._name(message.sender)
+        if not isinstance(message, m.Advert | m.Shares) and message.step != self._step:
+            raise Refused(f"{name} answered step {message.step}, and this is step {self._step}")
         if message.sender in self._answers:
             raise Refused(f"{name} has answered this round already")
         if message.sender not in self._awaited:
@@ -70,18 +120,18 @@ class Aggregator:
         return self._close_if_complete()
 
     def gone(self, names: Iterable[str]) -> tuple[Event, ...]:
-        """Count sites as dropped from here on: the driver waited long enough."""
-        if self.state in (AggregatorState.DONE, AggregatorState.FAILED):
+        """Count sites as dropped from here to the end of the step or setup: the driver waited long enough."""
+        if self.state in (AggregatorState.READY, AggregatorState.DONE, AggregatorState.FAILED):
             raise Refused(f"nobody can drop now: the aggregator waits for {self.state.value}")
         self._gone |= {self.parameters.roster.index(name) for name in names}
         self._awaited -= self._gone
         return self._close_if_complete()
 
     def announcement(self) -> bytes:
-        """Return the message that tells every survivor the sum (for zero-sum noise)."""
-        if self.state is not AggregatorState.DONE:
+        """Return the message that tells every survivor the sum of the last step (for zero-sum noise)."""
+        if not self._sum_is_known:
             raise Refused("there is no sum yet")
-        return self._pack(m.Total, round=6, words=self._sum.tobytes())
+        return self._pack(m.Total, round=6, step=self._step, words=self._sum.tobytes())
 
     def _accept(self, message: m.FromSite, data: bytes) -> None:
         """Check what a message holds and keep what is needed of it, or raise and keep nothing."""
@@ -89,12 +139,17 @@ class Aggregator:
         kept: Any = True
         match message:
             case m.Advert():
-                KeyPair.require_usable(message.encryption)
-                KeyPair.require_usable(message.masking)
+                steps = self._require_each_step(message.masking, name, "keys")
+                for public in (message.encryption, *(m.part(message.masking, step) for step in steps)):
+                    KeyPair.require_usable(public)
                 kept = (message, data)
             case m.Shares():
+                self._require_each_step(message.commitments, name, "commitments")
+                size = m.sealed_bytes(self.parameters.steps)
                 if len(message.sealed) != len(self._peers(sender)):
                     raise BadMessage(f"{name} sealed shares for other sites than its neighbours")
+                if any(len(sealed) != size for sealed in message.sealed):
+                    raise BadMessage(f"{name} sealed shares for another number of steps")
                 kept = message
             case m.Masked():
                 if len(message.words) != self.parameters.vector_bytes:
@@ -103,6 +158,7 @@ class Aggregator:
                         f"{self.parameters.vector_bytes}"
                     )
                 self._sum += np.frombuffer(message.words, self._sum.dtype)
+                self._undelivered.pop(sender, None)  # it could not have answered without its shares
             case m.Consent():
                 kept = data
             case m.Reveal():
@@ -124,8 +180,10 @@ class Aggregator:
             AggregatorState.UNMASK: self._close_unmask,
         }[self.state]
         present = sorted(self._answers)
-        closed = Closed(m.ROUNDS[list(AggregatorState).index(self.state)], self._names(present))
-        following_state = following(self.state, Cue.CLOSED)
+        closed = Closed(_ROUND_OF[self.state], self._names(present))
+        setup, last = closed.round in m.SETUP_ROUNDS, self.next_step >= self.parameters.steps
+        ended = self.state is AggregatorState.UNMASK and last
+        following_state = following(self.state, Cue.ENDED if ended else Cue.CLOSED)
         try:
             if len(present) < self.parameters.threshold:
                 raise TooFewSites(
@@ -134,13 +192,13 @@ class Aggregator:
                 )
             events = tuple(closing(present))
         except (TooFewSites, BadMessage):
-            failed = following(self.state, Cue.FAILED)
+            failed = following(self.state, Cue.FAILED if setup or last else Cue.LOST)
             assert isinstance(failed, AggregatorState)
             self.state = failed
             raise
         assert isinstance(following_state, AggregatorState)
         self.state = following_state
-        if self.state is AggregatorState.DONE:
+        if self.state in (AggregatorState.READY, AggregatorState.DONE):
             return (closed, *events)
         return (closed, *events, *self._close_if_complete())  # if all who are left are gone by now
 
@@ -153,21 +211,20 @@ class Aggregator:
         return self._ask(present, lambda site: data)
 
     def _close_share(self, present: list[int]) -> Iterator[Event]:
+        self._sharers = frozenset(present)
         sealed = {
             (sender, receiver): part
             for sender in present
             for receiver, part in zip(self._peers(sender), self._answers[sender].sealed, strict=True)
         }
-        self._commitments: dict[int, bytes] = {site: self._answers[site].commitment for site in present}
-        self._sharers = frozenset(present)
-        before = self._transcript
-        self._transcript = m.after_shares(before, tuple(present))
-
-        def delivery(site: int) -> bytes:
-            parts = tuple(sealed[peer, site] for peer in self._peers(site) if peer in self._sharers)
-            return self._pack(m.Delivery, before, round=3, sharers=tuple(present), sealed=parts)
-
-        return self._ask(present, delivery)
+        self._undelivered = {
+            site: tuple(sealed[peer, site] for peer in self._peers(site) if peer in self._sharers)
+            for site in present
+        }
+        self._commitments: dict[int, bytes] = {site: self._answers[site].commitments for site in present}
+        self._setup = m.after_shares(self._transcript, tuple(present))
+        self._answers.clear()
+        return iter(())  # the first step is the driver's to begin
 
     def _close_mask(self, present: list[int]) -> Iterator[Event]:
         self._survivors = frozenset(present)
@@ -175,13 +232,13 @@ class Aggregator:
         dropped = tuple(sorted(self._dropped))
         for site in self._secrets_needed():
             self._require_helpers(site, self._survivors)
-        data = self._pack(m.Survivors, round=4, survivors=tuple(present), dropped=dropped)
+        data = self._pack(m.Survivors, round=4, step=self._step, survivors=tuple(present), dropped=dropped)
         self._transcript = m.after_masked(self._transcript, tuple(present), dropped)
         return self._ask(present, lambda site: data)
 
     def _close_consistency(self, present: list[int]) -> Iterator[Event]:
         consents = tuple(self._answers[site] for site in present)
-        data = self._pack(m.Consents, round=5, consents=consents)
+        data = self._pack(m.Consents, round=5, step=self._step, consents=consents)
         self._of_seeds: Pieces = {}
         self._of_keys: Pieces = {}
         return self._ask(present, lambda site: data)
@@ -191,20 +248,22 @@ class Aggregator:
             self._require_helpers(site, frozenset(present))
         masks.apply(self._sum, self._leftover())
         total = self.parameters.ring.decode(self._sum)
-        yield Finished(total, self._names(sorted(self._survivors)))
+        self._sum_is_known = True
+        self._of_seeds, self._of_keys = {}, {}
+        yield Finished(self._step, total, self._names(sorted(self._survivors)))
 
     def _leftover(self) -> Iterator[tuple[bytes, int]]:
         """Yield the masks that did not cancel, with the sign that takes them off."""
         for site in sorted(self._survivors):
             seed = self._recover(site, self._of_seeds, self._opens_commitment)
-            yield masks.self_key(seed, self._keys_at, site), -1
+            yield masks.self_key(seed, self._keys_at, site, self._step), -1
         for site in self._dropped_with_masks():
             private = self._recover(site, self._of_keys, self._has_public_key)
             lost = KeyPair(private)
             for peer in self._peers(site):
                 if peer in self._survivors:
-                    agreed = lost.agree(self._adverts[peer].masking)
-                    key = masks.pair_key(agreed, self._keys_at, site, peer)
+                    agreed = lost.agree(m.part(self._adverts[peer].masking, self._step))
+                    key = masks.pair_key(agreed, self._keys_at, site, peer, self._step)
                     yield key, -masks.sign(peer, site)
 
     def _recover(self, site: int, pieces: Pieces, fits: Callable[[int, bytes], bool]) -> bytes:
@@ -229,10 +288,11 @@ class Aggregator:
         )
 
     def _opens_commitment(self, site: int, seed: bytes) -> bool:
-        return commitment(seed, self._keys_at, site) == self._commitments[site]
+        signed = m.part(self._commitments[site], self._step)
+        return commitment(seed, self._keys_at, site, self._step) == signed
 
     def _has_public_key(self, site: int, private: bytes) -> bool:
-        return KeyPair(private).public == self._adverts[site].masking
+        return KeyPair(private).public == m.part(self._adverts[site].masking, self._step)
 
     def _secrets_needed(self) -> list[int]:
         return [*sorted(self._survivors), *self._dropped_with_masks()]
@@ -265,13 +325,18 @@ class Aggregator:
             [other for other in held if other in self._dropped],
         )
 
-    def _begin(self, sites: Iterable[int]) -> None:
+    def _require_each_step(self, fields: bytes, name: str, what: str) -> range:
+        if len(fields) != KEY_BYTES * self.parameters.steps:
+            raise BadMessage(f"{name} sent {what} for another number of steps than {self.parameters.steps}")
+        return range(self.parameters.steps)
+
+    def _open(self, sites: Iterable[int]) -> None:
         self._awaited = set(sites) - self._gone
         self._answers: dict[int, Any] = {}
 
     def _ask(self, sites: list[int], data: Callable[[int], bytes]) -> Iterator[Event]:
         """Begin the next round: everyone who is left gets a message."""
-        self._begin(sites)
+        self._open(sites)
         for site in sorted(self._awaited):
             yield Send(self._name_of(site), data(site))
 

@@ -20,7 +20,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Closed:
-    """A round is over: who answered. Everyone else is out of the run."""
+    """A round is over: who answered. Everyone else is out: of the step, or in the setup of the run."""
 
     round: str
     present: tuple[str, ...]
@@ -28,8 +28,9 @@ class Closed:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """The run is over: the sum of the survivors' vectors, as signed integers."""
+    """A step is over: the sum of the survivors' vectors, as signed integers."""
 
+    step: int
     total: NDArray[np.int64]
     survivors: tuple[str, ...]
 

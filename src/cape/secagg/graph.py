@@ -49,7 +49,7 @@ def _circle(sites: int, transcript: bytes) -> tuple[list[int], list[int]]:
     Sorting by 128-bit keys gives every order alike, up to ties (below sites^2 2^-129). The result is kept: it
     is public, and each of the sites in one process asks for it.
     """
-    key = scrypt(transcript, salt=b"cape secagg 1 graph", n=1 << 14, r=8, p=1, dklen=32)
+    key = scrypt(transcript, salt=b"cape secagg 2 graph", n=1 << 14, r=8, p=1, dklen=32)
     raw = SecureStream(key).bytes(16 * sites)
     order = sorted(range(sites), key=lambda site: raw[16 * site : 16 * site + 16])
     position = [0] * sites

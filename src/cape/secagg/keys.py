@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from hashlib import sha256
 from typing import NoReturn
 
@@ -32,7 +33,7 @@ MAX_SITES = 10_000
 
 def digest(label: str, *parts: bytes) -> bytes:
     """Return SHA-256 of a label and parts, each after its length: no two inputs give the same bytes."""
-    state = sha256(f"cape secagg 1 {label}".encode() + b"\0")
+    state = sha256(f"cape secagg 2 {label}".encode() + b"\0")
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
@@ -41,7 +42,7 @@ def digest(label: str, *parts: bytes) -> bytes:
 
 def derive(secret: bytes, transcript: bytes, label: str, *numbers: int) -> bytes:
     """Return a 32-byte key for one purpose, bound to the run's transcript and to who uses it."""
-    info = f"cape secagg 1 {label}".encode() + b"\0"
+    info = f"cape secagg 2 {label}".encode() + b"\0"
     info += b"".join(number.to_bytes(8, "big") for number in numbers)
     return HKDF(SHA256(), KEY_BYTES, transcript, info).derive(secret)
 
@@ -74,7 +75,11 @@ class KeyPair:
     def __init__(self, private: bytes) -> None:
         self.private = private
         self._key = X25519PrivateKey.from_private_bytes(private)
-        self.public = self._key.public_key().public_bytes_raw()
+
+    @cached_property
+    def public(self) -> bytes:
+        """The half that is shown. It costs as much as an agreement, so it is computed when asked for."""
+        return self._key.public_key().public_bytes_raw()
 
     def agree(self, public: bytes) -> bytes:
         """Return the secret shared with the holder of `public`."""
@@ -86,13 +91,19 @@ class KeyPair:
     @staticmethod
     def require_usable(public: bytes) -> None:
         """Raise `BadMessage` if no secret can be agreed with `public` (a point of low order)."""
-        KeyPair(bytes(KEY_BYTES)).agree(public)
+        _probe().agree(public)
 
     def __repr__(self) -> str:
         return f"KeyPair(public={self.public.hex()})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a KeyPair cannot be pickled: its key is secret")
+
+
+@cache
+def _probe() -> KeyPair:
+    """Return a key that everyone knows, to try others with."""
+    return KeyPair(bytes(KEY_BYTES))
 
 
 @dataclass(frozen=True)
@@ -135,11 +146,12 @@ class Roster:
 
 
 class Verifier:
-    """Checks signatures. One that is shared by many machines in a process can remember what it checked.
+    """Checks signatures. One that is shared by many machines in a process can remember those that are good.
 
-    Remembering is sound because checking is a function of its arguments; only successes are kept. It
-    saves an in-process run of S sites S^2 checks of the same S signatures; a site on its own checks each
-    signature once either way.
+    They are good because they were checked, or because a machine that shares this verifier has just made
+    them. Remembering is sound because checking is a function of its arguments: whatever differs in a bit is
+    checked. It saves an in-process run of S sites S^2 checks of the same S signatures; a site on its own
+    checks each signature once either way.
     """
 
     def __init__(self, *, remember: bool = False) -> None:
@@ -158,3 +170,13 @@ class Verifier:
             ) from None
         if self._good is not None:
             self._good.add(seen)
+
+    def vouch(self, public: bytes, signature: bytes, message: bytes) -> None:
+        """Remember a signature that was made in this process with the key of `public`."""
+        if self._good is not None:
+            self._good.add((public, signature, message))
+
+    def forget(self) -> None:
+        """Forget them: no signature of a step comes again in the next."""
+        if self._good is not None:
+            self._good.clear()

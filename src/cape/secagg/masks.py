@@ -6,8 +6,8 @@ Reason for the sum. Site u adds the mask of the pair (u, v) if u < v and subtrac
 cancels in the sum modulo 2^bits; what does not cancel (self masks, masks of pairs with a site that
 dropped) is removed with `apply` and the opposite sign.
 Keys. A pair's key comes from both X25519 keys through HKDF, bound to the transcript (run, roster, threshold,
-graph, all advertised keys) and to both sites; the key of a *step* is derived from it one way, so a run may
-have many steps and what is revealed for one step says nothing of another. (One step today.)
+graph, all advertised keys), to both sites and to the step. Each step has X25519 keys and a seed of its own
+(`cape.secagg.chain`): one that is revealed gives the masks of its step, and of no other.
 Tested in tests/secagg/test_masks.py and test_view.py; speed is the benchmark `secagg.masks`.
 
 Why not a library: the ones that exist expand a short seed with a generator that is not cryptographic, and one
@@ -21,12 +21,10 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from cape.noise.stream import keystream
-from cape.secagg.keys import KEY_BYTES, derive
+from cape.secagg.keys import derive
 
 __all__ = ["apply", "pair_key", "self_key", "sign"]
 
@@ -43,12 +41,12 @@ def sign(site: int, peer: int) -> int:
 def pair_key(agreed: bytes, transcript: bytes, site: int, peer: int, step: int = 0) -> bytes:
     """Return the key of a pair's mask for a step: the same for both sites."""
     low, high = sorted((site, peer))
-    return _of_step(derive(agreed, transcript, "pair mask", low, high), step)
+    return derive(agreed, transcript, "pair mask", low, high, step)
 
 
 def self_key(seed: bytes, transcript: bytes, site: int, step: int = 0) -> bytes:
     """Return the key of a site's own mask for a step."""
-    return _of_step(derive(seed, transcript, "self mask", site), step)
+    return derive(seed, transcript, "self mask", site, step)
 
 
 def apply(words: NDArray[Any], masks: Iterable[tuple[bytes, int]]) -> None:
@@ -76,7 +74,3 @@ def _apply_batch(words: NDArray[Any], masks: Sequence[tuple[bytes, int]]) -> Non
         for update_into, combine in streams:
             update_into(zeros, into)
             combine(block, mask, out=block)
-
-
-def _of_step(root: bytes, step: int) -> bytes:
-    return HKDFExpand(SHA256(), KEY_BYTES, b"cape secagg 1 step\0" + step.to_bytes(8, "big")).derive(root)

@@ -5,12 +5,19 @@ all lists so far. Whoever has another transcript has seen another roster, thresh
 set of keys or list of sites, and refuses. What a site sends is signed with its identity, over all of it.
 
     round         aggregator -> site                       site -> aggregator
-    1 advertise                                            Advert: two public keys
-    2 share       Adverts: everyone's                      Shares: sealed to each neighbour, a commitment
+    1 advertise                                            Advert: a public key, and one for each step
+    2 share       Adverts: everyone's                      Shares: sealed to each neighbour, commitments
+    then, for each step,
     3 mask        Delivery: who shared, what is for you    Masked: the vector with its masks
+                  or, to a site that has it, Begin
     4 consistency Survivors: who is in the sum             Consent: a signature on that list
     5 unmask      Consents: everyone's                     Reveal: shares of seeds and keys
     (6 total      Total: the sum, for zero-sum noise)
+
+What belongs to a step has its number, and its transcript is that of the setup with the number and with the
+lists of this step alone: not of earlier ones, which a site that missed them could not check. It need not: the
+secrets of a step have nothing to do with those of another, so a lie about an earlier list helps with none.
+Fields that hold something for every step are the steps' parts one after the other (`part`).
 
 The aggregator does not sign: a site believes nothing it says that is not signed by sites.
 Decoders are fuzzed in tests/secagg/test_fuzz.py.
@@ -27,15 +34,19 @@ from msgspec import Meta
 
 from cape.errors import BadMessage, Refused
 from cape.secagg.keys import MAX_SITES, Identity, Verifier, digest
-from cape.secagg.parameters import MAX_LENGTH, RUN_BYTES, Parameters
+from cape.secagg.parameters import MAX_LENGTH, MAX_STEPS, RUN_BYTES, Parameters
 from cape.secagg.shamir import SHARE_BYTES
 
 __all__ = [
+    "BOTH_BYTES",
     "ROUNDS",
-    "SEALED_BYTES",
+    "SETUP_ROUNDS",
     "SIGNATURE_BYTES",
+    "STEP_ROUNDS",
+    "VERSION",
     "Advert",
     "Adverts",
+    "Begin",
     "Consent",
     "Consents",
     "Delivery",
@@ -49,35 +60,47 @@ __all__ = [
     "after_adverts",
     "after_masked",
     "after_shares",
+    "at_step",
     "authenticate",
     "pack",
     "pack_signed",
+    "part",
+    "sealed_bytes",
     "unpack",
     "unpack_signed",
 ]
 
-VERSION = 1
-ROUNDS = ("advertise", "share", "mask", "consistency", "unmask")
+VERSION = 2
+SETUP_ROUNDS = ("advertise", "share")
+STEP_ROUNDS = ("mask", "consistency", "unmask")
+ROUNDS = SETUP_ROUNDS + STEP_ROUNDS
 SIGNATURE_BYTES = 64
-SEALED_BYTES = 2 * SHARE_BYTES + 16  # two shares and the tag of their encryption
-_SMALL = 1 << 10  # an advertisement or a consent, with room to spare
+BOTH_BYTES = 2 * SHARE_BYTES  # a step's two shares: of the seed and of the masking key
+_TAG_BYTES = 16
+_SMALL = 1 << 10  # a consent, or an advertisement without its keys, with room to spare
 _SLACK = 1 << 12
 
 Index = Annotated[int, Meta(ge=0, lt=MAX_SITES)]
+Step = Annotated[int, Meta(ge=0, lt=MAX_STEPS)]
 Indices = Annotated[tuple[Index, ...], Meta(max_length=MAX_SITES)]
 Run = Annotated[bytes, Meta(min_length=RUN_BYTES, max_length=RUN_BYTES)]
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
-Sealed = Annotated[bytes, Meta(min_length=SEALED_BYTES, max_length=SEALED_BYTES)]
+EachStep32 = Annotated[bytes, Meta(min_length=32, max_length=32 * MAX_STEPS)]
+Sealed = Annotated[
+    bytes, Meta(min_length=BOTH_BYTES + _TAG_BYTES, max_length=BOTH_BYTES * MAX_STEPS + _TAG_BYTES)
+]
 SealedList = Annotated[tuple[Sealed, ...], Meta(max_length=MAX_SITES)]
 Share = Annotated[bytes, Meta(min_length=SHARE_BYTES, max_length=SHARE_BYTES)]
 ShareList = Annotated[tuple[Share, ...], Meta(max_length=MAX_SITES)]
 Signed = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES + 1, max_length=_SMALL)]
 SignedList = Annotated[tuple[Signed, ...], Meta(max_length=MAX_SITES)]
+SignedAdvert = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES + 1, max_length=_SMALL + 32 * MAX_STEPS)]
+SignedAdverts = Annotated[tuple[SignedAdvert, ...], Meta(max_length=MAX_SITES)]
 Words = Annotated[bytes, Meta(max_length=8 * MAX_LENGTH)]
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    version: Literal[1]
+    version: Literal[2]
     run: Run
     transcript: Bytes32
 
@@ -87,40 +110,52 @@ class _FromSite(_Message, frozen=True):
 
 
 class Advert(_FromSite, frozen=True, tag="advert"):
-    """A site's two X25519 keys: one that shares are encrypted to, one that masks are agreed with."""
+    """A site's X25519 keys: one that shares are encrypted to, and for each step one to agree masks with."""
 
     round: Literal[1]
     encryption: Bytes32
-    masking: Bytes32
+    masking: EachStep32
 
 
 class Adverts(_Message, frozen=True, tag="adverts"):
     """All signed advertisements, by ascending sender."""
 
     round: Literal[2]
-    adverts: SignedList
+    adverts: SignedAdverts
 
 
 class Shares(_FromSite, frozen=True, tag="shares"):
-    """Shares for each neighbour that advertised, by ascending receiver, and what binds the seed."""
+    """All steps' shares for each neighbour that advertised, ascending, and what binds each step's seed."""
 
     round: Literal[2]
-    commitment: Bytes32
+    commitments: EachStep32
     sealed: SealedList
 
 
 class Delivery(_Message, frozen=True, tag="delivery"):
-    """Who shared, and the shares that this site's neighbours among them sealed for it, ascending."""
+    """Who shared, and the shares that this site's neighbours among them sealed for it, ascending.
+
+    It opens the first step that a site answers; a site whose answer was lost gets it again.
+    """
 
     round: Literal[3]
+    step: Step
     sharers: Indices
     sealed: SealedList
+
+
+class Begin(_Message, frozen=True, tag="begin"):
+    """Asks for the vector of a step."""
+
+    round: Literal[3]
+    step: Step
 
 
 class Masked(_FromSite, frozen=True, tag="masked"):
     """The vector with its masks, little-endian words."""
 
     round: Literal[3]
+    step: Step
     words: Words
 
 
@@ -128,6 +163,7 @@ class Survivors(_Message, frozen=True, tag="survivors"):
     """Whose vectors are in the sum, and who shared but is not."""
 
     round: Literal[4]
+    step: Step
     survivors: Indices
     dropped: Indices
 
@@ -136,12 +172,14 @@ class Consent(_FromSite, frozen=True, tag="consent"):
     """A signature on the list of survivors: the transcript ends with it."""
 
     round: Literal[4]
+    step: Step
 
 
 class Consents(_Message, frozen=True, tag="consents"):
     """Signed consents of the survivors, by ascending sender."""
 
     round: Literal[5]
+    step: Step
     consents: SignedList
 
 
@@ -149,6 +187,7 @@ class Reveal(_FromSite, frozen=True, tag="reveal"):
     """The shares that a site holds of survivors' seeds and of dropped sites' masking keys, ascending."""
 
     round: Literal[5]
+    step: Step
     seeds: ShareList
     keys: ShareList
 
@@ -157,11 +196,12 @@ class Total(_Message, frozen=True, tag="total"):
     """The sum over the survivors, little-endian words. Only zero-sum noise needs it."""
 
     round: Literal[6]
+    step: Step
     words: Words
 
 
 FromSite: TypeAlias = Advert | Shares | Masked | Consent | Reveal
-FromAggregator: TypeAlias = Adverts | Delivery | Survivors | Consents | Total
+FromAggregator: TypeAlias = Adverts | Delivery | Begin | Survivors | Consents | Total
 
 _decode_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
 _decode_aggregator: msgspec.msgpack.Decoder[FromAggregator] = msgspec.msgpack.Decoder(FromAggregator)
@@ -178,21 +218,40 @@ def after_shares(transcript: bytes, sharers: tuple[int, ...]) -> bytes:
     return digest("sharers", transcript, _numbers(sharers))
 
 
+def at_step(transcript: bytes, step: int) -> bytes:
+    """Return the transcript that a step begins with: the setup's, and the step's number."""
+    return digest("step", transcript, step.to_bytes(8, "big"))
+
+
 def after_masked(transcript: bytes, survivors: tuple[int, ...], dropped: tuple[int, ...]) -> bytes:
     """Return the transcript after the masked round: who is in the sum and who is not."""
     return digest("survivors", transcript, _numbers(survivors), _numbers(dropped))
 
 
-def pack_signed(message: FromSite, identity: Identity) -> bytes:
+def part(fields: bytes, step: int, size: int = 32) -> bytes:
+    """Return a step's part of a field that holds one for every step."""
+    return fields[size * step : size * (step + 1)]
+
+
+def sealed_bytes(steps: int) -> int:
+    """Return the size of what is sealed for one neighbour: two shares a step, and a tag."""
+    return BOTH_BYTES * steps + _TAG_BYTES
+
+
+def pack_signed(message: FromSite, identity: Identity, verifier: Verifier | None = None) -> bytes:
     """Return a site's message on the wire: 64 bytes of signature, then the body."""
     body = pack(message)
-    return identity.sign(_to_sign(body)) + body
+    signed = _to_sign(body)
+    signature = identity.sign(signed)
+    if verifier:
+        verifier.vouch(identity.public, signature, signed)
+    return signature + body
 
 
 def unpack_signed(data: bytes, parameters: Parameters) -> FromSite:
     """Return what a site sent, with its form checked but not yet its signature (`authenticate`)."""
     vector = parameters.vector_bytes
-    many = parameters.sites * (SEALED_BYTES + 2 * SHARE_BYTES)
+    many = 32 * parameters.steps + parameters.sites * (sealed_bytes(parameters.steps) + BOTH_BYTES)
     _require_size(data, SIGNATURE_BYTES + 1, _SLACK + max(vector, many))
     try:
         return _decode_site.decode(memoryview(data)[SIGNATURE_BYTES:])
@@ -214,7 +273,7 @@ def authenticate(message: FromSite, data: bytes, parameters: Parameters, verifie
 def unpack(data: bytes, parameters: Parameters) -> FromAggregator:
     """Return what the aggregator sent, if it has the right form and is of this run."""
     vector = parameters.vector_bytes
-    many = parameters.sites * (_SMALL + SEALED_BYTES)
+    many = parameters.sites * (_SMALL + sealed_bytes(parameters.steps))
     _require_size(data, 1, _SLACK + max(vector, many))
     try:
         message = _decode_aggregator.decode(data)
@@ -234,7 +293,7 @@ def require_run(message: FromSite | FromAggregator, parameters: Parameters) -> N
 
 
 def _to_sign(body: bytes | memoryview) -> bytes:
-    return b"cape secagg 1 message\0" + sha256(body).digest()
+    return b"cape secagg 2 message\0" + sha256(body).digest()
 
 
 def _require_size(data: bytes, least: int, most: int) -> None:

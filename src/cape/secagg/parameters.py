@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -14,10 +15,11 @@ from cape.secagg import neighbours as choice
 from cape.secagg.keys import Roster, digest
 from cape.secagg.threshold import smallest_threshold
 
-__all__ = ["MAX_LENGTH", "RUN_BYTES", "Parameters"]
+__all__ = ["MAX_LENGTH", "MAX_STEPS", "RUN_BYTES", "Parameters"]
 
 RUN_BYTES = 16
 MAX_LENGTH = 1 << 28
+MAX_STEPS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Parameters:
     neighbours: with how many others a site shares masks and secrets (all others: sites - 1).
     helpers: how many of a site's committee (its neighbours and itself) give back one of its secrets, and
         how many of its committee a site must see alive. Equal to `threshold` when all are neighbours.
+    steps: how many vectors are added up, one after the other, with keys that are agreed once.
     """
 
     run: bytes
@@ -39,6 +42,7 @@ class Parameters:
     threshold: int
     neighbours: int
     helpers: int
+    steps: int = 1
 
     @classmethod
     def agree(
@@ -47,6 +51,7 @@ class Parameters:
         roster: Roster,
         length: int,
         *,
+        steps: int = 1,
         bits: int = 64,
         colluding: int | None = None,
         dropping: int | None = None,
@@ -60,6 +65,7 @@ class Parameters:
             run: 16 bytes that name the run and are never used twice.
             roster: the sites and their pinned public keys.
             length: the number of entries of every site's vector.
+            steps: how many such vectors each site has, one after the other.
             bits: width of the ring, 32 or 64. No sum may leave it; see `cape.noise.ring`.
             colluding: how many sites may side with the aggregator; by default ceil(S/3) - 1.
             dropping: how many sites may drop, for the choice of neighbours; by default one in 10. More
@@ -68,7 +74,8 @@ class Parameters:
             threshold: t; by default the smallest safe one (`smallest_threshold`, which gives the
                 reason). A smaller one is refused.
             neighbours: "all", an even number k, or "auto": all up to 50 sites, else the smallest
-                k that fails with probability below 2^-40 (the formula is in `cape.secagg.neighbours`).
+                k that fails with probability below 2^-40 (the formula is in `cape.secagg.neighbours`) in
+                all steps together: other sites may drop in each.
         """
         n = len(roster)
         bad = default_colluding(n) if colluding is None else colluding
@@ -83,7 +90,8 @@ class Parameters:
                 f"threshold must be at least {least} ({reason}) for {n} sites of which {bad} may collude, "
                 f"not {t}"
             )
-        found = _neighbourhood(neighbours, n, bad, gone, t, lying)
+        steps = check.integer("steps", steps, least=1, most=MAX_STEPS)
+        found = _neighbourhood(neighbours, n, bad, gone, t, lying, steps)
         return cls(
             run=run,
             roster=roster,
@@ -94,12 +102,14 @@ class Parameters:
             threshold=t,
             neighbours=found.neighbours,
             helpers=found.helpers,
+            steps=steps,
         )
 
     def __post_init__(self) -> None:
         if not isinstance(self.run, bytes) or len(self.run) != RUN_BYTES:
             raise InvalidInput(f"run must be {RUN_BYTES} bytes")
         check.integer("length", self.length, least=1, most=MAX_LENGTH)
+        check.integer("steps", self.steps, least=1, most=MAX_STEPS)
         Ring(self.bits)
 
     @property
@@ -127,6 +137,7 @@ class Parameters:
             self.threshold,
             self.neighbours,
             self.helpers,
+            self.steps,
         )
         return digest(
             "parameters",
@@ -137,11 +148,12 @@ class Parameters:
 
 
 def _neighbourhood(
-    wanted: int | str, n: int, colluding: int, dropping: int, threshold: int, lying: bool
+    wanted: int | str, n: int, colluding: int, dropping: int, threshold: int, lying: bool, steps: int
 ) -> choice.Neighbourhood:
     everyone = choice.Neighbourhood(n - 1, threshold, float("-inf"))
     if wanted == "auto":
-        return choice.automatic(n, colluding, dropping, threshold, lying=lying)
+        bits = choice.FAILURE_BITS + math.ceil(math.log2(steps))  # the chances of the steps add up
+        return choice.automatic(n, colluding, dropping, threshold, lying=lying, bits=bits)
     if wanted == "all" or wanted == n - 1:
         return everyone
     if isinstance(wanted, str):
@@ -150,10 +162,11 @@ def _neighbourhood(
     if k % 2:
         raise InvalidInput(f"neighbours must be even (k/2 on either side of a circle), not {k}")
     found = choice.best(n, k, colluding, dropping, lying=lying)
-    if found.log2_failure >= -choice.FAILURE_BITS:
+    chance = found.log2_failure + math.log2(steps)
+    if chance >= -choice.FAILURE_BITS:
         warnings.warn(
             f"{k} neighbours of {n} sites fail to protect or to answer with probability up to "
-            f"2^{found.log2_failure:.1f}, at {colluding} colluding and {dropping} dropping; "
+            f"2^{min(0.0, chance):.1f}, at {colluding} colluding and {dropping} dropping; "
             'neighbours="auto" keeps it below 2^-40',
             PrivacyLeakWarning,
             stacklevel=4,

@@ -1,14 +1,19 @@
 """A site: bytes in, one answer out, and a refusal wherever an answer could harm its owner.
 
-Claim. Whatever the aggregator and fewer than `threshold` sites do, they learn of this site's vector at most
-the sum over one list of at least `threshold` sites that includes it.
+Claim. Whatever the aggregator and fewer than `threshold` sites do, they learn of this site's vector of a step
+at most the sum over one list of at least `threshold` sites that includes it, whatever other steps reveal.
 Reason. The vector leaves once, with a self mask and a mask per neighbour. The self mask's seed and the
 masking key are both shared, and a site helps with one of the two, never both, for each of its neighbours:
-the choice is fixed by the one list that it signs, and it acts on that list only when `threshold` sites
-signed the same one. Two lists cannot both have that many signatures (`smallest_threshold`). Keys come from
-a pinned roster, and the transcript in each message ties it to one run, roster, threshold, graph and
-earlier lists, so a lie told earlier makes signatures not fit. A refusal changes no state and sends nothing.
-Tested in tests/secagg/test_refusals.py (one test for each refusal) and test_lying.py.
+the choice is fixed by the one list that it signs in a step, and it acts on that list only when `threshold`
+sites signed the same one. Two lists cannot both have that many signatures (`smallest_threshold`). Keys come
+from a pinned roster, and the transcript in each message ties it to one run, roster, threshold, graph, list of
+sharers, step and list of survivors, so a lie told earlier makes signatures not fit. A refusal changes no
+state and sends nothing.
+Steps. Every step has secrets of its own (`cape.secagg.chain`), so the above holds for each as for a run of
+its own. A site moves forward only: it masks one vector a step, signs one list a step, and once past a step it
+has neither that step's secrets nor shares of others', and cannot be made to give them away later. It may miss
+steps, or the end of one, and takes part again in the next without new keys.
+Tested in tests/secagg/test_refusals.py (one test for each refusal), test_lying.py and test_steps_lying.py.
 """
 
 from __future__ import annotations
@@ -22,33 +27,39 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
+from cape import check
 from cape.errors import BadMessage, InvalidInput, Refused
 from cape.noise import SecureStream
+from cape.noise.ring import Ring
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
+from cape.secagg.chain import Chain
 from cape.secagg.graph import Graph
+from cape.secagg.held import Held
 from cape.secagg.keys import KEY_BYTES, Identity, KeyPair, Verifier, derive, digest
 from cape.secagg.parameters import Parameters
 from cape.secagg.states import Cue, SiteState, following
 
-__all__ = ["Site", "commitment"]
+__all__ = ["Site", "commitment", "require_vector"]
 
 _NONCE = bytes(12)  # each key encrypts once
 
 
-def commitment(seed: bytes, transcript: bytes, site: int) -> bytes:
+def commitment(seed: bytes, transcript: bytes, site: int, step: int = 0) -> bytes:
     """Return what binds a site to the seed of its self mask; hides it, since the seed is 32 random bytes."""
-    return digest("seed", transcript, site.to_bytes(8, "big"), seed)
+    return digest("seed", transcript, site.to_bytes(8, "big"), step.to_bytes(8, "big"), seed)
 
 
 class Site:
-    """One site's part in one run. `start()`, then `handle(bytes) -> bytes` for each message.
+    """One site's part in one run.
+
+    `start()` and `handle(bytes) -> bytes` for the setup; then for each step `begin(step, vector)` and
+    `handle` for each message.
 
     Args:
         parameters: the run as this site's owner agreed to it, never as the aggregator tells it.
         name: which site of the roster this is.
         identity: its signing key; the roster holds the public half.
-        vector: `length` integers (int64); with 32 bits each must fit 32 bits.
         stream: where secrets come from; by default the operating system.
         verifier: shared by machines of one process to check each signature once.
         seen: runs that this site has taken part in; this run is refused if there, else added.
@@ -59,7 +70,6 @@ class Site:
         parameters: Parameters,
         name: str,
         identity: Identity,
-        vector: NDArray[np.int64],
         *,
         stream: SecureStream | None = None,
         verifier: Verifier | None = None,
@@ -70,7 +80,6 @@ class Site:
         self.number = parameters.roster.index(name)
         if parameters.roster.keys[self.number] != identity.public:
             raise InvalidInput(f"the identity given is not that of {name!r} on the roster")
-        self._vector: NDArray[np.int64] | None = _require_vector(vector, parameters)
         if seen is not None:
             if parameters.run in seen:
                 raise Refused(f"run {parameters.run.hex()} was used before; every run needs a new name")
@@ -79,20 +88,44 @@ class Site:
         self._stream = stream or SecureStream()
         self._verifier = verifier or Verifier()
         self._transcript = parameters.digest()
+        self._setup: bytes | None = None  # the transcript of the setup, once this site knows who shared
+        self._sharers: frozenset[int] = frozenset()
+        self._step = 0
+        self._vector: NDArray[np.int64] | None = None
         self.state = SiteState.NEW
 
     def start(self) -> bytes:
         """Return the advertisement: the first message of the run."""
         following(self.state, Cue.START)
+        parameters = self.parameters
         self._encryption = KeyPair(self._stream.bytes(KEY_BYTES))
-        self._masking = KeyPair(self._stream.bytes(KEY_BYTES))
+        self._chain = Chain(self._stream.bytes(KEY_BYTES), parameters.digest())
+        masking = b"".join(KeyPair(key).public for _, key in self._chain.walk(parameters.steps))
         self._advert = self._signed(
-            m.Advert(
-                **self._head(), round=1, encryption=self._encryption.public, masking=self._masking.public
-            )
+            m.Advert(**self._head(), round=1, encryption=self._encryption.public, masking=masking)
         )
         self.state = SiteState.ADVERTISED
         return self._advert
+
+    def begin(self, step: int, vector: NDArray[np.int64]) -> None:
+        """Give this site its vector of a step, before it is asked for. Steps that are left out are lost.
+
+        Args:
+            step: its number, from 0; later than every step that this site has begun and masked.
+            vector: `length` integers (int64); with 32 bits each must fit 32 bits. It is not copied, and is
+                forgotten once it is masked.
+        """
+        state = following(self.state, Cue.BEGIN)
+        step = check.integer("step", step, least=0, most=self.parameters.steps - 1)
+        if step < self._chain.step:
+            raise Refused(f"step {step} is past: the next one of this site is {self._chain.step}")
+        self._vector = require_vector(vector, self.parameters.length, self.parameters.ring)
+        self._forget_before(step)
+        self._step = step
+        if self._setup is not None:
+            self._transcript = m.at_step(self._setup, step)
+        assert isinstance(state, SiteState)
+        self.state = state
 
     def handle(self, data: bytes) -> bytes:
         """Return the answer to the aggregator's message, or raise a `ProtocolError`.
@@ -101,14 +134,18 @@ class Site:
         """
         message = m.unpack(data, self.parameters)
         state = following(self.state, type(message))
-        if message.transcript != self._transcript:
+        if not isinstance(message, m.Adverts) and message.step != self._step:
+            raise Refused(f"a message of step {message.step} came, and this site is in step {self._step}")
+        # A delivery tells who shared: it can only be tied to what came before.
+        expected = self._keys_at if isinstance(message, m.Delivery) else self._transcript
+        if message.transcript != expected:
             raise Refused(
                 "the aggregator's roster, threshold, graph or an earlier list differs from this site's"
             )
         match message:
             case m.Adverts():
                 answer = self._share(message)
-            case m.Delivery():
+            case m.Delivery() | m.Begin():
                 answer = self._mask(message)
             case m.Survivors():
                 answer = self._agree(message)
@@ -121,19 +158,24 @@ class Site:
         return answer
 
     @property
+    def step(self) -> int:
+        """The step that this site is in, or the first."""
+        return self._step
+
+    @property
     def survivors(self) -> tuple[str, ...]:
-        """The names on the list that this site signed; its place on it is the same for all."""
+        """The names on the list that this site signed in this step; its place on it is the same for all."""
         if self.state not in (SiteState.AGREED, SiteState.DONE):
             raise Refused("this site has not signed a list of survivors")
         return tuple(self.parameters.roster.names[site] for site in self._survivors)
 
     @property
     def transcript(self) -> bytes:
-        """The hash of the run as this site saw it."""
+        """The hash of the setup and of this step as this site saw them."""
         return self._transcript
 
     def _share(self, message: m.Adverts) -> bytes:
-        """Round 2: check everyone's keys, then share both secrets with the committee."""
+        """Round 2: check everyone's keys, then share every step's two secrets with the committee."""
         parameters, me = self.parameters, self.number
         adverts = _read_adverts(message, parameters, self._verifier)
         if self._advert not in message.adverts:
@@ -143,68 +185,87 @@ class Site:
         graph = Graph(parameters.sites, parameters.neighbours, transcript)
         peers = [peer for peer in graph.neighbours(me) if peer in adverts]
         self._require_committee(len(peers) + 1, "advertised")
-        seed = self._stream.bytes(KEY_BYTES)
-        points = [peer + 1 for peer in [*peers, me]]
-        secrets = (seed, self._masking.private)
-        of_seed, of_key = (
-            shamir.share(secret, parameters.helpers, points, self._stream) for secret in secrets
-        )
+        agreed = {peer: self._encryption.agree(adverts[peer].encryption) for peer in peers}
+        holders = [*peers, me]
+        points = [holder + 1 for holder in holders]
+        shares: list[list[bytes]] = [[] for _ in holders]
+        commitments = []
+        for step, secrets in enumerate(self._chain.walk(parameters.steps)):
+            commitments.append(commitment(secrets[0], transcript, me, step))
+            for secret in secrets:
+                parts = shamir.share(secret, parameters.helpers, points, self._stream)
+                for row, part in zip(shares, parts, strict=True):
+                    row.append(part)
         sealed, opening = [], {}
-        for place, peer in enumerate(peers):
-            agreed = self._encryption.agree(adverts[peer].encryption)
-            key = derive(agreed, transcript, "share", me, peer)
-            opening[peer] = derive(agreed, transcript, "share", peer, me)
-            sealed.append(ChaCha20Poly1305(key).encrypt(_NONCE, of_seed[place] + of_key[place], None))
+        for peer, row in zip(peers, shares[:-1], strict=True):
+            key = derive(agreed[peer], transcript, "share", me, peer)
+            opening[peer] = derive(agreed[peer], transcript, "share", peer, me)
+            sealed.append(ChaCha20Poly1305(key).encrypt(_NONCE, b"".join(row), None))
         # All is well: from here on nothing fails.
         self._transcript = self._keys_at = transcript
-        self._seed = seed
         self._opening = opening
-        self._held = {me: (of_seed[-1], of_key[-1])}
+        self._held = {me: Held(b"".join(shares[-1]))}
         self._peer_masking = {peer: adverts[peer].masking for peer in peers}
-        return self._signed(
-            m.Shares(
-                **self._head(),
-                round=2,
-                commitment=commitment(seed, transcript, me),
-                sealed=tuple(sealed),
-            )
+        answer = self._signed(
+            m.Shares(**self._head(), round=2, commitments=b"".join(commitments), sealed=tuple(sealed))
         )
+        del self._advert, self._encryption, self._stream  # no secret is drawn after this
+        return answer
 
-    def _mask(self, message: m.Delivery) -> bytes:
-        """Round 3: open the neighbours' shares, then send the vector under its masks."""
-        parameters, me = self.parameters, self.number
+    def _mask(self, message: m.Delivery | m.Begin) -> bytes:
+        """Round 3: with the neighbours' shares opened, send the vector under its masks."""
+        me, step = self.number, self._step
+        setup, sharers, held = self._setup, self._sharers, self._held
+        if isinstance(message, m.Delivery):
+            told = m.after_shares(self._keys_at, message.sharers)
+            if setup is None:
+                setup, (sharers, held) = told, self._opened(message)
+            elif told != setup:
+                raise Refused("the aggregator told this site before that others shared")
+        assert setup is not None  # without its shares a site takes nothing but a delivery
+        seed, private = self._chain.secrets()
+        masking = KeyPair(private)
+        keys = [(masks.self_key(seed, self._keys_at, me, step), 1)]
+        for peer, public in self._peer_masking.items():
+            if peer in sharers:
+                agreed = masking.agree(m.part(public, step))
+                keys.append((masks.pair_key(agreed, self._keys_at, me, peer, step), masks.sign(me, peer)))
+        assert self._vector is not None
+        words = self.parameters.ring.encode(self._vector)
+        masks.apply(words, keys)
+        self._setup, self._sharers, self._held = setup, sharers, held
+        self._transcript = m.at_step(setup, step)
+        # What is not needed again is forgotten: nobody can be made to give it away later.
+        self._vector = None
+        self._opening = {}
+        self._chain.advance(step + 1)
+        return self._signed(m.Masked(**self._head(), round=3, step=step, words=words.tobytes()))
+
+    def _opened(self, message: m.Delivery) -> tuple[frozenset[int], dict[int, Held]]:
+        """Return who shared, and the shares that this site holds, without those of steps that it missed."""
+        parameters = self.parameters
         sharers = _ascending(message.sharers, parameters.sites)
         self._require_enough(len(sharers), "shared")
         peers = [peer for peer in self._opening if peer in sharers]
-        if me not in sharers or len(peers) != len(message.sealed):
+        if self.number not in sharers or len(peers) != len(message.sealed):
             raise BadMessage("the shares delivered are not those of this site's neighbours who shared")
         self._require_committee(len(peers) + 1, "shared")
         held = dict(self._held)
         for peer, sealed in zip(peers, message.sealed, strict=True):
             try:
-                both = ChaCha20Poly1305(self._opening[peer]).decrypt(_NONCE, sealed, None)
+                shares = ChaCha20Poly1305(self._opening[peer]).decrypt(_NONCE, sealed, None)
             except InvalidTag:
                 raise BadMessage(
                     f"the shares from {self._name(peer)} were changed or are not for this site"
                 ) from None
-            held[peer] = (both[: shamir.SHARE_BYTES], both[shamir.SHARE_BYTES :])
-        keys = [(masks.self_key(self._seed, self._keys_at, me), 1)]
-        for peer in peers:
-            agreed = self._masking.agree(self._peer_masking[peer])
-            keys.append((masks.pair_key(agreed, self._keys_at, me, peer), masks.sign(me, peer)))
-        assert self._vector is not None
-        words = parameters.ring.encode(self._vector)
-        masks.apply(words, keys)
-        self._transcript = m.after_shares(self._transcript, message.sharers)
-        self._held = held
-        self._sharers = sharers
-        # What is not needed again is forgotten: nobody can be made to give it away later.
-        self._vector = None
-        del self._seed, self._opening, self._peer_masking, self._masking, self._encryption
-        return self._signed(m.Masked(**self._head(), round=3, words=words.tobytes()))
+            if len(shares) != m.BOTH_BYTES * parameters.steps:
+                raise BadMessage(f"the shares from {self._name(peer)} are not two for each step")
+            held[peer] = Held(shares)
+            held[peer].forget_before(self._step)
+        return sharers, held
 
     def _agree(self, message: m.Survivors) -> bytes:
-        """Round 4: check the list of survivors and sign it. This site will never sign another."""
+        """Round 4: check the list of survivors and sign it. This site signs no other for this step."""
         survivors = _ascending(message.survivors, self.parameters.sites)
         dropped = _ascending(message.dropped, self.parameters.sites)
         if both := survivors & dropped:
@@ -217,7 +278,7 @@ class Site:
         self._require_committee(len(survivors & self._held.keys()), "survived")
         self._transcript = m.after_masked(self._transcript, message.survivors, message.dropped)
         self._survivors = message.survivors
-        return self._signed(m.Consent(**self._head(), round=4))
+        return self._signed(m.Consent(**self._head(), round=4, step=self._step))
 
     def _reveal(self, message: m.Consents) -> bytes:
         """Round 5: when enough sites signed the same list, help to unmask exactly that list."""
@@ -233,15 +294,22 @@ class Site:
             raise Refused("a site that is not among the survivors signed their list")
         self._require_enough(len(signers), "signed the list of survivors")
         alive = set(self._survivors)
-        held = sorted(self._held)
+        held = {site: self._held[site].at(self._step) for site in sorted(self._held)}
         reveal = m.Reveal(
             **self._head(),
             round=5,
-            seeds=tuple(self._held[site][0] for site in held if site in alive),
-            keys=tuple(self._held[site][1] for site in held if site not in alive),
+            step=self._step,
+            seeds=tuple(seed for site, (seed, _) in held.items() if site in alive),
+            keys=tuple(key for site, (_, key) in held.items() if site not in alive),
         )
-        self._held = {}
+        self._forget_before(self._step + 1)
         return self._signed(reveal)
+
+    def _forget_before(self, step: int) -> None:
+        """Throw away this site's secrets of earlier steps, and its shares of others'."""
+        self._chain.advance(step)
+        for held in self._held.values():
+            held.forget_before(step)
 
     def _require_enough(self, count: int, did: str) -> None:
         if count < self.parameters.threshold:
@@ -266,7 +334,7 @@ class Site:
         }
 
     def _signed(self, message: m.FromSite) -> bytes:
-        return m.pack_signed(message, self._identity)
+        return m.pack_signed(message, self._identity, self._verifier)
 
     def __repr__(self) -> str:
         return f"Site({self.name!r}, {self.state.name})"
@@ -278,6 +346,8 @@ def _read_adverts(message: m.Adverts, parameters: Parameters, verifier: Verifier
         advert = m.authenticate(m.unpack_signed(data, parameters), data, parameters, verifier)
         if not isinstance(advert, m.Advert) or advert.transcript != start:
             raise Refused("a site advertised for another roster, threshold or graph")
+        if len(advert.masking) != KEY_BYTES * parameters.steps:
+            raise BadMessage("a site advertised keys for another number of steps")
         adverts[advert.sender] = advert
     if len(adverts) != len(message.adverts) or list(adverts) != sorted(adverts):
         raise BadMessage("advertisements must come in ascending order, one for each site")
@@ -290,14 +360,13 @@ def _ascending(sites: tuple[int, ...], most: int) -> frozenset[int]:
     return frozenset(sites)
 
 
-def _require_vector(vector: Any, parameters: Parameters) -> NDArray[np.int64]:
+def require_vector(vector: Any, length: int, ring: Ring) -> NDArray[np.int64]:
+    """Return the vector if a site can take part with it."""
     if not isinstance(vector, np.ndarray) or vector.dtype != np.int64:
         shown = vector.dtype if isinstance(vector, np.ndarray) else type(vector).__name__
         raise InvalidInput(f"vector must be an array of int64, not {shown}")
-    if vector.shape != (parameters.length,):
-        raise InvalidInput(f"vector must have shape ({parameters.length},), not {vector.shape}")
-    if parameters.bits < 64:
-        half = parameters.ring.half
-        if vector.max() >= half or vector.min() < -half:
-            raise InvalidInput(f"vector has an entry that does not fit {parameters.bits} bits")
+    if vector.shape != (length,):
+        raise InvalidInput(f"vector must have shape ({length},), not {vector.shape}")
+    if ring.bits < 64 and (vector.max() >= ring.half or vector.min() < -ring.half):
+        raise InvalidInput(f"vector has an entry that does not fit {ring.bits} bits")
     return vector

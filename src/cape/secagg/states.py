@@ -16,11 +16,13 @@ __all__ = ["TRANSITIONS", "AggregatorState", "Cue", "SiteState", "following"]
 
 
 class SiteState(Enum):
-    """What a site has done."""
+    """What a site has done: in the setup, then in the step that it is in."""
 
     NEW = "not started"
     ADVERTISED = "advertised its keys"
     SHARED = "shared its secrets"
+    BEGUN = "been given a vector, and no shares of others yet"
+    READY = "been given a vector"
     MASKED = "sent its masked vector"
     AGREED = "signed the list of survivors"
     DONE = "revealed its shares"
@@ -31,10 +33,11 @@ class AggregatorState(Enum):
 
     ADVERTISE = "advertisements"
     SHARE = "shares"
+    READY = "nothing: the next step has to be begun"
     MASK = "masked vectors"
     CONSISTENCY = "consents"
     UNMASK = "shares to unmask with"
-    DONE = "nothing: the sum is known"
+    DONE = "nothing: the last step's sum is known"
     FAILED = "nothing: the run has failed"
 
 
@@ -42,8 +45,11 @@ class Cue(Enum):
     """What moves a machine and is not a message."""
 
     START = "start"
+    BEGIN = "the beginning of a step"
     CLOSED = "every site has answered or is gone"
-    FAILED = "too few sites are left, or what they revealed does not fit"
+    ENDED = "every site has answered or is gone, in the last step"
+    LOST = "too few sites are left in a step, or what they revealed does not fit"
+    FAILED = "the same in the setup or in the last step"
 
 
 State = SiteState | AggregatorState
@@ -55,7 +61,16 @@ TRANSITIONS: MappingProxyType[tuple[State, Trigger], State] = MappingProxyType(
     {
         (_S.NEW, Cue.START): _S.ADVERTISED,
         (_S.ADVERTISED, m.Adverts): _S.SHARED,
-        (_S.SHARED, m.Delivery): _S.MASKED,
+        # Steps go forward only, and the site counts them; from anywhere, since it may miss the end of one.
+        (_S.SHARED, Cue.BEGIN): _S.BEGUN,
+        (_S.BEGUN, Cue.BEGIN): _S.BEGUN,
+        (_S.READY, Cue.BEGIN): _S.READY,
+        (_S.MASKED, Cue.BEGIN): _S.READY,
+        (_S.AGREED, Cue.BEGIN): _S.READY,
+        (_S.DONE, Cue.BEGIN): _S.READY,
+        (_S.BEGUN, m.Delivery): _S.MASKED,
+        (_S.READY, m.Delivery): _S.MASKED,  # again, to a site whose first answer was lost
+        (_S.READY, m.Begin): _S.MASKED,
         (_S.MASKED, m.Survivors): _S.AGREED,
         (_S.AGREED, m.Consents): _S.DONE,
         #
@@ -63,16 +78,24 @@ TRANSITIONS: MappingProxyType[tuple[State, Trigger], State] = MappingProxyType(
         (_A.ADVERTISE, Cue.CLOSED): _A.SHARE,
         (_A.ADVERTISE, Cue.FAILED): _A.FAILED,
         (_A.SHARE, m.Shares): _A.SHARE,
-        (_A.SHARE, Cue.CLOSED): _A.MASK,
+        (_A.SHARE, Cue.CLOSED): _A.READY,
         (_A.SHARE, Cue.FAILED): _A.FAILED,
+        (_A.READY, Cue.BEGIN): _A.MASK,
+        (_A.MASK, Cue.BEGIN): _A.MASK,  # a driver may give a step up
+        (_A.CONSISTENCY, Cue.BEGIN): _A.MASK,
+        (_A.UNMASK, Cue.BEGIN): _A.MASK,
         (_A.MASK, m.Masked): _A.MASK,
         (_A.MASK, Cue.CLOSED): _A.CONSISTENCY,
+        (_A.MASK, Cue.LOST): _A.READY,
         (_A.MASK, Cue.FAILED): _A.FAILED,
         (_A.CONSISTENCY, m.Consent): _A.CONSISTENCY,
         (_A.CONSISTENCY, Cue.CLOSED): _A.UNMASK,
+        (_A.CONSISTENCY, Cue.LOST): _A.READY,
         (_A.CONSISTENCY, Cue.FAILED): _A.FAILED,
         (_A.UNMASK, m.Reveal): _A.UNMASK,
-        (_A.UNMASK, Cue.CLOSED): _A.DONE,
+        (_A.UNMASK, Cue.CLOSED): _A.READY,
+        (_A.UNMASK, Cue.ENDED): _A.DONE,
+        (_A.UNMASK, Cue.LOST): _A.READY,
         (_A.UNMASK, Cue.FAILED): _A.FAILED,
     }
 )

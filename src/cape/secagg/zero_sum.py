@@ -26,11 +26,13 @@ from cape.noise import SecureStream, discrete_gaussian
 from cape.noise.ring import zero_sum_share
 from cape.secagg import messages as m
 from cape.secagg.aggregator import Aggregator
+from cape.secagg.drive import drive
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
 from cape.secagg.parameters import Parameters
-from cape.secagg.simulate import Hook, Outcome, Progress, drive, gather
+from cape.secagg.session import gather
 from cape.secagg.site import Site
 from cape.secagg.states import SiteState
+from cape.secagg.traffic import Hook, Outcome, Progress
 
 __all__ = ["ZeroSumNoise", "ZeroSumSite", "zero_sum_gaussian"]
 
@@ -38,7 +40,8 @@ __all__ = ["ZeroSumNoise", "ZeroSumSite", "zero_sum_gaussian"]
 class ZeroSumSite(Site):
     """A site whose vector is fresh noise ê_s; after the run, `finish(announcement)` gives its e_s.
 
-    The aggregator is a plain `Aggregator`; when it is finished its `announcement()` goes to all survivors.
+    The run has one step: `begin(0, site.drawn)`. The aggregator is a plain `Aggregator`; when it is finished
+    its `announcement()` goes to all survivors.
     """
 
     def __init__(
@@ -56,7 +59,14 @@ class ZeroSumSite(Site):
         self._drawn: NDArray[np.int64] | None = discrete_gaussian(
             std, parameters.length, stream.fork("noise")
         )
-        super().__init__(parameters, name, identity, self._drawn, stream=stream, **rest)
+        super().__init__(parameters, name, identity, stream=stream, **rest)
+
+    @property
+    def drawn(self) -> NDArray[np.int64]:
+        """ê_s, until `finish` has given out e_s."""
+        if self._drawn is None:
+            raise Refused("a site's noise is given out once")
+        return self._drawn
 
     def finish(self, announcement: bytes) -> NDArray[np.int64]:
         """Return e_s, once: the noise drawn less this site's share of the announced sum."""
@@ -133,7 +143,8 @@ def zero_sum_gaussian(
         for name in names
     }
     aggregator = Aggregator(parameters, verifier=verifier)
-    outcome = drive(machines, aggregator, drop=drop, hook=hook, progress=progress)
+    drawn = {name: site.drawn for name, site in machines.items()}
+    outcome = drive(machines, aggregator, drawn, drop=drop, hook=hook, progress=progress)
     announcement = aggregator.announcement()
     noise = {
         name: site.finish(announcement).reshape(iterations, length)

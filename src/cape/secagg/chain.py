@@ -1,0 +1,62 @@
+"""A site's secrets of every step, drawn from one secret that never leaves the site and only moves forward.
+
+Claim. Whoever is given the seeds and masking keys of some steps knows nothing of those of another step. Once
+a site has moved past a step, it cannot compute that step's secrets again itself.
+Reason. A step's seed, its masking key and the next link are HKDF outputs of the step's link, for three labels
+and with the step's number: independent of each other to anyone without the link, and no link is ever sent or
+shared. So what a step reveals (the seed of a survivor, the masking key of a site that dropped) is what a run
+of its own would reveal. HKDF cannot be turned back, and a link is dropped as soon as the next is made.
+Tested in tests/secagg/test_chain.py, and in test_steps_view.py, which also finds keys that serve two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from cape.secagg.keys import derive
+
+__all__ = ["Chain"]
+
+
+class Chain:
+    """The secrets from one step on.
+
+    Args:
+        root: 32 secret bytes, used for nothing else.
+        run: what all keys are bound to: the hash of the run's parameters.
+    """
+
+    def __init__(self, root: bytes, run: bytes) -> None:
+        self._link = root
+        self._run = run
+        self.step = 0
+
+    def secrets(self) -> tuple[bytes, bytes]:
+        """Return the seed of this step's self mask and its masking key."""
+        return self._secrets(self._link, self.step)
+
+    def walk(self, steps: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the secrets of each step from here to the last, and stay here."""
+        link = self._link
+        for step in range(self.step, steps):
+            yield self._secrets(link, step)
+            link = self._next(link, step)
+
+    def advance(self, step: int) -> None:
+        """Move on to a step; those before it are gone for good."""
+        while self.step < step:
+            self._link = self._next(self._link, self.step)
+            self.step += 1
+
+    def _secrets(self, link: bytes, step: int) -> tuple[bytes, bytes]:
+        return derive(link, self._run, "step seed", step), derive(link, self._run, "step key", step)
+
+    def _next(self, link: bytes, step: int) -> bytes:
+        return derive(link, self._run, "step next", step)
+
+    def __repr__(self) -> str:
+        return f"Chain(step={self.step})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Chain cannot be pickled: its link is secret")
