@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import InvalidInput, OverflowRisk
-from cape.noise import exact_gram
+from cape.noise import exact_gram, exact_products
 
 RNG = np.random.default_rng(7)
 
@@ -118,3 +118,30 @@ def test_totals_beyond_64_bits_are_refused():
 def test_bad_input(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+@given(st.integers(0, 40), st.integers(1, 5), st.integers(0, 2**32))
+def test_products_of_whole_steps_are_the_true_integer_sums(rows, columns, seed):
+    steps = np.random.default_rng(seed).integers(-(2**20), 2**20 + 1, (columns, rows)).astype(float)
+    whole = [[int(k) for k in column] for column in steps]
+    wanted = [[sum(p * q for p, q in zip(a, b, strict=True)) for b in whole] for a in whole]
+    assert exact_products(steps).tolist() == wanted
+    assert exact_products(steps[:, ::-1]).tolist() == wanted
+
+
+def test_products_over_many_chunks_are_exact_and_do_not_depend_on_the_order():
+    # odd numbers near the limit: past 2^53 their squares could not be added without rounding
+    steps = 2.0**20 - RNG.choice([1.0, 3.0, 5.0], (4, 30_001))
+    found = exact_products(steps)
+    whole = [[int(k) for k in column] for column in steps]
+    assert found.tolist() == [[sum(p * q for p, q in zip(a, b, strict=True)) for b in whole] for a in whole]
+    assert np.array_equal(exact_products(steps[:, RNG.permutation(30_001)]), found)
+    assert not np.array_equal((steps @ steps.T).astype(np.int64), found)
+
+
+def test_products_that_may_not_be_exact_are_refused():
+    with pytest.raises(OverflowRisk, match="magnitude at most 1"):
+        exact_products(np.full((2, 4096), 2.0**21))
+    for bad in (np.nan, np.inf):
+        with pytest.raises(InvalidInput, match="finite"):
+            exact_products(np.array([[1.0, bad]]))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bisect
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from cape.site import Axis, Block, Counts, Gram, Moments, Number, Schema
+from cape.site import Axis, Block, Counts, Design, Gram, Moments, Number, Schema
 
 Row = dict[str, Any]
 
@@ -40,6 +41,50 @@ def spread(row: Row, name: str, schema: Schema) -> list[int] | None:
         return None if k is None else [k]
     code = place(row, Axis(name), schema)
     return None if code is None else [2**20 * (code == j) for j in range(1, len(column.values))]
+
+
+def vector(row: Row, design: Design, schema: Schema) -> tuple[list[int], int | None] | None:
+    """x and y of a row in steps, in Python's floats and integers; None if a cell is missing."""
+    square = Fraction(design.intercept) ** 2
+    limit = math.floor(2**40 / (1 + square))
+    length, shrink = design.length(schema), math.hypot(1.0, design.intercept)
+    longer = length < design.bound(schema)
+    most = 2**20 if longer else math.isqrt(limit // len(design.features))
+    divisor = 1.0 if longer else length * shrink
+    scaled: list[float] = []
+    for name in design.features:
+        column, value = schema[name], row[name]
+        if value is None or value != value:
+            return None
+        if isinstance(column, Number):
+            size = column.half / 2**20 * divisor
+            clamped = min(max(value, column.low), column.high)
+            scaled.append(min(max((clamped - column.middle) / size, -most), most))
+        else:
+            scaled += [float(most * (value == other)) for other in column.values[1:]]
+    if longer:
+        total = 0.0
+        for t in scaled:
+            total += t * t
+        factor = 2**20 / shrink / max(math.sqrt(total), length * 2**20)
+        scaled = [t * factor for t in scaled]
+    x = [math.trunc(value) for value in scaled]
+    while sum(k * k for k in x) > limit:
+        x = [k - (k > 0) + (k < 0) for k in x]
+    if design.intercept:
+        x = [math.isqrt(math.floor(2**40 * square / (1 + square))), *x]
+    if design.target is None:
+        return x, None
+    target, value = schema[design.target], row[design.target]
+    if value is None or value != value:
+        return None
+    if isinstance(target, Number):
+        return x, steps(value, target)
+    return x, 2**20 * (1 if value == target.values[1] else -1)
+
+
+def vectors(rows: list[Row], design: Design, schema: Schema) -> list[tuple[list[int], int | None]]:
+    return [found for row in rows if (found := vector(row, design, schema)) is not None]
 
 
 def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...]:

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from cape.errors import DataError
 from cape.site import Category, Custom, Schema, Table, batches
-from cape.site.clip import _inside, clip_rows
+from cape.site.clip import clip_rows, inside
 
 SCHEMA = Schema(x=(0, 100), g=["a", "b"])
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -49,7 +49,7 @@ def test_a_row_at_the_bound_that_floats_would_let_out_is_put_back() -> None:
 
 
 def test_whatever_floats_did_integers_have_the_last_word() -> None:
-    found = _inside(np.array([[2**20, 3, -2], [2**20, 0, 0], [-(2**19), 5, 7]]))
+    found = inside(np.array([[2**20, 3, -2], [2**20, 0, 0], [-(2**19), 5, 7]]))
     assert found.tolist() == [[2**20 - 1, 2, -1], [2**20, 0, 0], [-(2**19), 5, 7]]
 
 

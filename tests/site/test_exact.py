@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cape.errors import InvalidInput, OverflowRisk
 from cape.site import Axis, Category, Counts, Gram, Moments, Schema, Table, batches
-from cape.site.sums import require_room
+from cape.site.parts import require_room
 from tests.site import reference
 
 SCHEMA = Schema(

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cape.site.blocks import Axis, Block, Counts, Custom, Gram, Moments
+from cape.site.blocks import (
+    Axis,
+    Block,
+    Counts,
+    Custom,
+    Gram,
+    Moments,
+    Nearest,
+    Newton,
+    Tensors,
+    Term,
+)
+from cape.site.design import Design
 from cape.site.schema import Category, Number, Schema, Site
 
 if TYPE_CHECKING:
@@ -22,12 +34,17 @@ __all__ = [
     "Csv",
     "Custom",
     "Database",
+    "Design",
     "Gram",
     "Moments",
+    "Nearest",
+    "Newton",
     "Number",
     "Schema",
     "Site",
     "Table",
+    "Tensors",
+    "Term",
 ]
 
 

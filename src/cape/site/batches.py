@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.noise import SecureStream
 from cape.site import faults
 from cape.site.blocks import Block
 from cape.site.cells import Cells
+from cape.site.design import Design
+from cape.site.kept import Kept
+from cape.site.parts import PART_ROWS, Converters, Part
 from cape.site.readers import Reader
 from cape.site.schema import Number, Schema
-from cape.site.sums import PART_ROWS, Part, columns_of, summer
+from cape.site.sums import columns_of, summer
 
 __all__ = ["Batches"]
 
@@ -31,13 +35,25 @@ class Batches:
         """Return the number of rows."""
         return faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
 
-    def sums(self, blocks: Sequence[Block]) -> list[tuple[NDArray[np.int64], ...]]:
-        """Return the sums of every block, from one pass."""
-        summers = [summer(self._site, self._schema, block) for block in blocks]
+    def sums(
+        self, blocks: Sequence[Block], stream: SecureStream | None = None
+    ) -> list[tuple[NDArray[np.int64], ...]]:
+        """Return the sums of every block, from one pass; samples are drawn from the stream."""
+        summers = [summer(self._site, self._schema, block, stream) for block in blocks]
         for part in self._parts([name for block in blocks for name in columns_of(block)]):
             for each in summers:
                 each.add(part)
         return [each.result() for each in summers]
+
+    def keep(self, design: Design, most_cells: int) -> Kept | None:
+        """Return the vectors of all complete rows, or None if they might have too many cells."""
+        rows = self.rows()
+        if rows * design.width(self._schema) > most_cells:
+            return None
+        kept = Kept(self._site, self._schema, design, rows)
+        for part in self._parts(design.columns):
+            kept.add(part)
+        return kept
 
     def clamped(self) -> dict[str, int]:
         """Return how many cells of each numeric column lie outside its bounds."""
@@ -55,11 +71,12 @@ class Batches:
             pass
 
     def _parts(self, wanted: Sequence[str]) -> Iterator[Part]:
+        converters = Converters(self._schema)
         for columns, rows in self._read(wanted):
             for start in range(0, rows, PART_ROWS):
                 stop = min(start + PART_ROWS, rows)
                 part = {name: values[start:stop] for name, values in columns.items()}
-                yield Part(self._schema, part, stop - start)
+                yield Part(self._schema, part, stop - start, converters)
 
     def _read(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
         """Yield the wanted columns, converted, with their number of rows."""

@@ -43,6 +43,11 @@ class Cells:
 
     def _numbers(self, series: pl.Series, column: Number, offset: int) -> NDArray[np.float64]:
         kind = series.dtype
+        if kind == pl.Float64:  # nothing to parse
+            found: NDArray[np.float64] = series.to_numpy()
+            if not column.missing:
+                self._none_missing(series.name, np.isnan(found), offset)
+            return found
         if kind == pl.Object:
             parsed = pl.Series(series.name, [_number(value) for value in series], dtype=pl.Float64)
             missing = _objects_missing(series)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cape.site.steps import ONE
 
-__all__ = ["LARGEST_SIZE", "clip_rows"]
+__all__ = ["LARGEST_SIZE", "clip_rows", "inside"]
 
 LARGEST_SIZE = 1 << 22
 """How many entries a row may have: the sum of their squares then stays below 2^62."""
@@ -32,13 +32,13 @@ def clip_rows(rows: NDArray[np.float64], bound: float) -> NDArray[np.int64]:
     outside = np.flatnonzero(squares > _LIMIT)
     if outside.size:
         norms = np.sqrt(squares[outside].astype(np.float64))[:, None]
-        steps[outside] = _inside(np.trunc(steps[outside] * (ONE / norms)).astype(np.int64))
+        steps[outside] = inside(np.trunc(steps[outside] * (ONE / norms)).astype(np.int64))
     return steps
 
 
-def _inside(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Move rows that are still too long toward zero, until integers say that they are not."""
-    while (over := np.flatnonzero(_squares(steps) > _LIMIT)).size:
+def inside(steps: NDArray[np.int64], limit: int = _LIMIT) -> NDArray[np.int64]:
+    """Move rows whose squares add up to more than the limit toward zero, until integers say that none do."""
+    while (over := np.flatnonzero(_squares(steps) > limit)).size:
         steps[over] -= np.sign(steps[over])
     return steps
 

@@ -18,6 +18,8 @@ __all__ = [
     "missing_cell",
     "no_column",
     "no_header",
+    "not_lazy",
+    "too_large",
     "twice",
     "unknown_category",
     "wrong_type",
@@ -57,6 +59,24 @@ def no_header(site: str, column: str) -> DataError:
         "header, name its columns (columns = [...]), and if another sign separates its cells, say which "
         "(separator = ';')",
         column,
+    )
+
+
+def not_lazy(site: str, what: str) -> DataError:
+    """Something that an engine cannot compute for a lazy table."""
+    return DataError(
+        site,
+        f"{what} cannot be computed inside a lazy table; give this site its rows as a DataFrame, a Parquet "
+        "file or a polars LazyFrame",
+    )
+
+
+def too_large(site: str) -> DataError:
+    """A table whose vectors would take more memory than is kept."""
+    return DataError(
+        site,
+        "as vectors the table would need more than 512 MB of memory; divide it into several sites, or use "
+        "fewer features",
     )
 
 

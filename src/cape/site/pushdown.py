@@ -8,7 +8,8 @@ rounding, order or integer type matters. Python integers put the halves together
 Tested in tests/site/test_backends.py.
 
 Limits. Rows have no numbers here, so errors name the column only. Uneven edges become a tree of
-comparisons, up to `MOST_EDGES`. A `Custom` function cannot travel to an engine.
+comparisons, up to `MOST_EDGES`. A `Custom` function cannot travel to an
+engine, and rows cannot be made into vectors there (`Tensors`, `Newton`, `Nearest`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import DataError, OverflowRisk
+from cape.noise import SecureStream
 from cape.site import faults
 from cape.site.bins import Bins
-from cape.site.blocks import Block, Counts, Custom, Gram, Moments
+from cape.site.blocks import Block, Counts, Custom, Gram, Moments, Nearest, Newton, Tensors
 from cape.site.expressions import Columns, place
 from cape.site.schema import Category, Number, Schema
 from cape.site.steps import ONE
@@ -53,8 +55,11 @@ class Pushdown:
             raise OverflowRisk("a lazy table may have at most 2^33 rows; divide it into several sites")
         return rows
 
-    def sums(self, blocks: Sequence[Block]) -> list[tuple[Int64, ...]]:
-        """Return the sums of every block: a query that checks the cells, then one per block."""
+    def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[tuple[Int64, ...]]:
+        """Return the sums of every block: a query that checks the cells, then one per block.
+
+        No block that can be asked here takes a sample: the stream is not used.
+        """
         for block in blocks:
             self._possible(block)
         columns = self._checked([name for block in blocks for name in columns_of(block)])
@@ -78,11 +83,9 @@ class Pushdown:
 
     def _possible(self, block: Block) -> None:
         if isinstance(block, Custom):
-            raise DataError(
-                self._site,
-                "a function cannot be computed inside a lazy table; give this site its rows as a DataFrame, "
-                "a Parquet file or a polars LazyFrame",
-            )
+            raise faults.not_lazy(self._site, "a function")
+        if isinstance(block, (Tensors, Newton, Nearest)):
+            raise faults.not_lazy(self._site, "sums over vectors of whole rows")
         for axis in block.axes if isinstance(block, Counts) else ():
             if axis.edges is not None and len(axis.edges) > MOST_EDGES and Bins.of(axis.edges).width is None:
                 raise DataError(

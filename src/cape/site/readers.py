@@ -52,7 +52,7 @@ class LazyReader:
         # as one whose decimal comma has shifted the others.
         chosen = self._frame if self.text else self._frame.select(columns)
         batches = chosen.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
-        return (batch.select(columns) for batch in batches)
+        return (batch.select(columns) for batch in batches) if self.text else iter(batches)
 
 
 class FrameReader:

@@ -22,6 +22,8 @@ from cape.site.schema import Number
 
 __all__ = ["ONE", "Steps"]
 
+Float64 = NDArray[np.float64]
+
 ONE = 2.0**T_BITS
 """How many steps a scaled value of 1 has."""
 
@@ -36,17 +38,21 @@ class Steps:
     most: float
 
     @classmethod
-    def of(cls, number: Number) -> Steps:
-        """Return the steps of a column with these bounds."""
-        middle, size = number.middle, number.half / ONE
+    def of(cls, number: Number, length: float = 1.0, most: float = ONE) -> Steps:
+        """Return the steps of a column with these bounds; divided by `length`, and held within `most`."""
+        middle, size = number.middle, number.half / ONE * length
         return cls(
-            middle, size, max((number.low - middle) / size, -ONE), min((number.high - middle) / size, ONE)
+            middle, size, max((number.low - middle) / size, -most), min((number.high - middle) / size, most)
         )
 
-    def count(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def count(self, values: Float64) -> Float64:
         """Return k for every value, as float64; NaN stays NaN."""
         with np.errstate(over="ignore"):  # what overflows is far outside, and clipped
-            steps = np.subtract(values, self.middle)
-            np.divide(steps, self.size, out=steps)
-        np.clip(steps, self.least, self.most, out=steps)
+            steps = self.scale(values, np.empty(values.shape))
         return np.trunc(steps, out=steps)
+
+    def scale(self, values: Float64, out: Float64) -> Float64:
+        """Return what `count` truncates, in `out`. Numpy may warn of an overflow, which does not matter."""
+        np.subtract(values, self.middle, out=out)
+        np.divide(out, self.size, out=out)
+        return out.clip(self.least, self.most, out=out)

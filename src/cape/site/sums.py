@@ -4,80 +4,66 @@ Claim. Results are the true integer sums: the same multiset of rows gives the sa
 Reason. A part has at most 8192 rows of whole steps k with |k| <= 2^20. Its float64 sums of k, and of k^2
 <= 2^40, have all partial sums at most 2^53 in magnitude, where float64 holds every integer: no addition
 rounds, in whatever order numpy or BLAS adds. Grouped sums and counts are added as int64 outright, Gram
-matrices by `cape.noise.exact_gram`. Parts are added as int64, which is associative; a total that could
-pass 2^63 is refused.
+matrices by `cape.noise.exact_gram`; `tensors`, `newton` and `nearest` have reasons of their own. Parts are
+added as int64, which is associative; a total that could pass 2^63 is refused.
 Tested in tests/site/test_exact.py against Python integers, and under permutations and batch sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import DataError, InvalidInput, OverflowRisk
-from cape.noise import exact_gram
+from cape.errors import DataError, InvalidInput
+from cape.noise import SecureStream, exact_gram
 from cape.site.bins import Bins
-from cape.site.blocks import T_BITS, Axis, Block, Counts, Custom, Gram, Moments
+from cape.site.blocks import (
+    T_BITS,
+    Axis,
+    Block,
+    Counts,
+    Custom,
+    Gradient,
+    Gram,
+    Held,
+    Moments,
+    Nearest,
+    Newton,
+    Tensors,
+)
 from cape.site.clip import LARGEST_SIZE, clip_rows
+from cape.site.nearest import NearestSums
+from cape.site.newton import NewtonSums
+from cape.site.parts import Part, Summer, require_room
+from cape.site.sampling import sample
 from cape.site.schema import Category, Number, Schema
-from cape.site.steps import ONE, Steps
+from cape.site.steps import ONE
+from cape.site.tensors import TensorSums
 
-__all__ = ["PART_ROWS", "Part", "Summer", "columns_of", "require_room", "summer"]
-
-PART_ROWS = 1 << 13
-_ROOM = 2**63 - 2**54
+__all__ = ["columns_of", "summer"]
 
 Int64 = NDArray[np.int64]
 
 
-class Part:
-    """At most 8192 rows: columns as they were read, and in steps once somebody asks."""
-
-    def __init__(self, schema: Schema, columns: dict[str, NDArray[Any]], rows: int) -> None:
-        self._schema, self._columns, self.rows = schema, columns, rows
-        self._steps: dict[str, NDArray[np.float64]] = {}
-
-    def steps(self, name: str) -> NDArray[np.float64]:
-        """Return a numeric column in whole steps of 2^-20, NaN for missing."""
-        if name not in self._steps:
-            self._steps[name] = Steps.of(self._schema.number(name)).count(self._columns[name])
-        return self._steps[name]
-
-    def numbers(self, name: str) -> NDArray[np.float64]:
-        """Return a numeric column between its bounds, NaN for missing; a copy."""
-        column = self._schema.number(name)
-        clamped: NDArray[np.float64] = np.clip(self._columns[name], column.low, column.high)
-        return clamped
-
-    def codes(self, name: str) -> Int64:
-        """Return a category column as codes, -1 for missing."""
-        return self._columns[name]
-
-
-class Summer(Protocol):
-    """Adds up one block, part by part."""
-
-    def add(self, part: Part) -> None:
-        """Add a part of the table."""
-        ...
-
-    def result(self) -> tuple[Int64, ...]:
-        """Return the sums, in the shapes of `block.arrays`."""
-        ...
-
-
-def summer(site: str, schema: Schema, block: Block) -> Summer:
-    """Return what adds up this block."""
+def summer(site: str, schema: Schema, block: Block, stream: SecureStream | None = None) -> Summer:
+    """Return what adds up this block; samples are drawn from the stream."""
     if isinstance(block, Moments):
         return _Moments(schema, block) if block.by is None else _GroupedMoments(schema, block)
     if isinstance(block, Gram):
         return _Gram(schema, block)
     if isinstance(block, Counts):
         return _Counts(schema, block)
-    return _Custom(site, schema, block)
+    if isinstance(block, Tensors):
+        return TensorSums(schema, block)
+    if isinstance(block, Newton):
+        return NewtonSums(schema, block)
+    if isinstance(block, Nearest):
+        return NearestSums(schema, block)
+    assert isinstance(block, Custom)  # a Gradient is added up over vectors in memory: see `kept`
+    return _Custom(site, schema, block, stream)
 
 
 def columns_of(block: Block) -> tuple[str, ...]:
@@ -86,15 +72,10 @@ def columns_of(block: Block) -> tuple[str, ...]:
         return tuple(axis.column for axis in block.axes)
     if isinstance(block, Moments) and block.by is not None:
         return (*block.columns, block.by)
+    if isinstance(block, (Tensors, Newton, Nearest, Gradient)):
+        return block.design.columns
+    assert not isinstance(block, Held)  # no table is asked for those
     return block.columns
-
-
-def require_room(largest: int) -> None:
-    """Raise `OverflowRisk` unless a total of squares can take another part."""
-    if largest >= _ROOM:
-        raise OverflowRisk(
-            "a site's sum of squares would need more than 64 bits; divide its table into several sites"
-        )
 
 
 class _Moments:
@@ -209,13 +190,16 @@ def _places(part: Part, axis: Axis, bins: Bins | None) -> Int64:
 
 
 class _Custom:
-    def __init__(self, site: str, schema: Schema, block: Custom) -> None:
+    def __init__(self, site: str, schema: Schema, block: Custom, stream: SecureStream | None) -> None:
         (array,) = block.arrays(schema)
         if array.size > LARGEST_SIZE:
             raise InvalidInput(f"size must be at most {LARGEST_SIZE}, not {array.size}")
         self._site, self._schema, self._block = site, schema, block
         self._sums = np.zeros(array.size, np.int64)
         self._tried = False
+        self._stream = stream
+        if block.rate < 1 and stream is None:
+            raise InvalidInput("a sample of rows needs a stream to draw it from")
 
     def add(self, part: Part) -> None:
         batch: dict[str, NDArray[Any]] = {
@@ -234,6 +218,8 @@ class _Custom:
             self._require_row_by_row(batch, rows)
         # Not an error, which would tell of one row for sure: such a row adds nothing.
         rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+        if self._stream is not None and self._block.rate < 1:
+            rows = rows[sample(self._stream, len(rows), self._block.rate)]
         self._sums += clip_rows(rows, self._block.bound).sum(axis=0)
 
     def _require_row_by_row(self, batch: dict[str, NDArray[Any]], rows: NDArray[np.float64]) -> None:

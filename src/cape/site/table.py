@@ -18,14 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
+from cape.noise import SecureStream
 from cape.site import faults
 from cape.site.batches import Batches
-from cape.site.blocks import Block, Counts, Custom, Gram, Moments
+from cape.site.blocks import Block, Counts, Custom, Gradient, Gram, Moments, Nearest, Newton, Tensors
+from cape.site.design import Design
+from cape.site.kept import Kept
 from cape.site.pushdown import Pushdown
 from cape.site.schema import Schema
 from cape.site.sources import open_source
 
 __all__ = ["Table"]
+
+_KINDS = (Moments, Gram, Counts, Custom, Tensors, Newton, Nearest, Gradient)
+_KEPT_CELLS = 1 << 26  # 512 MB of float64
 
 
 class Table:
@@ -60,6 +66,9 @@ class Table:
             if isinstance(opened, nw.LazyFrame)
             else Batches(name, schema, opened)
         )
+        self._asked: Design | None = None  # the design of the last sums over vectors
+        self._kept: Kept | None = None
+        self._too_large: Design | None = None
 
     @property
     def name(self) -> str:
@@ -75,23 +84,84 @@ class Table:
         """Return the number of rows. Whether others may know it depends on the study's neighbours."""
         return self._engine.rows()
 
-    def sums(self, blocks: Sequence[Block]) -> list[tuple[NDArray[np.int64], ...]]:
+    def sums(
+        self, blocks: Sequence[Block], stream: SecureStream | None = None
+    ) -> list[tuple[NDArray[np.int64], ...]]:
         """Return the exact sums of every block, in the shapes of `block.arrays(schema)`.
 
-        Rows in another order, in other batches or held by another engine give the same integers. These
-        are the site's secrets: nothing but their noisy, masked form may leave.
+        Blocks that take a sample of the rows draw it from the stream, which nobody else may know. Without a
+        sample, rows in another order, in other batches or held by another engine give the same integers.
+        These are the site's secrets: nothing but their noisy, masked form may leave.
         """
         blocks = list(blocks)
         for block in blocks:
-            if not isinstance(block, (Moments, Gram, Counts, Custom)):
-                raise InvalidInput(f"a block must be Moments, Gram, Counts or Custom, not {block!r}")
+            if not isinstance(block, _KINDS):
+                names = [kind.__name__ for kind in _KINDS]
+                raise InvalidInput(f"a block must be {', '.join(names[:-1])} or {names[-1]}, not {block!r}")
             block.arrays(self._schema)
-        whole = [replace(block, cell=None) if isinstance(block, Counts) else block for block in blocks]
-        found = self._engine.sums(whole)
+        found: dict[int, tuple[NDArray[np.int64], ...]] = {}
+        for i, block in enumerate(blocks):
+            if isinstance(block, Gradient):
+                found[i] = self._vectors(block.design).gradient(block, stream)
+        kept = self._asked_again(blocks)
+        if kept is not None:
+            among = [i for i, block in enumerate(blocks) if _design(block) == kept.design]
+            found.update(zip(among, kept.sums([blocks[i] for i in among]), strict=True))
+        others = [i for i in range(len(blocks)) if i not in found]
+        if others or not blocks:
+            sums = self._engine.sums([_whole(blocks[i]) for i in others], stream)
+            found.update(zip(others, sums, strict=True))
         return [
-            (block.pick(sums[0]),) if isinstance(block, Counts) else sums
-            for block, sums in zip(blocks, found, strict=True)
+            (block.pick(found[i][0]),) if isinstance(block, Counts) else found[i]
+            for i, block in enumerate(blocks)
         ]
+
+    def vectors(self, design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return x (rows, width) and, if the design has a target, y (rows,), in whole steps of 2^-20.
+
+        The rows are the complete ones, in their order; every x has a sum of squares of at most 2^40. The
+        arrays are kept for further calls and for `sums`, and cannot be written to. These are the site's
+        secrets, cell by cell: nothing of them may leave.
+
+        Raises:
+            DataError: for a lazy table of another engine, and for one whose vectors exceed 512 MB.
+        """
+        kept = self._vectors(design)
+        return kept.x, kept.y
+
+    def _vectors(self, design: Design) -> Kept:
+        design.check(self._schema)
+        if isinstance(self._engine, Pushdown):
+            raise faults.not_lazy(self._name, "vectors of whole rows")
+        kept = self._keep(design)
+        if kept is None:
+            raise faults.too_large(self._name)
+        return kept
+
+    def _asked_again(self, blocks: Sequence[Block]) -> Kept | None:
+        """Return the vectors of a design among these blocks, if it is not the first time that it is asked.
+
+        A single pass stays a stream; where one is repeated, as in learning, rows are read once more.
+        """
+        designs = {design for block in blocks if (design := _design(block)) is not None}
+        if self._kept is not None and self._kept.design in designs:
+            return self._kept
+        if len(designs) != 1 or isinstance(self._engine, Pushdown):
+            return None
+        (design,) = designs
+        if design == self._asked:
+            return self._keep(design)
+        self._asked = design
+        return None
+
+    def _keep(self, design: Design) -> Kept | None:
+        """Return the vectors of a design, None if they are too large to keep."""
+        assert isinstance(self._engine, Batches)
+        if (self._kept is None or self._kept.design != design) and self._too_large != design:
+            self._kept = None  # so that there are never two in memory
+            self._kept = self._engine.keep(design, _KEPT_CELLS)
+            self._too_large = design if self._kept is None else None
+        return self._kept if self._too_large != design else None
 
     def clamped(self) -> dict[str, int]:
         """Return how many cells of each numeric column lie outside its bounds.
@@ -115,3 +185,11 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self._name!r}, {self._schema!r})"
+
+
+def _design(block: Block) -> Design | None:
+    return block.design if isinstance(block, (Tensors, Newton, Nearest)) else None
+
+
+def _whole(block: Block) -> Block:
+    return replace(block, cell=None) if isinstance(block, Counts) else block
