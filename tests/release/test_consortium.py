@@ -203,7 +203,7 @@ def test_the_random_graph_of_many_sites_is_in_the_promise():
     together = Consortium(sites, SCHEMA, BUDGET, colluding=10, min_sites=180)
     promise = together.plan(Average("age"), 0.5).guarantee
     assert 0 < promise.extra < 2.0**-40
-    assert f"masks adds at most {promise.extra:.1g} to delta" in promise.statement
+    assert f"adds at most {promise.extra:.1g} to delta" in promise.statement
     strict = Consortium(sites, SCHEMA, Budget(1.0, 1e-14), colluding=10, min_sites=180)
     with pytest.raises(InvalidInput, match="delta must be more than twice"):
         strict.plan(Average("age"), 0.5)

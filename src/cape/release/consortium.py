@@ -43,6 +43,7 @@ from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, 
 from cape.release.setting import Setting
 from cape.release.stages import Stages
 from cape.site import Schema, Site
+from cape.site.holder import Holder
 from cape.site.table import Table
 
 __all__ = ["Consortium"]
@@ -243,9 +244,12 @@ class Consortium:
             budget = self._budget
             self._budget = Budget(budget.epsilon, budget.delta, budget.spent - cost)
 
-    def _table(self, name: str) -> Table:
+    def _table(self, name: str) -> Table | Holder:
+        source = self.sites[name]
+        if isinstance(source, Holder):
+            return source
         if name not in self._tables:
-            self._tables[name] = Table(name, self.sites[name], self.schema)
+            self._tables[name] = Table(name, source, self.schema)
         return self._tables[name]
 
     def _rows(self) -> dict[str, int]:
@@ -261,7 +265,8 @@ class Consortium:
         """Return each site's exact sums, in steps. A site that samples rows draws from its own stream."""
         vectors = {}
         for name in self.sites:
-            sums = tuple(part for parts in self._table(name).sums(query.blocks) for part in parts)
+            drawn = randomness.fork(f"sample {name}")
+            sums = tuple(part for parts in self._table(name).sums(query.blocks, drawn) for part in parts)
             vectors[name] = calibration.encode(sums) if sums else np.zeros(0, np.int64)
         return vectors
 

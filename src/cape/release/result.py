@@ -71,7 +71,7 @@ class Promise:
             + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
             + "."
             + (
-                f" Sampling and a random graph of masks, if any, add at most {self.extra:.1g} to delta."
+                f" Sampling, or a random graph of masks, adds at most {self.extra:.1g} to delta."
                 if self.extra
                 else ""
             )

@@ -95,11 +95,14 @@ class Run:
         of, stages, setting = self._of, self._stages, self._stages.setting
         begun = self._analysis.begun()
         first = 0 if begun is None else begun.stages
+        known = Fraction(0) if begun is None else of.paid_runs.get(begun.run, Fraction(0))
         conversation = self._analysis.conduct(of.schema, setting.neighbours)
         try:
             query = next(conversation)
-        except StopIteration as stop:  # a run that was resumed had nothing left to ask
-            return self._release(stop.value, Answer((), (), None, of.schema), Query((), (), 0.0), first)
+        except StopIteration as stop:  # a run that goes on had nothing left to ask: what it took is paid for
+            spent = of._price(stages.scheme, stages.cost(first))
+            of._spend(max(spent - known, Fraction(0)))
+            return self._release(stop.value, None, first, free=not first)
         stages.calibrate(first, query)  # what cannot be calibrated fails before it is paid for
         if stages.scheme.name == "none":
             warnings.warn(
@@ -107,7 +110,6 @@ class Run:
                 PrivacyLeakWarning,
                 stacklevel=4,
             )
-        known = Fraction(0) if begun is None else of.paid_runs.get(begun.run, Fraction(0))
         free = not query.blocks  # nothing private is asked
         price = Fraction(0) if free else of._price(stages.scheme, stages.cost(len(stages)))
         paid = max(price - known, Fraction(0))
@@ -123,7 +125,7 @@ class Run:
                 try:
                     query = conversation.send(answer)
                 except StopIteration as stop:
-                    return self._release(stop.value, answer, query, stage)
+                    return self._release(stop.value, answer.rows, stage, free=free)
         except CapeError as error:
             if len(stages) > 1:
                 done = f"{stage} of {len(stages)} stages were released"
@@ -175,12 +177,15 @@ class Run:
             self._series = self._stages.scheme.series(task, left)
         return self._series
 
-    def _release(self, finding: Finding | Sequence[Any], answer: Answer, query: Query, stage: int) -> Release:
+    def _release(
+        self, finding: Finding | Sequence[Any], rows: int | None, stage: int, *, free: bool
+    ) -> Release:
         of, stages = self._of, self._stages
         found = finding if isinstance(finding, Finding) else Finding(finding)
         spent = stages.cost(stage)
-        cost = of._price(stages.scheme, spent) if query.blocks else Fraction(0)
-        promise = stages.setting.promise(stages.scheme, float(spent) or 1.0, query, stages.slack)
+        cost = Fraction(0) if free else of._price(stages.scheme, spent)
+        nothing = Query((), (), 0.0) if free else None
+        promise = stages.setting.promise(stages.scheme, float(spent) or 1.0, nothing, stages.slack)
         return Release(
             self._analysis,
             tuple(found.estimates),
@@ -188,7 +193,7 @@ class Run:
             float(cost),
             stages.scheme.name,
             tuple(name for name in of.sites if name in self._took_part),
-            answer.rows,
+            rows,
             self._cost,
             found.model,
         )

@@ -56,8 +56,13 @@ class Stages:
 
     @property
     def slack(self) -> float:
-        """What sampling adds to delta."""
-        return 0.0 if self.sampling == 1 else float(_SLACK) * self.setting.budget.delta
+        """What sampling adds to delta, and the random graph of masks in each stage after the first."""
+        graphs = (len(self) - 1) * self.scheme.failure(self.setting.parties)
+        return graphs + (0.0 if self.sampling == 1 else self._given_up)
+
+    @property
+    def _given_up(self) -> float:
+        return float(_SLACK) * self.setting.budget.delta
 
     def cost(self, asked: int) -> Fraction:
         """Return the share that is spent once `asked` stages have begun."""
@@ -74,7 +79,7 @@ class Stages:
             raise InvalidInput("a query over a sample must say how much one record alone can add")
         relation: Relation = "replace" if setting.neighbours == "replace-one" else "add-or-remove"
         whole = setting.budget.cost(self.share).mu
-        multiplier = covered_noise(whole, self.sampling, len(self), self.slack, relation=relation)
+        multiplier = covered_noise(whole, self.sampling, len(self), self._given_up, relation=relation)
         return self.scheme.local_std(query.sensitivity / query.norm / multiplier, setting.parties)
 
     def calibrate(self, stage: int, query: Query) -> tuple[Calibration, float]:

@@ -12,9 +12,11 @@ from cape.errors import TooFewSites
 from cape.privacy import correlated
 from cape.release.calibration import RESOLUTION
 from cape.release.schemes.messages import Scheme, add_noise
-from cape.release.schemes.task import SECAGG_ROUNDS, Cost, Outcome, Parties, Task
+from cape.release.schemes.task import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Int64, Outcome, Parties, Task
 
 __all__ = ["Cape", "by_round", "graph_failure", "secagg_choices", "secagg_cost"]
+
+_MOST_STEPS = 1000  # for which keys are agreed at once
 
 
 class Cape(Scheme):
@@ -39,8 +41,12 @@ class Cape(Scheme):
     def failure(self, parties: Parties) -> float:
         return graph_failure(parties)
 
+    def series(self, task: Task, steps: int) -> Scheme:
+        """Return what agrees on keys once for many steps."""
+        return _Series(steps)
+
     def run(self, task: Task) -> Outcome:
-        noisy = {name: add_noise(vector, task.streams[name]) for name, vector in task.vectors.items()}
+        noisy = _noisy(task)
         began = time.perf_counter()
         sent = False
 
@@ -64,6 +70,52 @@ class Cape(Scheme):
         return Outcome(run.total, noise, run.survivors, secagg_cost(run, time.perf_counter() - began))
 
 
+class _Series(Cape):
+    """Many tasks of one length: keys are agreed once, masks are fresh in each (see `cape.secagg.site`)."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._session: secagg.Session | None = None
+
+    def run(self, task: Task) -> Outcome:
+        began = time.perf_counter()
+        session, cost = self._open(task)
+        # Who is lost before it masks is silent in this step; the keys are agreed already.
+        silent = {site for site, when in task.drop.items() if when in SETUP_ROUNDS}
+        drop = {site: when for site, when in task.drop.items() if site not in silent}
+        noisy = {name: vector for name, vector in _noisy(task).items() if name not in silent}
+        self._steps -= 1
+        try:
+            run = session.step(noisy, drop=by_round(drop))
+        except TooFewSites as error:
+            error.sent = any(drop.get(name) != "mask" for name in noisy)
+            raise
+        noise = RESOLUTION * math.sqrt(len(run.survivors))
+        cost = cost + secagg_cost(run, time.perf_counter() - began - cost.seconds)
+        return Outcome(run.total, noise, run.survivors, cost)
+
+    def _open(self, task: Task) -> tuple[secagg.Session, Cost]:
+        """Return a session with a step left, and what opening it took."""
+        session = self._session
+        if session is not None and session.left and session.parameters.bits == task.ring.bits:
+            return session, Cost(0, 0, 0, 0.0)
+        began = time.perf_counter()
+        length = next(iter(task.vectors.values())).size
+        self._session = secagg.Session(
+            list(task.vectors),
+            length,
+            max(1, min(self._steps, _MOST_STEPS)),
+            bits=task.ring.bits,
+            stream=task.keys,
+            **secagg_choices(task.parties),
+        )
+        return self._session, secagg_cost(self._session.setup, time.perf_counter() - began)
+
+
+def _noisy(task: Task) -> dict[str, Int64]:
+    return {name: add_noise(vector, task.streams[name]) for name, vector in task.vectors.items()}
+
+
 def secagg_choices(parties: Parties) -> dict[str, Any]:
     """Return how secure aggregation is to be run for these parties."""
     return {
@@ -85,11 +137,11 @@ def graph_failure(parties: Parties) -> float:
     return float(2.0**found.log2_failure)
 
 
-def secagg_cost(run: secagg.Outcome, seconds: float) -> Cost:
+def secagg_cost(run: secagg.Outcome | secagg.Setup, seconds: float) -> Cost:
     """Return what a run of secure aggregation took."""
     traffic = list(run.traffic.values())
     names = {name for round_ in traffic for name in round_.sent}
-    most = max(sum(round_.sent.get(name, 0) for round_ in traffic) for name in names)
+    most = max((sum(round_.sent.get(name, 0) for round_ in traffic) for name in names), default=0)
     total = sum(round_.aggregator_received + round_.aggregator_sent for round_ in traffic)
     return Cost(len(traffic), total, most, seconds)
 

@@ -13,11 +13,22 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 
-__all__ = ["ROUNDS", "SECAGG_ROUNDS", "Cost", "Int64", "Outcome", "Parties", "Task", "check_drop"]
+__all__ = [
+    "ROUNDS",
+    "SECAGG_ROUNDS",
+    "SETUP_ROUNDS",
+    "Cost",
+    "Int64",
+    "Outcome",
+    "Parties",
+    "Task",
+    "check_drop",
+]
 
 Int64 = NDArray[np.int64]
 
-SECAGG_ROUNDS = ("advertise", "share", "mask", "consistency", "unmask")
+SETUP_ROUNDS = ("advertise", "share")
+SECAGG_ROUNDS = (*SETUP_ROUNDS, "mask", "consistency", "unmask")
 ROUNDS = (*SECAGG_ROUNDS, "message")
 
 
