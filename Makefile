@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint types bench docs clean
+.PHONY: demo test test-all test-torch lint types bench docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -13,6 +13,9 @@ test: lint types
 
 test-all: lint types
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+test-torch: .venv-torch/.test
+	.venv-torch/bin/python -m pytest tests_torch
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -29,7 +32,7 @@ docs: .venv/.docs
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf .venv .venv-torch site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -38,4 +41,12 @@ clean:
 
 .venv/.test .venv/.docs: .venv/.%: .venv/.core
 	$(PIP) -e '.[$*]'
+	touch $@
+
+# An environment of its own, so that `make test` stays light; torch's sympy wants an older mpmath than ours.
+.venv-torch/.test: pyproject.toml constraints.txt
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	grep -v '^mpmath==' constraints.txt > .venv-torch/constraints.txt
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-torch/constraints.txt \
+		-e . pytest torch==2.13.0
 	touch $@

@@ -20,8 +20,10 @@ LAYERS = [
     "secagg",
     "site",
     "release",
+    "learning",
     "analyses",
     "study",
+    "torch",
     "cli",
 ]  # each may import what stands before it
 

@@ -1,0 +1,18 @@
+"""Private training of any torch module: clipped per-record gradients, step by step; needs the extra `torch`.
+
+Nothing else in the package imports torch. Inside this folder `import torch` is torch itself: imports are
+absolute here.
+"""
+
+from cape.errors import MissingExtra
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError:
+    raise MissingExtra("torch", "cape.torch") from None
+
+from cape.torch.clipped import ClippedSum, ClippedSums, clipped_sum
+from cape.torch.rounding import rounding_slack
+from cape.torch.train import Trained, train
+
+__all__ = ["ClippedSum", "ClippedSums", "Trained", "clipped_sum", "rounding_slack", "train"]
