@@ -10,13 +10,18 @@ from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.custom import CustomSum
 from cape.analyses.histogram import ContingencyTable, Histogram, Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.pca import PCA
 from cape.analyses.quantiles import ECDF, Quantiles
 from cape.analyses.registry import KINDS, build
+from cape.analyses.regression.linear import LinearRegression
+from cape.analyses.regression.logistic import LogisticRegression
+from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.table_one import TableOne
 
 __all__ = [
     "ECDF",
     "KINDS",
+    "PCA",
     "ContingencyTable",
     "Correlation",
     "Count",
@@ -24,7 +29,10 @@ __all__ = [
     "CustomSum",
     "Histogram",
     "Independence",
+    "LinearRegression",
+    "LogisticRegression",
     "Mean",
+    "PolynomialLoss",
     "Quantiles",
     "StandardDeviation",
     "Sum",

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cape.analyses.arguments import joined, names
+from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.release.query import Answer, Estimate, Neighbours, Query
@@ -96,12 +97,10 @@ class _Matrix:
     @cached_property
     def covariance(self) -> Floats:
         """The nearest covariance matrix: unbiased estimates, negative eigenvalues put to 0."""
-        raw = np.diag([self.column(i).variance for i in range(len(self.first))])
         above = np.triu_indices(len(self.first), 1)
         products = self.cross / self.count - self.means[above[0]] * self.means[above[1]]
-        raw[above] = products * self.count / (self.count - 1)
-        values, vectors = np.linalg.eigh(raw, UPLO="U")
-        return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+        variances = np.array([self.column(i).variance for i in range(len(self.first))])
+        return nearest_positive(symmetric(variances, products * self.count / (self.count - 1)))
 
     def noise(self, i: int, j: int, product: float, slopes: tuple[float, float]) -> float:
         """Return the noise of f = product cov(i, j) + slopes · (var(i), var(j)), to first order."""

@@ -10,9 +10,15 @@ from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.pca import PCA
 from cape.analyses.quantiles import ECDF, Quantiles
+from cape.analyses.regression.linear import LinearRegression
+from cape.analyses.regression.logistic import LogisticRegression
+from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.table_one import TableOne
 from cape.errors import InvalidInput
+from cape.learning.kmeans import KMeans
+from cape.learning.neural_network import NeuralNetwork
 from cape.release.query import Analysis
 from cape.site.schema import hint
 
@@ -33,6 +39,12 @@ KINDS: dict[str, type[Analysis]] = {
         ECDF,
         Quantiles,
         TableOne,
+        LinearRegression,
+        LogisticRegression,
+        PolynomialLoss,
+        PCA,
+        KMeans,
+        NeuralNetwork,
     )
 }
 
@@ -51,6 +63,7 @@ def build(description: Mapping[str, Any]) -> Analysis:
     made = KINDS[kind]
     parameters = inspect.signature(made).parameters.values()
     keys = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    keys += getattr(made, "options", ())
     for key in given:
         if key not in keys:
             raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")

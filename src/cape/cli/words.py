@@ -6,8 +6,8 @@ import math
 
 from scipy.special import ndtr, ndtri
 
-from cape.release.setting import Setting
 from cape.release.result import Promise
+from cape.release.setting import Setting
 
 __all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence"]
 

@@ -1,0 +1,64 @@
+"""Symmetric matrices that were released with noise: put together, and made possible again.
+
+The noise of a released matrix is independent above the diagonal, with standard deviation `noise`, and
+sqrt(2) times that on it: then it looks the same in every basis, and its largest eigenvalue is about 2 sqrt(d)
+times `noise`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["nearest_positive", "shrunk", "spectral", "symmetric", "without_repulsion"]
+
+Floats = NDArray[np.float64]
+
+
+def symmetric(diagonal: Floats, above: Floats) -> Floats:
+    """Return the matrix with this diagonal, and this above it, row by row, and below it."""
+    width = len(diagonal)
+    matrix = np.zeros((width, width))
+    matrix[np.triu_indices(width, 1)] = above
+    return np.asarray(matrix + matrix.T + np.diag(diagonal))
+
+
+def nearest_positive(matrix: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix: negative eigenvalues put to 0."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def spectral(width: int, noise: float) -> float:
+    """Return how large the eigenvalues of the noise are."""
+    return 2 * math.sqrt(width) * noise
+
+
+def shrunk(matrix: Floats, noise: float) -> tuple[Floats, float]:
+    """Return the matrix drawn to a multiple of the identity, as far as noise makes that closer, and positive.
+
+    (1 - r) M + r m I, with m the mean of the diagonal, is nearest to what M is without noise for
+    r = E||noise without its trace||² / E||M - m I||² (Ledoit and Wolf 2004, with the noise known). The second
+    number is 1 - r: how much of the noise is left.
+    """
+    width = len(matrix)
+    middle = max(float(np.trace(matrix)) / width, 0.0)
+    apart = matrix - middle * np.eye(width)
+    of_noise = noise**2 * (width * (width + 1) - 2)
+    total = float((apart**2).sum())
+    keep = max(0.0, 1 - of_noise / total) if total > 0 else 0.0
+    return nearest_positive(middle * np.eye(width) + keep * apart), keep
+
+
+def without_repulsion(values: Floats, noise: float) -> Floats:
+    """Return eigenvalues, less what noise pushes them apart by.
+
+    Noise moves the eigenvalue l_i of a matrix up by noise² sum_j 1 / (l_i - l_j), to second order; of one
+    that stands alone, by d noise² / l. Where two eigenvalues are closer than the noise, which of them
+    is which is not known, and the push between them is bounded.
+    """
+    gaps = values[:, None] - values[None, :]
+    bounded = gaps / (gaps**2 + 2 * noise**2) if noise > 0 else np.zeros_like(gaps)
+    return np.asarray(values - noise**2 * bounded.sum(axis=1))

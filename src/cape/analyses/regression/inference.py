@@ -1,0 +1,169 @@
+"""Least-squares coefficients with errors, from second moments with known noise.
+
+With G the sum of (1, x)(1, x)', g that of (1, x) y and b the coefficients of the released sums, G b = g.
+Noise of g less (noise of G) b moves them by G^-1 of that, to first order: its covariance V is known, since
+the noise is, and that of the coefficients is G^-1 V G^-1. Sampling adds s² G^-1, s² the residual variance,
+which the released sums give too: sum of y² - g·b + tr(G^-1 V), the last term for what b gains by following
+the noise.
+
+To second order noise E in xx', of variance t² in its norm, makes the inverse too large: G^-1 E G^-1 E G^-1 is
+on average G^-1 (t²/2) (tr G^-1 + G^-1) G^-1. That is taken off, by adding t²/2 (tr G^-1 + G^-1) to G.
+
+All that holds where G, less its means, is clear of its noise in every direction: three times the largest
+eigenvalue of noise. Where it is not, a ridge k makes it so, and the coefficients are wrong by k G^-1 b', b'
+the true ones, of which nothing is known in those directions. They are then taken to be such that *no column
+moves the target by more than its whole range as it goes through its own*. The interval counts the largest
+error that allows; one that says no more than this assumption is called unknown. Tested in
+tests/analyses/regression/test_linear.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from cape.analyses.regression.ridge import SecondMoments, radius
+
+__all__ = ["Coefficients", "Reach", "coefficients"]
+
+Floats = NDArray[np.float64]
+
+_CLEAR = 3.0
+_ROUNDS = 20
+_FLOOR = 1e-10
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Coefficients of (1, x), or of x, with the covariances of their errors.
+
+    Attributes:
+        values: the estimates.
+        sampling: the covariance from having sampled rows.
+        privacy: the covariance from noise.
+        pull: how far they move, for each weight of x, as the ridge pulls that weight to 0.
+        residual: the residual variance, in units of y.
+        explained: the share of the variance of y that is explained, NaN if noise hides it.
+        smallest: the smallest eigenvalue of the second moments about the means, per row.
+        noise: the largest eigenvalue of noise in them, per row.
+        hidden: how many directions of x are not clear of it.
+    """
+
+    values: Floats
+    sampling: Floats
+    privacy: Floats
+    pull: Floats
+    residual: float
+    explained: float
+    smallest: float
+    noise: float
+    hidden: int
+
+
+def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coefficients:
+    """Return the coefficients; `loss` is that of the ridge fit, which bounds the residual variance."""
+    n, d = sums.count, sums.width
+    means = sums.x / n
+    spread = sums.xx
+    if centred:
+        spread = spread - n * np.outer(means, means) + sums.x_noise**2 / n * np.eye(d)
+    eigenvalues = np.linalg.eigvalsh(spread)
+    length = min(float(means @ means), 1.0)
+    around = math.sqrt(sums.xx_noise**2 + 4 * sums.x_noise**2 * length / (d + 1))
+    noise = radius(around, d)
+    clear = _CLEAR * noise + _FLOOR * n
+    smallest = float(eigenvalues[0])
+    ridge = max(0.0, clear - smallest)
+    inverse = _inverse(spread + ridge * np.eye(d), around)
+    # of G, from that of its centred part
+    shift = -inverse @ means if centred else np.zeros(d)
+    full = np.block(
+        [[np.full((1, 1), 1 / n - float(means @ shift) if centred else 0.0), shift[None, :]],
+         [shift[:, None], inverse]]
+    )  # fmt: skip
+    g = np.concatenate([[sums.y], sums.xy])
+    values = full @ g
+    moved = _moved(sums, values)
+    privacy = full @ moved @ full
+    raw = full if ridge else _plain(spread, means, n, centred)
+    gained = float(np.trace(full @ moved))
+    rest = sums.yy - float(g @ raw @ g) + gained if not ridge else n * loss
+    freedom = max(n - d - centred, 1.0)
+    unsure = _loss_noise(sums, values)
+    residual = min(max(rest / freedom, unsure / n, 0.0), 1.0)
+    total = sums.yy - (sums.y**2 - sums.y_noise**2) / n if centred else sums.yy
+    total_noise = math.hypot(sums.yy_noise, 2 * sums.y / n * sums.y_noise)
+    known = total > max(3 * total_noise, 1e-12 * n)
+    explained = min(max(1 - max(rest, 0.0) / total, 0.0), 1.0) if known else math.nan
+    return Coefficients(
+        values,
+        residual * full,
+        privacy,
+        ridge * full[:, 1:],
+        residual,
+        explained,
+        smallest / n,
+        noise / n,
+        int((eigenvalues < clear).sum()),
+    )
+
+
+def _inverse(matrix: Floats, noise: float) -> Floats:
+    """Return the inverse, less what noise adds to it: M = (matrix + noise²/2 (tr M + M))^-1, by iteration."""
+    inverse = np.linalg.inv(matrix)
+    for _ in range(_ROUNDS if noise else 0):
+        extra = noise**2 / 2 * (np.trace(inverse) * np.eye(len(matrix)) + inverse)
+        last, inverse = inverse, np.linalg.inv(matrix + extra)
+        if np.abs(inverse - last).max() < 1e-9 * np.abs(inverse).max():
+            break
+    return np.asarray((inverse + inverse.T) / 2)
+
+
+def _plain(spread: Floats, means: Floats, n: float, centred: bool) -> Floats:
+    """Return the inverse of the noisy G itself."""
+    inverse = np.linalg.inv(spread)
+    shift = -inverse @ means if centred else np.zeros(len(means))
+    corner = 1 / n - float(means @ shift) if centred else 0.0
+    return np.block([[np.full((1, 1), corner), shift[None, :]], [shift[:, None], inverse]])
+
+
+def _moved(sums: SecondMoments, values: Floats) -> Floats:
+    """Return the covariance of (noise of g) - (noise of G) b."""
+    b, w = float(values[0]), values[1:]
+    square = float(w @ w)
+    s, t, u, v = (noise**2 for noise in (sums.xy_noise, sums.xx_noise, sums.x_noise, sums.y_noise))
+    inner = (s + u * b * b + t / 2 * square) * np.eye(sums.width) + t / 2 * np.outer(w, w)
+    corner = v + u * square + (sums.count_noise * b) ** 2
+    return np.block([[np.full((1, 1), corner), u * b * w[None, :]], [u * b * w[:, None], inner]])
+
+
+def _loss_noise(sums: SecondMoments, values: Floats) -> float:
+    """Return the noise of the sum of squared residuals at given coefficients."""
+    b, w = float(values[0]), values[1:]
+    square = float(w @ w)
+    return math.hypot(
+        sums.yy_noise,
+        2 * b * sums.y_noise,
+        2 * math.sqrt(square) * sums.xy_noise,
+        2 * b * math.sqrt(square) * sums.x_noise,
+        square * sums.xx_noise,
+        b * b * sums.count_noise,
+    )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An interval around an estimate with an error of at most `bias` beside a normal one."""
+
+    value: float
+    error: float
+    bias: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        """Return its ends at a level."""
+        reach = self.bias + float(ndtri((1 + level) / 2)) * self.error
+        return self.value - reach, self.value + reach

@@ -1,0 +1,109 @@
+"""What a linear regression leaves behind: coefficients in people's units, predictions, a table to read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+from scipy.special import ndtr
+
+from cape.release.query import Estimate
+from cape.release.result import as_text, number
+from cape.site import Schema
+from cape.site.design import Design
+from cape.site.units import Units
+
+__all__ = ["LinearModel"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class LinearModel:
+    """A target that is linear in the features.
+
+    Attributes:
+        estimates: the intercept, if there is one, and the change of the target per unit of each feature, with
+            errors: least squares, less what noise does to them.
+        intercept: of predictions, where numbers and indicators of categories are all 0.
+        coefficients: of predictions, per unit of each feature: those of a ridge regression.
+        weights: the same for (1, x) and y as sites make them.
+        rows: how many complete rows there are, as released.
+        ridge: what was added to the mean of xx', infinite if predictions are a constant.
+        error: the root of the mean squared error of predictions over the rows, estimated from the release.
+        residual: the standard deviation of residuals, estimated from the release.
+        r_squared: the share of the target's variance that least squares explains; NaN if noise hides it.
+        noise: the largest eigenvalue of the noise in xx', beside the smallest of xx' about its means.
+        method: by what; one of the literature has no errors, NaN.
+    """
+
+    target: str
+    design: Design
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    intercept: float
+    coefficients: dict[str, float]
+    weights: tuple[float, ...]
+    rows: float
+    ridge: float
+    error: float
+    residual: float
+    r_squared: float
+    noise: float
+    method: str = "least squares"
+
+    def predict(self, data: Any) -> Floats:
+        """Return the target for each row, within its bounds; NaN where a feature is missing.
+
+        `data` maps columns to arrays (a DataFrame does), or is an array with one column a feature if all
+        features are numbers. Cells are cut to their bounds and rows to the norm, as sites do it.
+        """
+        weights = np.array(self.weights)
+        y = weights[0] + Units(self.design, self.schema).rows(data) @ weights[1:]
+        column = self.schema.number(self.target)
+        return np.asarray(column.middle + column.half * np.clip(y, -1.0, 1.0))
+
+    def __rich__(self) -> Group:
+        title = f"{self.target} by {self.method} ({self.rows:,.0f} rows)"
+        table = Table(title=escape(title), title_justify="left")
+        table.add_column("")
+        for name in ("coef", "std err", "of it privacy", "z", "P>|z|", "95% interval", "in predictions"):
+            table.add_column(name, justify="right")
+        used = {"intercept": self.intercept, **self.coefficients}
+        for each in self.estimates:
+            low, high = each.interval(0.95)
+            told = each.at is None and each.standard_error > 0
+            z = each.value / each.standard_error if told else math.nan
+            table.add_row(
+                escape(each.label),
+                number(each.value),
+                number(each.standard_error),
+                number(each.privacy),
+                f"{z:.2f}" if told else "-",
+                f"{2 * float(ndtr(-abs(z))):.3f}" if told else "-",
+                f"{number(low)} to {number(high)}",
+                number(used[each.label]),
+            )
+        lines = [
+            f"R² {number(self.r_squared)}; residual SD {number(self.residual)}; error of predictions "
+            f"{number(self.error)}, ridge {number(self.ridge)}"
+        ]
+        if math.isinf(self.ridge):
+            lines.append("Noise hides what the features say: predictions are a constant.")
+        if math.isfinite(self.noise) and self.noise > 0:
+            lines.append(f"Largest noise in xx' beside the least that features vary: {number(self.noise)}")
+        return Group(table, Text("\n".join(lines), style="dim"))
+
+    def summary(self) -> str:
+        """Return the table of coefficients as text."""
+        return as_text(self, 130)
+
+    __str__ = summary
+    __repr__ = summary

@@ -1,0 +1,131 @@
+"""What a logistic regression leaves behind: coefficients in people's units, predictions, a table to read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+from scipy.special import expit, ndtr
+
+from cape.errors import InvalidInput
+from cape.release.query import Estimate
+from cape.release.result import as_text, number
+from cape.site import Schema
+from cape.site.design import Design
+from cape.site.units import Units
+
+__all__ = ["LogisticModel"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class LogisticModel:
+    """Log-odds of the second of `classes`, linear in the features.
+
+    Attributes:
+        estimates: the intercept, if there is one, and log-odds per unit of each feature.
+        weights: the same for (1, x), with x as sites make it.
+        rounds: the Newton steps that were made; with none, estimates are those of second moments.
+        calibration: what was released about how right probabilities are.
+    """
+
+    target: str
+    classes: tuple[Any, ...]
+    design: Design
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    weights: tuple[float, ...]
+    threshold: float
+    rounds: int
+    count: float
+    calibration: str
+
+    @property
+    def intercept(self) -> float:
+        """Log-odds where numbers and indicators of categories are all 0."""
+        return self._by_name.get("intercept", 0.0)
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """Log-odds per unit of each feature; of a category, against its first value."""
+        return {label: value for label, value in self._by_name.items() if label != "intercept"}
+
+    @property
+    def odds_ratios(self) -> dict[str, float]:
+        """By what odds are multiplied for one unit more of each feature."""
+        return {label: _exp(value) for label, value in self.coefficients.items()}
+
+    @cached_property
+    def _by_name(self) -> dict[str, float]:
+        return {estimate.label: estimate.value for estimate in self.estimates}
+
+    def decision_function(self, data: Any) -> Floats:
+        """Return log-odds of the second class for each row: see `Units.rows` for what data may be."""
+        weights = np.array(self.weights)
+        return np.asarray(weights[0] + Units(self.design, self.schema).rows(data) @ weights[1:])
+
+    def predict_proba(self, data: Any) -> Floats:
+        """Return the probabilities of both classes, one row each; NaN where a feature is missing."""
+        positive = expit(self.decision_function(data))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def predict(self, data: Any, threshold: float | None = None) -> NDArray[Any]:
+        """Return the class of each row: the second where its probability is at least the threshold."""
+        positive = self.predict_proba(data)[:, 1]
+        if np.isnan(positive).any():
+            raise InvalidInput("a row to predict must have all features; leave out those that miss one")
+        at = self.threshold if threshold is None else threshold
+        return np.array(self.classes)[(positive >= at).astype(int)]
+
+    def __rich__(self) -> Group:
+        title = f"log-odds of {self.target} = {self.classes[1]} ({self.count:,.0f} rows)"
+        table = Table(title=escape(title), title_justify="left")
+        table.add_column("")
+        for name in (
+            "coef",
+            "std err",
+            "of it privacy",
+            "z",
+            "P>|z|",
+            "95% interval",
+            "odds ratio",
+            "95% interval",
+        ):
+            table.add_column(name, justify="right")
+        for each in self.estimates:
+            low, high = each.interval(0.95)
+            z = each.value / each.standard_error if each.standard_error > 0 else math.nan
+            ratios = ["", ""]
+            if each.label != "intercept":
+                ratios = [number(_exp(each.value)), f"{number(_exp(low))} to {number(_exp(high))}"]
+            table.add_row(
+                escape(each.label),
+                number(each.value),
+                number(each.standard_error),
+                number(each.privacy),
+                "-" if z != z else f"{z:.2f}",
+                "-" if z != z else f"{2 * float(ndtr(-abs(z))):.3f}",
+                f"{number(low)} to {number(high)}",
+                *ratios,
+            )
+        return Group(table, Text(self.calibration, style="dim"))
+
+    def summary(self) -> str:
+        """Return the table of coefficients and odds ratios as text."""
+        return as_text(self, 130)
+
+    __str__ = summary
+    __repr__ = summary
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))

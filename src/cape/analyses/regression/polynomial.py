@@ -1,0 +1,326 @@
+"""Any loss that is a polynomial in x·w: its tensors are released once, with joint sensitivity, and
+minimised."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from cape import check
+from cape.analyses.arguments import joined, names
+from cape.analyses.planning import Planned, unknown
+from cape.analyses.regression.approximate import Approximation, Fitting, approximate
+from cape.analyses.regression.inference import Reach
+from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
+from cape.analyses.regression.sensitivity import joint, largest
+from cape.errors import InvalidInput, TooNoisyWarning
+from cape.release.query import Answer, Estimate, Finding, Neighbours, Query
+from cape.release.result import as_text, number
+from cape.site import Schema
+from cape.site.blocks import Term, entries
+from cape.site.design import Design
+from cape.site.units import Units
+
+__all__ = ["PolynomialLoss", "PolynomialModel"]
+
+Floats = NDArray[np.float64]
+
+_TYPICAL = 2.0  # the length of w that noise is shared out for
+_MOST_ENTRIES = 1 << 24
+
+
+@dataclass(frozen=True, init=False)
+class PolynomialLoss(Planned):
+    """The w that minimises the sum over complete rows of sum_j c_j(y) (x·w)^j, j = 1 to 4, over |w| <=
+    radius.
+
+    x is the row's features, scaled so that ||x|| <= 1, y the target, scaled to [-1, 1], or -1 and 1 for two
+    categories. The sums of c_j(y) x⊗...⊗x are released once, as the functional mechanism does it, and what
+    is minimised is the polynomial with noisy coefficients: a minimiser exists by construction, see
+    `minimise`. A c_0 does not move it and is not released. Least squares is {1: [0, -2], 2: [1]};
+    `approximating` gives the polynomial for a loss of the margin y x·w, such as log(1 + exp(-m)).
+
+    Estimates are w per unit of each feature. Like a sum they are about the rows in the tables, and their
+    errors count noise, and what the ridge may do, but no sampling.
+
+    **Sensitivity** `sensitivity.moved` of the terms, jointly: exact up to 1e-6.
+
+    *Choice.* Noise in the gradient at w has a variance proportional to sum_j j (m_j |w|^(j-1))² / a_j an
+    entry, m_j the largest |c_j| and a_j the weight of term j over m_j². With a_j proportional to sqrt(j)
+    m_j |w|^(j-1) and |w| = 2 that is least, if a row moved the terms by the sum of the weights.
+
+    Args:
+        target: a numeric column, or one with two categories.
+        features: numeric columns, or categories: one 0 or 1 for each value but the first.
+        coefficients: j -> c_j as coefficients of 1, y, y², ...
+        intercept: whether x starts with a 1; both are then divided by sqrt(2), to have length 1 together.
+        radius: the longest that w may be.
+        ridge: "auto", from the noise, or what is added to the mean of the loss times |w|².
+        norm: the length that rows are shortened to.
+    """
+
+    kind: ClassVar[str] = "polynomial-loss"
+    shape_matters: ClassVar[bool] = True
+    target: str
+    features: tuple[str, ...]
+    coefficients: tuple[tuple[int, tuple[float, ...]], ...]
+    intercept: bool
+    radius: float
+    ridge: float | Literal["auto"]
+    norm: float | None
+
+    def __init__(
+        self,
+        target: str,
+        features: Sequence[str] | str,
+        coefficients: Mapping[int, Sequence[float]],
+        *,
+        intercept: bool = True,
+        radius: float = 4.0,
+        ridge: float | Literal["auto"] = "auto",
+        norm: float | None = None,
+    ) -> None:
+        if not isinstance(target, str):
+            raise InvalidInput(f"target must be a column's name, not {target!r}")
+        if not isinstance(intercept, bool):
+            raise InvalidInput(f"intercept must be True or False, not {intercept!r}")
+        if isinstance(ridge, str) and ridge != "auto":
+            raise InvalidInput(f"ridge must be 'auto' or a number, not {ridge!r}")
+        given = {
+            "target": target,
+            "features": names((features,) if isinstance(features, str) else features),
+            "coefficients": _clean(coefficients),
+            "intercept": intercept,
+            "radius": check.real("radius", radius, above=0.0, most=1e6),
+            "ridge": ridge if isinstance(ridge, str) else check.real("ridge", ridge, least=0.0),
+            "norm": None if norm is None else check.real("norm", norm, above=0.0),
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        _ = self.design  # refuses a target among the features
+
+    @staticmethod
+    def approximating(
+        function: Callable[[Floats], Floats], degree: int, range: float, fit: Fitting = "minimax"
+    ) -> Approximation:
+        """Return the polynomial for a loss of the margin y x·w, y = -1 or 1, on [-range, range].
+
+        Its `coefficients` are what `PolynomialLoss` takes; with `radius` at most `range` no margin is
+        outside.
+        """
+        return approximate(function, degree, range, fit)
+
+    @property
+    def design(self) -> Design:
+        """How a row becomes x and y."""
+        return Design(self.features, self.target, self.norm, 1.0 if self.intercept else 0.0)
+
+    @property
+    def _terms(self) -> tuple[tuple[Term, float], ...]:
+        """The terms, with |c(y)| <= 1, and what each was divided by."""
+        found = []
+        for degree, c in self.coefficients:
+            size = largest(c)
+            if c[-1] < 0 and not any(c[:-1]):
+                size = -size  # so that 1, y and y² keep their exact sums
+            found.append((Term(degree, tuple(a / size + 0.0 for a in c)), size))
+        return tuple(found)
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the tensors."""
+        width = self.design.width(schema)
+        if width ** self.coefficients[-1][0] > _MOST_ENTRIES:
+            raise InvalidInput(f"degree {self.coefficients[-1][0]} is for few features, not {width}")
+        terms = tuple(term for term, _ in self._terms)
+        weights = tuple(
+            math.sqrt(term.degree) * abs(size) * _TYPICAL ** (term.degree - 1) for term, size in self._terms
+        )
+        return joint(self.design, terms, weights, schema, neighbours)
+
+    def finish(self, answer: Answer) -> Finding:
+        """Return w, per unit of each feature, and the model."""
+        objective, rows = self._objective(answer)
+        ridge = None if self.ridge == "auto" else float(self.ridge) * max(rows, 1.0)
+        found = minimum(objective, self.radius, rows, ridge)
+        units = Units(Design(self.features, self.target, self.norm), answer.schema)
+        turn = _turn(units, self.intercept)
+        labels = ("intercept", *units.names)[not self.intercept :]
+        estimates = self._estimates(objective, found, turn, labels)
+        self._warn(objective, found, rows)
+        values = turn @ found.weights
+        shift = int(self.intercept)
+        model = PolynomialModel(
+            self.target,
+            Design(self.features, self.target, self.norm),
+            answer.schema,
+            tuple(estimates),
+            float(values[0]) if self.intercept else float(_offset(units) @ found.weights),
+            dict(zip(units.names, map(float, values[shift:]), strict=True)),
+            tuple(map(float, found.weights / (math.sqrt(2) if self.intercept else 1.0))),
+            self.intercept,
+            rows,
+            found.ridge / max(rows, 1.0),
+        )
+        return Finding(estimates, model)
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        degree = self.coefficients[-1][0]
+        return f"loss of degree {degree} for {self.target}, linear in {joined(self.features)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        return super().to_dict() | {"coefficients": {j: list(c) for j, c in self.coefficients}}
+
+    def _objective(self, answer: Answer) -> tuple[Objective, float]:
+        """Return the noisy polynomial and the number of rows."""
+        width = self.design.width(answer.schema)
+        (count, *arrays), (_, *stds) = answer.sums[0], answer.noise[0]
+        rows = float(count[0])
+        if answer.rows is not None and not self.design.missing(answer.schema):
+            rows = float(answer.rows)
+        tensors, noise, at = [], [], 0
+        for term, size in self._terms:
+            parts = []
+            noise.append(abs(size) * stds[at])  # entries that occur once, as x_i^degree does
+            for multiplicity in term.multiplicities(width):
+                places = np.array(entries(term.degree, multiplicity, width), np.int64)
+                parts.append((places.reshape(-1, term.degree), size * arrays[at]))
+                at += 1
+            tensors.append((term.degree, dense(term.degree, width, parts)))
+        return Objective(tuple(tensors), tuple(noise), width), rows
+
+    def _estimates(
+        self, objective: Objective, found: Minimum, turn: Floats, labels: Sequence[str]
+    ) -> list[Estimate]:
+        reach = self.radius * np.linalg.norm(turn, axis=1)
+        if found.hidden:
+            return [unknown(label, -float(r), float(r)) for label, r in zip(labels, reach, strict=True)]
+        values = turn @ found.weights
+        across = turn @ found.inverse
+        covariance = across @ _gradient_noise(objective, found.weights) @ across.T
+        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        bias = 2 * found.ridge * self.radius * np.linalg.norm(across, axis=1)
+        estimates = []
+        for label, value, error, pull, most in zip(labels, values, errors, bias, reach, strict=True):
+            if pull + error >= most:
+                estimates.append(unknown(label, -float(most), float(most)))
+                continue
+            interval = None if pull <= 1e-3 * error else Reach(float(value), float(error), float(pull))
+            noise = float(error) if interval is None else math.hypot(float(error), float(pull))
+            estimates.append(Estimate(label, float(value), 0.0, noise, (-float(most), float(most)), interval))
+        return estimates
+
+    def _warn(self, objective: Objective, found: Minimum, rows: float) -> None:
+        if not found.hidden:
+            return
+        size = float(np.linalg.norm(objective.part(1)))
+        noise = objective.noise_of(1) * math.sqrt(objective.width)
+        more = f"the sums that a minimiser follows are {size:.3g} long, their noise {noise:.3g}"
+        warnings.warn(
+            f"noise hides what {self.target!r} has to do with its features, and w is 0: {more}, over "
+            f"{max(rows, 0.0):.0f} rows",
+            TooNoisyWarning,
+            stacklevel=3,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class PolynomialModel:
+    """What minimises a polynomial loss: scores x·w, in units of the scaled target.
+
+    Attributes:
+        estimates: w per unit of each feature, with errors from noise.
+        intercept: the score where numbers and indicators of categories are all 0.
+        coefficients: the score per unit of each feature.
+        weights: the same for (1, x), or x, with x as sites make it.
+        rows: how many complete rows there are, as released.
+        ridge: what was added to the mean of the loss times |w|², infinite if w is 0.
+    """
+
+    target: str
+    design: Design
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    intercept: float
+    coefficients: dict[str, float]
+    weights: tuple[float, ...]
+    with_intercept: bool
+    rows: float
+    ridge: float
+
+    def decision_function(self, data: Any) -> Floats:
+        """Return x·w for each row: see `LinearModel.predict` for what data may be."""
+        weights = np.array(self.weights)
+        first = int(self.with_intercept)
+        x = Units(self.design, self.schema).rows(data)
+        return np.asarray((weights[0] if first else 0.0) + x @ weights[first:])
+
+    def __rich__(self) -> Group:
+        title = f"score for {self.target} ({self.rows:,.0f} rows)"
+        table = Table(title=escape(title), title_justify="left")
+        table.add_column("")
+        for name in ("coef", "privacy error", "95% interval"):
+            table.add_column(name, justify="right")
+        for each in self.estimates:
+            low, high = each.interval(0.95)
+            within = f"{number(low)} to {number(high)}"
+            table.add_row(escape(each.label), number(each.value), number(each.privacy), within)
+        return Group(table, Text(f"ridge {number(self.ridge)}", style="dim"))
+
+    def summary(self) -> str:
+        """Return the table of coefficients as text."""
+        return as_text(self)
+
+    __str__ = summary
+    __repr__ = summary
+
+
+def _clean(given: Any) -> tuple[tuple[int, tuple[float, ...]], ...]:
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidInput(f"coefficients must map powers of x·w to polynomials in y, not {given!r}")
+    found = {}
+    for power, c in given.items():
+        key = int(power) if isinstance(power, str) and power.isdigit() else power
+        degree = check.integer("coefficients", key, least=0, most=4)
+        values = [check.real("coefficients", value) for value in c]
+        while values and values[-1] == 0:
+            values.pop()
+        if degree and values:  # a c_0 does not move the minimiser
+            found[degree] = tuple(values)
+    if not found:
+        raise InvalidInput("coefficients must have a power of x·w, from 1 to 4, that is not 0")
+    return tuple(sorted(found.items()))
+
+
+def _gradient_noise(objective: Objective, w: Floats) -> Floats:
+    """Return the covariance of the noise in the gradient at w."""
+    square = float(w @ w)
+    total = np.zeros((len(w), len(w)))
+    for (j, _), noise in zip(objective.tensors, objective.noise, strict=True):
+        part = square ** (j - 1) * np.eye(len(w))
+        if j > 1:
+            part = part + (j - 1) * square ** (j - 2) * np.outer(w, w)
+        total += noise**2 * j * part
+    return total
+
+
+def _turn(units: Units, intercept: bool) -> Floats:
+    """Return what turns w into the intercept, if there is one, and coefficients in the columns' units."""
+    matrix = np.stack([units.values(unit) for unit in np.eye(len(units.names) + 1)], axis=1)
+    return matrix / math.sqrt(2) if intercept else matrix[1:, 1:]
+
+
+def _offset(units: Units) -> Floats:
+    """Return what turns w, without an intercept, into the score where all columns are 0."""
+    return np.array([units.values(unit)[0] for unit in np.eye(len(units.names) + 1)[1:]])

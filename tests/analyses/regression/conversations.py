@@ -1,0 +1,96 @@
+"""Sums of logistic regressions and principal components by meaning, and conversations with noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cape import privacy
+from cape.release.query import Answer
+from cape.site import Number
+from cape.site.blocks import Newton, Tensors
+
+STEP = 2.0**-20
+MU = float(privacy.mu(1.0, 1e-6))
+SITES, HONEST = 5, 4
+
+
+def rows_of(design, schema, table):
+    """x on the grid and y of each complete row."""
+    parts = []
+    for name in design.features:
+        column = schema[name]
+        cells = np.asarray(table[name], float)
+        if isinstance(column, Number):
+            t = np.clip((np.clip(cells, column.low, column.high) - column.middle) / column.half, -1, 1)
+            parts.append(t[:, None])
+        else:
+            hot = (cells[:, None] == np.arange(1, len(column.values))).astype(float)
+            hot[cells < 0] = np.nan
+            parts.append(hot)
+    x = np.concatenate(parts, axis=1) / design.length(schema)
+    x = x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
+    if design.intercept:
+        x = np.concatenate([np.full((len(x), 1), design.intercept), x], axis=1) / math.sqrt(
+            1 + design.intercept**2
+        )
+    y = np.ones(len(x))
+    if design.target is not None:
+        code = np.asarray(table[design.target], float)
+        y = np.where(code < 0, np.nan, 2.0 * code - 1)
+    whole = ~(np.isnan(x).any(axis=1) | np.isnan(y))
+    return np.trunc(x[whole] / STEP) * STEP, y[whole]
+
+
+def sums_of(block, schema, table):
+    """The arrays of a block."""
+    x, y = rows_of(block.design, schema, table)
+    above = np.triu_indices(x.shape[1], 1)
+    arrays = [np.array([float(len(x))])]
+    if isinstance(block, Newton):
+        p = 1 / (1 + np.exp(-np.clip(x @ np.array(block.weights), -700, 700)))
+        g = np.trunc((p - (1 + y) / 2) / STEP) * STEP
+        z = np.trunc(np.sqrt(p * (1 - p))[:, None] * x / STEP) * STEP
+        square = z.T @ z
+        return (*arrays, g @ x, np.diag(square).copy(), square[above])
+    assert isinstance(block, Tensors)
+    for term in block.terms:
+        c = np.polynomial.polynomial.polyval(y, term.target)
+        if term.degree == 0:
+            arrays.append(np.array([c.sum()]))
+        elif term.degree == 1:
+            arrays.append(c @ x)
+        else:
+            square = (c[:, None] * x).T @ x
+            arrays.append(np.diag(square).copy())
+            if x.shape[1] > 1:
+                arrays.append(square[above])
+    return tuple(arrays)
+
+
+def answer_to(query, schema, table, rng, mu, neighbours="replace-one"):
+    """The answer of five sites, one of them colluding, that costs mu; without noise if mu is infinite."""
+    std = query.sensitivity / mu * math.sqrt(SITES / HONEST)
+    noise = tuple(tuple(std * scale for scale in scales) for scales in query.scales)
+    sums = tuple(
+        tuple(
+            a + rng.normal(size=a.shape) * s for a, s in zip(sums_of(block, schema, table), stds, strict=True)
+        )
+        for block, stds in zip(query.blocks, noise, strict=True)
+    )
+    rows = len(next(iter(table.values())))
+    return Answer(sums, noise, rows if neighbours == "replace-one" else None, schema)
+
+
+def converse(analysis, schema, table, rng, *, mu=MU, neighbours="replace-one"):
+    """What is found, and how many Newton steps were asked for."""
+    talk = analysis.conduct(schema, neighbours)
+    query, steps = next(talk), 0
+    for share in analysis.stages():
+        steps += isinstance(query.blocks[0], Newton)
+        try:
+            query = talk.send(answer_to(query, schema, table, rng, mu * math.sqrt(share), neighbours))
+        except StopIteration as stop:
+            return stop.value, steps
+    raise AssertionError("the analysis asked for more than it has stages")

@@ -1,0 +1,367 @@
+"""Logistic regression: right without noise, safe under any, and its intervals cover."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression as Reference
+
+from cape import privacy
+from cape.analyses.regression.logistic import LogisticRegression
+from cape.analyses.regression.odds import curvature
+from cape.errors import InvalidInput, TooNoisyWarning
+from cape.noise import SecureStream
+from cape.privacy import Budget
+from cape.release.consortium import Consortium
+from cape.site import Category, Number, Schema
+
+from .conversations import converse
+
+SCHEMA = Schema(
+    age=Number(20, 80, missing=False),
+    dose=Number(0, 10, missing=False),
+    sex=Category(("f", "m"), missing=False),
+    ill=Category(("no", "yes"), missing=False),
+)
+TRUE = {"intercept": -3.0, "age": 0.05, "dose": -0.2, "sex=m": 0.8}
+FEATURES = ["age", "dose", "sex"]
+NO_NOISE = 1e9
+
+
+def people(rng, rows):
+    table = {
+        "age": np.clip(rng.normal(50, 10, rows), 20, 80),
+        "dose": np.clip(rng.exponential(3, rows), 0, 10),
+        "sex": (rng.random(rows) < 0.4).astype(int),
+    }
+    odds = TRUE["intercept"] + sum(
+        TRUE[name] * table[name.partition("=")[0]] for name in ("age", "dose", "sex=m")
+    )
+    return table | {"ill": (rng.random(rows) < 1 / (1 + np.exp(-odds))).astype(int)}
+
+
+def quietly(*args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooNoisyWarning)
+        return converse(*args, **kwargs)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_newton_steps_end_at_the_maximum_of_the_likelihood(intercept):
+    rng = np.random.default_rng(1)
+    table = people(rng, 4000)
+    analysis = LogisticRegression("ill", FEATURES, rounds=5, intercept=intercept)
+    found, steps = converse(analysis, SCHEMA, table, rng, mu=NO_NOISE)
+    assert steps == 5
+    if intercept:
+        x = np.stack([table[name] for name in FEATURES], axis=1)
+        known = Reference(C=np.inf, tol=1e-10, max_iter=1000).fit(x, table["ill"])
+        expected = [known.intercept_[0], *known.coef_[0]]
+    else:  # log-odds are 0 in the middle of the bounds
+        x = np.stack([table["age"] - 50, table["dose"] - 5, table["sex"]], axis=1)
+        known = Reference(C=np.inf, tol=1e-10, max_iter=1000, fit_intercept=False).fit(x, table["ill"])
+        expected = list(known.coef_[0])
+    assert [estimate.value for estimate in found.estimates] == pytest.approx(expected, rel=2e-3, abs=2e-4)
+
+
+def test_standard_errors_without_noise_are_those_of_the_fisher_information():
+    rng = np.random.default_rng(2)
+    table = people(rng, 4000)
+    found, _ = converse(LogisticRegression("ill", FEATURES, rounds=4), SCHEMA, table, rng, mu=NO_NOISE)
+    x = np.stack([np.ones(4000), table["age"], table["dose"], table["sex"]], axis=1)
+    p = found.model.predict_proba({**table, "sex": np.array(["f", "m"])[table["sex"]]})[:, 1]
+    known = np.sqrt(np.diag(np.linalg.inv((x * (p * (1 - p))[:, None]).T @ x)))
+    assert [e.sampling for e in found.estimates] == pytest.approx(known, rel=1e-3)
+    assert all(e.privacy < 1e-4 * e.sampling for e in found.estimates)
+
+
+def test_second_moments_alone_are_near_for_normal_features():
+    rng = np.random.default_rng(3)
+    schema = Schema(
+        a=Number(-5, 5, missing=False), b=Number(-5, 5, missing=False), y=Category((0, 1), missing=False)
+    )
+    a = rng.normal(size=60_000)
+    b = 0.6 * a + 0.8 * rng.normal(size=60_000)
+    y = (rng.random(60_000) < 1 / (1 + np.exp(1 - 2 * a + 0.7 * b))).astype(int)
+    analysis = LogisticRegression("y", ["a", "b"], rounds=0)
+    found, _ = converse(analysis, schema, {"a": a, "b": b, "y": y}, rng, mu=NO_NOISE)
+    assert [e.value for e in found.estimates] == pytest.approx([-1, 2, -0.7], rel=0.06)
+
+
+def test_the_quadratics_are_the_papers_and_the_minimax_one():
+    assert curvature("taylor", 4.0) == 0.125
+    assert curvature("minimax", 4.0) == pytest.approx(0.0828, abs=1e-4)
+    m = np.linspace(-4, 4, 4001)
+    even = np.log(2 * np.cosh(m / 2))
+    errors = {c: np.ptp(even - c * m**2) / 2 for c in np.linspace(0.07, 0.1, 301)}
+    assert min(errors, key=errors.get) == pytest.approx(curvature("minimax", 4.0), abs=2e-4)
+    scales = {}
+    for fit in ("taylor", "minimax"):
+        analysis = LogisticRegression("ill", FEATURES, rounds=0, fit=fit)
+        table = people(np.random.default_rng(4), 2000)
+        found, _ = converse(analysis, SCHEMA, table, np.random.default_rng(4), mu=NO_NOISE)
+        scales[fit] = found.model.coefficients["age"]
+    assert scales["minimax"] / scales["taylor"] == pytest.approx(0.125 / curvature("minimax", 4.0))
+
+
+@settings(max_examples=40)
+@given(
+    mu=st.one_of(st.floats(1e-6, 10), st.sampled_from([1e-9, 1e3])),
+    seed=st.integers(0, 2**32 - 1),
+    rounds=st.sampled_from([0, 1, "auto", 4]),
+    rows=st.sampled_from([1, 3, 40, 1500]),
+    neighbours=st.sampled_from(["replace-one", "add-remove"]),
+    intercept=st.booleans(),
+)
+def test_whatever_the_noise_the_answer_is_finite_and_little_worse_than_even_odds(
+    mu, seed, rounds, rows, neighbours, intercept
+):
+    rng = np.random.default_rng(seed)
+    table = people(rng, rows)
+    analysis = LogisticRegression("ill", FEATURES, rounds=rounds, intercept=intercept)
+    found, _ = quietly(analysis, SCHEMA, table, rng, mu=mu, neighbours=neighbours)
+    for estimate in found.estimates:
+        assert math.isfinite(estimate.value)
+        assert math.isfinite(estimate.standard_error)
+    named = {**table, "sex": np.array(["f", "m"])[table["sex"]]}
+    p = found.model.predict_proba(named)[np.arange(rows), table["ill"]]
+    assert np.all((p > 0) & (p < 1))
+    assert found.model.summary()
+    if rows == 1500:
+        assert -np.log(p).mean() < 1.1 * math.log(2)
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.1, 0.5, 1.0, 5.0])
+def test_predictions_are_at_most_5_percent_worse_than_even_odds(epsilon):
+    """Twelve runs each; rows on a sphere in ten dimensions."""
+    names = [f"x{i}" for i in range(10)]
+    schema = Schema(
+        {name: Number(-1, 1, missing=False) for name in names} | {"y": Category((0, 1), missing=False)}
+    )
+    analysis = LogisticRegression("y", names, norm=1.0)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(2000, 10))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        y = (rng.random(2000) < 1 / (1 + np.exp(-4 * x[:, 0] - 0.2))).astype(int)
+        table = {name: x[:, i] for i, name in enumerate(names)} | {"y": y}
+        found, _ = quietly(analysis, schema, table, rng, mu=float(privacy.mu(epsilon, 1e-5)))
+        p = found.model.predict_proba(x)[np.arange(2000), y]
+        assert -np.log(p).mean() <= 1.05 * math.log(2)
+
+
+def covered(analysis, rows, runs, seed):
+    rng = np.random.default_rng(seed)
+    hits = dict.fromkeys(TRUE, 0)
+    for _ in range(runs):
+        found, steps = quietly(analysis, SCHEMA, people(rng, rows), rng)
+        assert steps == analysis.steps
+        for estimate in found.estimates:
+            low, high = estimate.interval(0.95)
+            hits[estimate.label] += low <= TRUE[estimate.label] <= high
+    return {label: count / runs for label, count in hits.items()}
+
+
+@pytest.mark.parametrize("rounds", [1, "auto"])
+def test_intervals_cover_where_steps_are_made(rounds):
+    """At epsilon 1; with 150 runs the standard error of a coverage is 1.8%."""
+    found = covered(LogisticRegression("ill", FEATURES, rounds=rounds), 20_000, 150, 5)
+    assert all(0.9 <= share <= 0.99 for share in found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("rows", [8_000, 30_000])
+def test_intervals_cover_92_to_98_percent_in_many_runs(rounds, rows):
+    """Two thousand runs: known to 0.5%."""
+    found = covered(LogisticRegression("ill", FEATURES, rounds=rounds), rows, 2000, 6)
+    assert all(0.92 <= share <= 0.98 for share in found.values()), found
+
+
+def test_an_interval_that_forgets_the_noise_would_be_found_out():
+    rng, hits = np.random.default_rng(7), 0
+    for _ in range(60):
+        found, _ = quietly(LogisticRegression("ill", FEATURES), SCHEMA, people(rng, 10_000), rng)
+        age = found.estimates[1]
+        hits += abs(age.value - TRUE["age"]) <= 1.96 * age.sampling
+    assert hits / 60 < 0.85
+
+
+def test_second_moments_alone_cover_too_since_they_say_that_they_are_rough():
+    rng, hits = np.random.default_rng(8), dict.fromkeys(TRUE, 0)
+    for _ in range(60):
+        found, _ = quietly(LogisticRegression("ill", FEATURES, rounds=0), SCHEMA, people(rng, 10_000), rng)
+        for estimate in found.estimates:
+            low, high = estimate.interval(0.95)
+            hits[estimate.label] += low <= TRUE[estimate.label] <= high
+    assert all(count / 60 >= 0.88 for count in hits.values()), hits
+
+
+def test_where_noise_would_hide_a_step_the_moments_are_asked_for_again_and_a_number_says_why():
+    rng = np.random.default_rng(9)
+    analysis = LogisticRegression("ill", FEATURES, rounds=2)
+    with pytest.warns(TooNoisyWarning, match=r"\d"):
+        _, steps = converse(analysis, SCHEMA, people(rng, 300), rng)
+    assert steps == 0
+
+
+def test_answers_to_the_same_question_are_averaged_to_what_one_for_both_would_be():
+    rng = np.random.default_rng(10)
+    table = people(rng, 500)
+    once, again = [], []
+    for _ in range(150):
+        for rounds, values in ((0, once), (2, again)):
+            found, steps = quietly(
+                LogisticRegression("ill", FEATURES, rounds=rounds), SCHEMA, table, rng, mu=0.3
+            )
+            assert steps == 0
+            values.append(found.estimates[0].privacy)
+    assert np.median(again) == pytest.approx(np.median(once), rel=0.15)
+
+
+@pytest.mark.parametrize("klass", [0, 1])
+@pytest.mark.parametrize("rounds", [0, "auto"])
+def test_one_class_alone_gives_an_answer_and_a_warning(klass, rounds):
+    rng = np.random.default_rng(11)
+    table = people(rng, 3000) | {"ill": np.full(3000, klass)}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found, _ = converse(LogisticRegression("ill", FEATURES, rounds=rounds), SCHEMA, table, rng)
+    assert any("categories of 'ill'" in str(one.message) for one in told)
+    rows = pl.DataFrame({"age": [50.0], "dose": [1.0], "sex": ["f"]})
+    assert found.model.predict(rows)[0] == ("no", "yes")[klass]
+    assert all(math.isfinite(estimate.value) for estimate in found.estimates)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 5000])
+def test_columns_that_do_not_vary_or_repeat_others_do_no_harm(rows):
+    rng = np.random.default_rng(12)
+    table = people(rng, rows)
+    table["dose"] = (table["age"] - 20) / 6
+    table["sex"] = np.zeros(rows, int)
+    for mu in (NO_NOISE, 0.5):
+        found, _ = quietly(LogisticRegression("ill", FEATURES), SCHEMA, table, rng, mu=mu)
+        assert all(math.isfinite(e.value) and math.isfinite(e.standard_error) for e in found.estimates)
+        assert max(abs(w) for w in found.model.weights) < 1e4
+
+
+def test_rows_that_miss_a_cell_are_left_out():
+    rng = np.random.default_rng(13)
+    schema = Schema(age=(20, 80), dose=(0, 10), sex=["f", "m"], ill=["no", "yes"])
+    table = people(rng, 6000)
+    holed = {name: values.astype(float) for name, values in table.items()}
+    holed["age"][::5] = np.nan
+    holed["ill"][1::5] = -1
+    kept = np.arange(6000) % 5 > 1
+    analysis = LogisticRegression("ill", FEATURES, rounds=3)
+    some, _ = converse(analysis, schema, holed, rng, mu=NO_NOISE)
+    whole, _ = converse(analysis, SCHEMA, {name: v[kept] for name, v in table.items()}, rng, mu=NO_NOISE)
+    assert some.model.count == pytest.approx(3600)
+    for a, b in zip(some.estimates, whole.estimates, strict=True):
+        assert a.value == pytest.approx(b.value, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"target": 3}, "target"),
+        ({"features": []}, "at least one column"),
+        ({"features": ["age", "ill"]}, "must not be one of the features"),
+        ({"rounds": -1}, "rounds"),
+        ({"rounds": "many"}, "rounds"),
+        ({"fit": "cubic"}, "fit"),
+        ({"range": 0}, "range"),
+        ({"ridge": -1}, "ridge"),
+        ({"norm": 0}, "norm"),
+        ({"threshold": 1}, "threshold"),
+        ({"intercept": 1}, "intercept"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(arguments, told):
+    with pytest.raises(InvalidInput, match=told):
+        LogisticRegression(**{"target": "ill", "features": ["age"], **arguments})
+
+
+@pytest.mark.parametrize("rounds", [0, "auto"])
+@pytest.mark.parametrize("target", ["age", "stage", "nothing"])
+def test_a_target_that_is_not_two_categories_is_refused(target, rounds):
+    schema = Schema(age=(20, 80), dose=(0, 10), stage=["I", "II", "III"])
+    with pytest.raises(InvalidInput, match=target):
+        LogisticRegression(target, ["dose"], rounds=rounds).query(schema, "replace-one")
+
+
+@pytest.mark.parametrize("rounds", [0, 1, "auto"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_what_is_expected_is_about_what_is_found(rounds, intercept):
+    """Rows as a plan has them: no relation, numbers around the middle, categories equal."""
+    rng = np.random.default_rng(14)
+    rows = 40_000
+    table = {
+        "age": np.clip(rng.normal(50, 10, rows), 20, 80),
+        "dose": np.clip(rng.normal(5, 10 / 6, rows), 0, 10),
+        "sex": rng.integers(0, 2, rows),
+    }
+    table["ill"] = (rng.random(rows) < 1 / (1 + np.exp(-(table["age"] - 50) / 15))).astype(int)
+    analysis = LogisticRegression("ill", FEATURES, rounds=rounds, intercept=intercept)
+    query = analysis.query(SCHEMA, "replace-one")
+    mu = float(privacy.mu(1.0, 1e-6)) * math.sqrt(analysis.stages()[-1])
+    std = query.sensitivity / mu * math.sqrt(5 / 4)
+    noise = [[std * scale for scale in scales] for scales in query.scales]
+    expected = analysis.expected(SCHEMA, noise, rows)
+    found, _ = quietly(analysis, SCHEMA, table, rng)
+    assert list(expected) == [estimate.label for estimate in found.estimates]
+    for estimate in found.estimates:
+        assert expected[estimate.label] == pytest.approx(estimate.privacy, rel=0.5)
+
+
+def test_the_model_predicts_and_tells_about_itself():
+    rng = np.random.default_rng(15)
+    found, _ = converse(LogisticRegression("ill", FEATURES), SCHEMA, people(rng, 20_000), rng, mu=5.0)
+    model = found.model
+    rows = pl.DataFrame({"age": [50.0, 79.0, 200.0], "dose": [1.0, 0.0, 3.0], "sex": ["f", "m", "m"]})
+    odds = model.decision_function(rows)
+    by_hand = model.intercept + 50 * model.coefficients["age"] + model.coefficients["dose"]
+    assert odds[0] == pytest.approx(by_hand)
+    p = model.predict_proba(rows)
+    assert p.sum(axis=1) == pytest.approx(1)
+    assert p[:, 1] == pytest.approx(1 / (1 + np.exp(-odds)))
+    assert model.predict(rows, threshold=0.0).tolist() == ["yes"] * 3
+    assert model.predict(rows, threshold=1.0).tolist() == ["no"] * 3
+    assert np.isnan(model.predict_proba(rows.with_columns(sex=pl.lit(None)))).all()
+    assert model.odds_ratios["sex=m"] == pytest.approx(math.exp(model.coefficients["sex=m"]))
+    for word in ("odds ratio", "sex=m", "P>|z|", "Maximum-likelihood"):
+        assert word in model.summary()
+    with pytest.raises(InvalidInput, match="dose"):
+        model.predict(rows.drop("dose"))
+    with pytest.raises(InvalidInput, match="must be one of"):
+        model.predict(rows.with_columns(sex=pl.lit("x")))
+    with pytest.raises(InvalidInput, match="all features"):
+        model.predict(rows.with_columns(age=pl.lit(None)))
+    with pytest.raises(InvalidInput, match="one column a feature"):
+        model.predict(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("rounds", [0, "auto"])
+def test_five_sites_answer_as_one(rounds):
+    rng = np.random.default_rng(16)
+    table = people(rng, 20_000)
+    frame = pl.DataFrame(
+        {
+            **table,
+            "sex": [("f", "m")[i] for i in table["sex"]],
+            "ill": [("no", "yes")[i] for i in table["ill"]],
+        }
+    )
+    sites = {f"s{i}": frame[i * 4000 : (i + 1) * 4000] for i in range(5)}
+    stream = SecureStream(b"\x01" * 32)
+    consortium = Consortium(sites, SCHEMA, Budget(1.0, 1e-6), colluding=1, stream=stream)
+    released = consortium.release(LogisticRegression("ill", FEATURES, rounds=rounds), 1.0)
+    for estimate in released.estimates:
+        assert abs(estimate.value - TRUE[estimate.label]) < 4 * estimate.standard_error
+    assert float(consortium.budget.remaining) == 0
