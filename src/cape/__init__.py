@@ -21,21 +21,26 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import noise, privacy, secagg
+    from cape import learning, noise, privacy, secagg
     from cape.analyses import (
         ECDF,
+        PCA,
         ContingencyTable,
         Correlation,
         Count,
         Covariance,
         Histogram,
+        LinearRegression,
+        LogisticRegression,
         Mean,
+        PolynomialLoss,
         Quantiles,
         StandardDeviation,
         Sum,
         TableOne,
         Variance,
     )
+    from cape.learning import GradientDescent, KMeans, NeuralNetwork
     from cape.privacy import Budget, Guarantee
     from cape.release.consortium import Consortium
     from cape.site import Category, Csv, Database, Number, Schema, Site
@@ -51,13 +56,18 @@ _HOMES = {
         "Covariance",
         "ECDF",
         "Histogram",
+        "LinearRegression",
+        "LogisticRegression",
         "Mean",
+        "PCA",
+        "PolynomialLoss",
         "Quantiles",
         "StandardDeviation",
         "Sum",
         "TableOne",
         "Variance",
     ),
+    "cape.learning": ("learning", "GradientDescent", "KMeans", "NeuralNetwork"),
     "cape.noise": ("noise",),
     "cape.privacy": ("privacy", "Budget", "Guarantee"),
     "cape.release.consortium": ("Consortium",),
@@ -70,6 +80,7 @@ _LAZY = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ECDF",
+    "PCA",
     "Budget",
     "BudgetExceeded",
     "CapeError",
@@ -82,13 +93,19 @@ __all__ = [
     "Csv",
     "DataError",
     "Database",
+    "GradientDescent",
     "Guarantee",
     "Histogram",
     "InvalidInput",
+    "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
     "Mean",
     "MissingExtra",
+    "NeuralNetwork",
     "Number",
     "OverflowRisk",
+    "PolynomialLoss",
     "PrivacyLeakWarning",
     "Quantiles",
     "Schema",
@@ -100,6 +117,7 @@ __all__ = [
     "TooFewSites",
     "TooNoisyWarning",
     "Variance",
+    "learning",
     "noise",
     "privacy",
     "secagg",

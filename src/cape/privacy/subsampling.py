@@ -47,6 +47,7 @@ Relation = Literal["replace", "add-or-remove"]
 _FLOOR = 1e-12  # below, rounding in the fast Fourier transforms is as large as delta
 _MOST_CELLS = 4e6
 _EPSILONS = 300
+_LEAST_NOISE = 0.5
 _NEAR = 1e-3  # how closely noise is found for a given mu, on the safe side
 
 
@@ -133,7 +134,10 @@ def gaussian_cover(
 def covered_noise(
     mu: float, sampling_rate: float, steps: int, slack: float, *, relation: Relation = "replace"
 ) -> float:
-    """Return the noise multiplier at which `gaussian_cover` is at most mu, and within 0.1% of it."""
+    """Return the noise multiplier at which `gaussian_cover` is at most mu, and within 0.1% of it.
+
+    Below 0.5 sampling hides next to nothing: from there on what is needed without sampling is returned.
+    """
     mu = check.real("mu", mu, above=0.0)
     full = (2.0 if relation == "replace" else 1.0) * math.sqrt(check.integer("steps", steps, least=1)) / mu
     if sampling_rate == 1.0:
@@ -145,11 +149,14 @@ def covered_noise(
 
     # Sampling only helps, so `full` is enough. Of the noise that is needed, the rate times `full` is about
     # the least; the cover falls at least as fast as noise rises, so an excess is at most so far from it.
-    low = math.log(max(sampling_rate * full, 0.1))
-    while (over := excess(low)) <= 0 and low > math.log(0.01):
-        low -= math.log(2)
+    low = math.log(max(sampling_rate * full, _LEAST_NOISE))
+    if low >= math.log(full):
+        return full
+    over = excess(low)
+    if over <= 0:
+        return math.exp(low)
     high = min(low + over + _NEAR, math.log(full))
-    if low >= high or excess(high) > 0:
+    if excess(high) > 0:
         return full
     found = float(brentq(excess, low, high, xtol=_NEAR / 2))
     while excess(found) > 0:

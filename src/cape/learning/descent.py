@@ -1,0 +1,259 @@
+"""Gradient descent in which every step is one release: broadcast, add up, release, move, and again.
+
+Claim. A step whose query is made by `Descent.question` costs at most the mu of its stage.
+Reason. A record adds to the sums a vector of length at most 1 in units of the clip (each block's own claim).
+Beside it stand, if they are watched, whether its gradient was shorter than the clip, as 0 or 1 and released
+with scale `_WATCHED`, and its loss, cut off at a bound and divided by it, with the same scale. Replacing a
+record moves the three by at most 2, 1 and 1: sqrt(4 + 2 / scale²) in all; adding one by 1, 1 and 1: sqrt(1 +
+2 / scale²), which is also the most that one record alone adds. Everything else (optimiser, clip, stopping)
+looks at released numbers only.
+Tested in tests/learning/test_descent.py.
+
+The adaptive clip follows a private quantile of the gradients' lengths (Andrew et al. 2021): clip times
+exp(-rate (share below - wanted)), from the released count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape import check
+from cape.errors import CapeError, InvalidInput
+from cape.learning.checkpoint import Checkpoint, State, begun, new_run
+from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
+from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
+from cape.site import Block, Schema
+
+__all__ = ["Descent", "Diverged", "Training"]
+
+Floats = NDArray[np.float64]
+
+_OPTIMISERS = ("sgd", "momentum", "adam")
+_WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²
+_QUANTILE = 0.5
+_CLIP_RATE = 0.2
+_TOO_LARGE = 1e6  # parameters beyond it are of no use, and the run is stopped
+
+
+class Diverged(CapeError):
+    """Parameters that exploded: the steps so far are spent, the rest is not."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to descend: public choices, the same at every site.
+
+    Attributes:
+        epochs: how often each row is used, on average.
+        sampling: the probability with which a row takes part in a step, drawn in secret at its site; 1 is
+            the whole table in each step.
+        clip: the length that a row's gradient is shortened to, or "adaptive".
+        rate: of learning.
+        optimiser: "adam", "momentum" or "sgd".
+        watch: also release the mean loss in each step, for a learning curve; costs 3% of the budget.
+        seed: of the first weights, which are public.
+        checkpoint: a file to go on from if the run is cut off.
+        rows: how many rows to reckon with, where their number is private ("add-remove").
+    """
+
+    epochs: float = 100.0
+    sampling: float = 1.0
+    clip: float | Literal["adaptive"] = 1.0
+    rate: float = 0.1
+    optimiser: str = "adam"
+    watch: bool = False
+    seed: int = 0
+    checkpoint: str | None = None
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        check.real("epochs", self.epochs, above=0.0)
+        check.real("sampling", self.sampling, above=0.0, most=1.0)
+        if self.clip != "adaptive":
+            check.real("clip", self.clip, above=0.0)
+        check.real("rate", self.rate, above=0.0)
+        if self.optimiser not in _OPTIMISERS:
+            raise InvalidInput(f"optimiser must be one of {', '.join(_OPTIMISERS)}, not {self.optimiser!r}")
+        if not isinstance(self.watch, bool):
+            raise InvalidInput(f"watch must be true or false, not {self.watch!r}")
+        check.integer("seed", self.seed, least=0)
+        if self.rows is not None:
+            check.integer("rows", self.rows, least=1)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, (str, Path)):
+            raise InvalidInput(f"checkpoint must be a path, not {self.checkpoint!r}")
+
+    @property
+    def steps(self) -> int:
+        """How many steps that makes."""
+        return max(1, round(self.epochs / self.sampling))
+
+    @property
+    def watched(self) -> bool:
+        """Whether lengths and losses are released beside the gradient."""
+        return self.watch or self.clip == "adaptive"
+
+    def first_clip(self) -> float:
+        """Return the clip to begin with."""
+        return 1.0 if self.clip == "adaptive" else float(self.clip)
+
+    def new_optimiser(self) -> Optimiser:
+        """Return the optimiser, with no memory."""
+        if self.optimiser == "adam":
+            return Adam(self.rate)
+        return Momentum(self.rate) if self.optimiser == "momentum" else SGD(self.rate)
+
+    def seed_bytes(self) -> bytes:
+        """Return the seed of the first weights."""
+        return hashlib.sha256(f"cape first weights {self.seed}".encode()).digest()
+
+
+class Descent(Analysis):
+    """An analysis that is learned step by step. What differs is the block, the start and the finding."""
+
+    training: Training
+    options: ClassVar[tuple[str, ...]] = tuple(each.name for each in fields(Training))
+    """What a study file may say besides."""
+
+    @abstractmethod
+    def start(self, schema: Schema) -> Floats:
+        """Return the parameters to begin with."""
+
+    @abstractmethod
+    def block(self, schema: Schema, parameters: Floats, clip: float) -> Block:
+        """Return the sum of clipped gradients at these parameters.
+
+        Its arrays are the gradients in units of the clip and, if they are watched, how many were shorter
+        than the clip, and the losses over their bound.
+        """
+
+    @abstractmethod
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
+        """Return what has been learned. `history` has a row per step: loss, clip, length, noise."""
+
+    @property
+    def sampling(self) -> float:
+        """The probability with which a row takes part in a step."""
+        return self.training.sampling
+
+    def stages(self) -> tuple[float, ...]:
+        """Return as many equal parts as there are steps."""
+        return (1.0,) * self.training.steps
+
+    def question(self, schema: Schema, neighbours: Neighbours, parameters: Floats, clip: float) -> Query:
+        """Return the query of one step: proof at the head of the module."""
+        if neighbours == "add-remove" and self.training.rows is None:
+            raise InvalidInput(
+                "a step divides by the number of rows, which is private under 'add-remove': "
+                "say with rows = ... how many to reckon with"
+            )
+        block = self.block(schema, parameters, clip)
+        beside = 2 / _WATCHED**2 if self.training.watched else 0.0
+        alone = math.sqrt(1 + beside)
+        moved = math.sqrt(4 + beside) if neighbours == "replace-one" else alone
+        scales = (1.0, _WATCHED, _WATCHED) if self.training.watched else (1.0,)
+        return Query((block,), (scales,), moved, norm=alone)
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the query of the first step; those of all steps have the same noise."""
+        return self.question(schema, neighbours, self.start(schema), self.training.first_clip())
+
+    def finish(self, answer: Answer) -> Finding:
+        """There is nothing to be said after one answer: see `conduct`."""
+        raise InvalidInput(f"{self.kind!r} is learned step by step, not from one answer")
+
+    def begun(self) -> Begun | None:
+        """Return the run that the checkpoint holds, if there is one that was cut off."""
+        return None if self.training.checkpoint is None else begun(Path(self.training.checkpoint))
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Descend, from the beginning or from where the checkpoint says."""
+        training = self.training
+        checkpoint = self._checkpoint(schema, neighbours)
+        state = checkpoint.read() if checkpoint is not None else None
+        if state is None:
+            state = State(new_run(), self.start(schema), training.first_clip())
+        optimiser = training.new_optimiser()
+        optimiser.restore(state.memory)
+        note = ""
+        for step in range(state.begun, training.steps):
+            state.begun = step + 1
+            state.memory = optimiser.state()
+            if checkpoint is not None:
+                checkpoint.write(state)
+            query = self.question(schema, neighbours, state.parameters, state.clip)
+            answer = yield Query(query.blocks, query.scales, query.sensitivity, query.norm, note)
+            note = self._move(state, optimiser, answer)
+            state.done = step + 1
+        if checkpoint is not None:
+            checkpoint.write(state)
+        return self.found(schema, state.parameters, state.history)
+
+    def _move(self, state: State, optimiser: Optimiser, answer: Answer) -> str:
+        """Take one step downhill; return what may be said of it."""
+        training = self.training
+        count = (answer.rows or training.rows or 1) * training.sampling
+        gradient = np.asarray(answer.sums[0][0], np.float64).reshape(-1) * (state.clip / count)
+        loss = math.nan
+        if training.watched:
+            below = float(answer.sums[0][1][0]) / count
+            loss = float(answer.sums[0][2][0]) / count * self.loss_bound
+        noise = answer.noise[0][0] * state.clip / count
+        row = [loss, state.clip, float(np.linalg.norm(gradient)), noise]
+        state.history = np.vstack([state.history, row])
+        moved = optimiser.step(state.parameters, gradient)
+        if not np.all(np.isfinite(moved)) or np.max(np.abs(moved), initial=0.0) > _TOO_LARGE:
+            raise Diverged(
+                f"the parameters exploded after {len(state.history)} steps; use a smaller rate "
+                f"(now {training.rate:g}) or a smaller clip. These steps stay spent"
+            )
+        state.parameters = moved
+        if training.clip == "adaptive":
+            state.clip *= math.exp(-_CLIP_RATE * (min(max(below, 0.0), 1.0) - _QUANTILE))
+        return f"loss {loss:.4g}" if training.watch else ""
+
+    loss_bound: float = 1.0
+    """What losses are cut off at, and divided by."""
+
+    def _checkpoint(self, schema: Schema, neighbours: Neighbours) -> Checkpoint | None:
+        if self.training.checkpoint is None:
+            return None
+        path = Path(self.training.checkpoint)
+        if not path.parent.is_dir():
+            raise InvalidInput(f"the folder of the checkpoint is not there: {path.parent}")
+        terms = json.dumps([self.to_dict(), schema.to_dict(), neighbours], sort_keys=True, default=str)
+        return Checkpoint(path, hashlib.sha256(terms.encode()).hexdigest())
+
+    def expected(
+        self,
+        schema: Schema,
+        noise: Sequence[Sequence[float]],
+        rows: int,
+        neighbours: Neighbours = "replace-one",
+    ) -> dict[str, float]:
+        """Return the noise in each entry of a step's mean gradient, in its own unit."""
+        each = noise[0][0] * self.training.first_clip() / (rows * self.training.sampling)
+        return {"each entry of a step's gradient": each}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        plain = {key: value for key, value in vars(self).items() if key != "training" and value is not None}
+        told = {key: value for key, value in vars(self.training).items() if key != "checkpoint"}
+        return {"kind": self.kind, **plain, **told}
+
+
+def history_table(history: Floats) -> list[Mapping[str, float]]:
+    """Return the learning curve, one entry per step."""
+    return [
+        {"step": i + 1, "loss": loss, "clip": clip, "gradient": length, "noise": noise}
+        for i, (loss, clip, length, noise) in enumerate(history.tolist())
+    ]

@@ -1,0 +1,124 @@
+"""Gradient descent on any loss: the gradient of one row is a function that the user brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cape.errors import InvalidInput
+from cape.learning.descent import Descent, Training, history_table
+from cape.release.query import Estimate, Finding
+from cape.release.result import as_text
+from cape.site import Custom, Schema
+
+__all__ = ["GradientDescent"]
+
+Floats = NDArray[np.float64]
+Gradient = Callable[[dict[str, NDArray[Any]], Floats], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, init=False)
+class GradientDescent(Descent):
+    """Minimise the mean over rows of any loss, given its gradient.
+
+    >>> def gradient(batch, w):  # of (height - w)² / 2
+    ...     return w - batch["height"][:, None]
+    >>> GradientDescent(gradient, columns=["height"], start=[170.0], clip=50.0, epochs=50, rate=1.0)
+
+    Args:
+        gradient: takes a batch, a dict of column -> array (float64 with NaN for missing, or int64 codes of
+            a category, -1 for missing), and the parameters; returns (rows, parameters), one gradient for
+            each row by itself.
+        columns: what it reads.
+        start: the parameters to begin with.
+        **training: see `Training`; watching losses and an adaptive clip need `NeuralNetwork`.
+
+    **Sensitivity.** A row's gradient is shortened to the clip and rounded toward zero (`cape.site.clip`), so
+    in units of the clip it has length at most 1: 2 under replace-one, 1 under add-remove. That holds for a
+    function that treats each row by itself; whoever allows a function has to read it.
+    """
+
+    kind: ClassVar[str] = "gradient-descent"
+    gradient: Gradient
+    columns: tuple[str, ...]
+    first: tuple[float, ...]
+    training: Training
+
+    def __init__(
+        self, gradient: Gradient, *, columns: Sequence[str], start: ArrayLike, **training: Any
+    ) -> None:
+        if not callable(gradient):
+            raise InvalidInput(f"gradient must take a batch and parameters, not be {type(gradient).__name__}")
+        begin = np.asarray(start, np.float64)
+        if begin.ndim != 1 or not begin.size or not np.all(np.isfinite(begin)):
+            raise InvalidInput("start must be a vector of finite parameters")
+        given = (columns,) if isinstance(columns, str) else tuple(columns)
+        if not given:
+            raise InvalidInput("columns must name at least one column")
+        object.__setattr__(self, "gradient", gradient)
+        object.__setattr__(self, "columns", given)
+        object.__setattr__(self, "first", tuple(begin.tolist()))
+        try:
+            object.__setattr__(self, "training", Training(**training))
+        except TypeError as error:
+            raise InvalidInput(f"gradient descent cannot be told this: {error}") from None
+        if self.training.watched:
+            raise InvalidInput("losses are watched, and clips adapted, in a NeuralNetwork only")
+
+    def start(self, schema: Schema) -> Floats:
+        """Return the parameters to begin with."""
+        return np.array(self.first)
+
+    def block(self, schema: Schema, parameters: Floats, clip: float) -> Custom:
+        """Return the sum of clipped gradients."""
+        function = _At(self.gradient, parameters)
+        return Custom(function, self.columns, len(self.first), clip, self.training.sampling)
+
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
+        """Return the parameters; their errors depend on the loss, and are not told."""
+        estimates = [Estimate(f"w[{i}]", float(w), np.nan, np.nan) for i, w in enumerate(parameters)]
+        return Finding(estimates, DescentModel(parameters, history))
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        return (
+            f"gradient descent on a function of {', '.join(self.columns)}, {len(self.first)} parameters, "
+            f"in {self.training.steps} steps"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, the function by its name."""
+        name = getattr(self.gradient, "__qualname__", type(self.gradient).__name__)
+        return {**super().to_dict(), "gradient": name}
+
+
+@dataclass(frozen=True)
+class DescentModel:
+    """Parameters that were learned, and how."""
+
+    parameters: Floats
+    history: Floats
+
+    @property
+    def learning_curve(self) -> list[Any]:
+        """What was released of each step."""
+        return history_table(self.history)
+
+    def summary(self) -> str:
+        """Return the parameters as text."""
+        return as_text(f"parameters after {len(self.history)} steps: {np.array2string(self.parameters)}")
+
+
+@dataclass(frozen=True)
+class _At:
+    """The gradient at given parameters, as a function of a batch."""
+
+    gradient: Gradient
+    parameters: Floats
+
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+        return np.asarray(self.gradient(batch, self.parameters.copy()), np.float64)

@@ -1,0 +1,360 @@
+"""Clusters of rows: k-means, of which every step is one joint release of sums and counts.
+
+Claim. At given centres, a row x with ||x|| <= 1 is counted to its nearest centre: counts n_j and sums S_j of
+x. With equal noise on both, one row moves all of them together, in the L2 norm, by at most 2 under
+replace-one and sqrt(2) under add-remove, for any centres and however many.
+Reason. Let x and z be a row before and after it is replaced, both complete.
+
+- *Same cluster*: counts stay, and one sum moves by ||x - z||² <= 4, squared.
+- *Different clusters*: two sums move, by ||x||² + ||z||² <= 2, and two counts, by 1 + 1: 4 in all. Under
+  replace-one counts are therefore free: they cost no more than the sums alone.
+- *An incomplete row in the place of one, or a row added or removed*: ||x||² + 1 <= 2.
+
+Both bounds are attained. With a weight w on counts, different clusters give 2 + 2 w: 1 is the most that is
+free. Centres of a later step are made of what was released before, so the steps add up: mu² = sum of mu_i².
+Tested in tests/learning/test_kmeans.py.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape import check
+from cape.errors import InvalidInput, TooNoisyWarning
+from cape.learning.clusters import KMeansModel, Vectors
+from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
+from cape.release.query import Analysis, Answer, Conversation, Estimate, Finding, Neighbours, Query
+from cape.site import Nearest, Schema
+from cape.site.design import Design
+
+__all__ = ["KMeans", "sensitivity"]
+
+Floats = NDArray[np.float64]
+
+_SEEDS = 128  # enough to tell ten clusters apart in ten dimensions; fewer rows in a cell are lost in noise
+_SEEDS_EACH = 8  # for each cluster at least
+_RESTARTS = 30  # on the summary, where they are free
+_CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a centre to be moved
+_HALVED_FROM = 3  # columns: with fewer, cells are so small that two clusters seldom share one
+_PARTS = 1.0, 1.0, 2.0  # of the seeds, of a step (or of halves), of the last step
+_MOST_CLUSTERS = 1000
+
+
+def sensitivity(neighbours: Neighbours) -> float:
+    """Return the most that one row moves sums and counts together: proof at the head of the module."""
+    return 2.0 if neighbours == "replace-one" else math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    """Where centres are, in units of x, with the variance of noise in each entry."""
+
+    centres: Floats
+    variance: Floats
+
+    def step(self, counts: Floats, sums: Floats, noise: tuple[float, float]) -> _Clusters:
+        """Return the centres after a step of Lloyd's, less what noise does to it.
+
+        A mean of rows has noise of variance v = (s² + m² c²) / n², s in the sum, c in the count. It replaces
+        the old centre by as much as the two deserve: the old one, of variance u, may have been that of other
+        rows, at a distance whose square d² is what it is beyond noise, and the gain is (u + d²) / (u + d² +
+        v). Once rows stay where they are, d² is about 0, and centres are averages over steps, by
+        inverse variance; a centre that moved for good is replaced. A count that noise hides has no gain.
+        """
+        count_noise, sum_noise = noise
+        seen = clear(counts, count_noise)
+        n = np.where(seen, counts, 1.0)[:, None]
+        means = sums / n
+        fresh = (sum_noise**2 + np.clip(means, -1.0, 1.0) ** 2 * count_noise**2) / n**2
+        old, new = self.variance.mean(axis=1), fresh.mean(axis=1)
+        moved = np.maximum(((means - self.centres) ** 2).mean(axis=1) - old - new, 0.0)
+        trusted = old + moved
+        gain = np.where(new > 0, trusted / np.where(new > 0, trusted + new, 1.0), 1.0)[:, None]
+        error = gain**2 * fresh + (1 - gain) ** 2 * (self.variance + moved[:, None])
+        return _Clusters(
+            np.where(seen[:, None], self.centres + gain * (means - self.centres), self.centres),
+            np.where(seen[:, None], error, self.variance),
+        )
+
+
+def clear(counts: Floats, noise: float) -> NDArray[np.bool_]:
+    """Return which counts stand out of the noise."""
+    return np.asarray(counts > max(_CLEAR * noise, 0.5))
+
+
+def summarise(
+    seeds: Spread, counts: Floats, sums: Floats, noise: tuple[float, float]
+) -> tuple[Floats, Floats]:
+    """Return a point and a weight for each cell of the first release.
+
+    Of many counts of 0, the largest noise is about sqrt(2 log m) standard deviations: what does not exceed it
+    has no weight, or k-means would put centres on noise far from all rows. A cell's point is its mean as far
+    as noise lets it be seen, against the spread of a cell that is evenly filled, else its middle.
+    """
+    count_noise, sum_noise = noise
+    limit = max(count_noise * math.sqrt(2 * math.log(max(len(counts), 2))), 0.5)
+    weights = np.where(counts > limit, counts, 0.0)
+    if not weights.any():  # noise hides every cell: the best that there is
+        weights = np.maximum(counts, 0.0)
+    if not weights.any():
+        return seeds.points, np.ones(len(counts))
+    n = np.where(weights > 0, counts, 1.0)
+    variance = (sum_noise**2 + (seeds.points**2).sum(axis=1) * count_noise**2) / n**2
+    spare = seeds.variance + variance
+    gain = np.where(spare > 0, seeds.variance / np.where(spare > 0, spare, 1.0), 0.0) * (weights > 0)
+    return seeds.points + gain[:, None] * (sums / n[:, None] - seeds.points), weights
+
+
+@dataclass(frozen=True, init=False)
+class KMeans(Analysis):
+    """Centres of clusters, and how many of the rows belong to each: k-means over complete rows.
+
+    Rows are compared with every number in units of half its bounds, and with a category as 0 or 1 for each
+    value but its first. The first stage is a coarse summary: sums and counts for many points that are spread
+    over what the schema allows. k-means++ with many restarts on that summary finds where to start, and
+    costs nothing, where restarts on the tables would each take their part of the budget. With three columns
+    or more two clusters may share a cell of the summary, so that no start can part them: every cluster is
+    then asked for in two halves, cut at random, and the start is found again, from these. A few of Lloyd's
+    steps follow. Their noise is known, so that a centre is moved as far as the rows of its cluster can be
+    seen, and averaged over steps once these have settled. One cluster is one release, of the mean.
+
+    **Sensitivity** 2 under replace-one, sqrt(2) under add-remove, for each stage: sums and counts together,
+    in the head of the module.
+
+    *Choice.* A step's noise in a centre has a variance proportional to 1 / part. Steps are averaged, so a
+    part spent on an early step is lost only as far as rows still change sides; the last gets the most, twice
+    as much, since no later one can make up for it. The summary decides which clusters are found at all, and
+    needs to be no better than that: its part is that of a step. What else was tried is in docs/kmeans.md.
+
+    Estimates are about the rows in the tables, those nearest to the centres of the last step; that a
+    table is a sample is not counted.
+
+    Args:
+        columns: numeric columns, or categories.
+        clusters: how many, k.
+        steps: Lloyd's steps; more where clusters overlap, and noise allows it.
+        norm: the length, in units of half the bounds, that longer rows are shortened to; by default none is.
+        seed: where public randomness starts: which points are tried, not noise.
+    """
+
+    kind: ClassVar[str] = "k-means"
+    columns: tuple[str, ...]
+    clusters: int
+    steps: int
+    norm: float | None
+    seed: int
+
+    def __init__(
+        self,
+        columns: Sequence[str] | str,
+        clusters: int,
+        *,
+        steps: int = 2,
+        norm: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        named = (columns,) if isinstance(columns, str) else tuple(columns)
+        for name in named:
+            if not isinstance(name, str):
+                raise InvalidInput(f"columns must be names, as in KMeans(['age', 'chol'], 4), not {name!r}")
+        given = {
+            "columns": named,
+            "clusters": check.integer("clusters", clusters, least=1, most=_MOST_CLUSTERS),
+            "steps": check.integer("steps", steps, least=1, most=100),
+            "norm": None if norm is None else check.real("norm", norm, above=0.0),
+            "seed": check.integer("seed", seed, least=0, most=2**64 - 1),
+        }
+        for key, value in given.items():
+            object.__setattr__(self, key, value)
+        _ = self.design  # refuses no column, and one that is named twice
+
+    @property
+    def design(self) -> Design:
+        """How a row becomes x."""
+        return Design(self.columns, norm=self.norm)
+
+    def stages(self) -> tuple[float, ...]:
+        """Return the parts of the seeds, of halves, of each step, and of the last."""
+        if self.clusters == 1:
+            return (1.0,)
+        seeds, step, last = _PARTS
+        return (seeds, *[step] * (self._halved + self.steps - 1), last)
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return a step, at centres that say nothing: what a plan goes by."""
+        return self._ask(self._start(schema), neighbours, "")
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask for the summary, and step after step."""
+        vectors = Vectors(self.design, schema)
+        many, width = self.clusters, len(vectors.names)
+        centres = np.zeros((1, width))
+        if many > 1:
+            stream = public_stream(self.seed, "restarts")
+            seeds = self._seeds(schema, max(_SEEDS if width > 1 else 0, _SEEDS_EACH * many))
+            answer = yield self._ask(seeds.points, neighbours, f"{len(seeds.points)} places looked at")
+            centres = cluster(*summarise(seeds, *self._read(answer)), many, stream, _RESTARTS)
+            if self._halved:
+                parts = halves(centres, float(seeds.variance.mean()), stream)
+                answer = yield self._ask(parts.points, neighbours, f"{many} clusters halved")
+                centres = cluster(*summarise(parts, *self._read(answer)), many, stream, _RESTARTS)
+            centres = vectors.within(centres)
+        found = _Clusters(centres, np.full((many, width), 1 / width))  # rows are no longer than 1
+        for step in range(1 if many == 1 else self.steps):
+            answer = yield self._ask(found.centres, neighbours, f"step {step + 1}")
+            counts, sums, noise = self._read(answer)
+            found = found.step(counts, sums, noise)
+            found = _Clusters(vectors.within(found.centres), found.variance)
+        return self._finding(found, answer)
+
+    def finish(self, answer: Answer) -> Finding:
+        """Return what one step from the centres of `query` says."""
+        vectors = Vectors(self.design, answer.schema)
+        start = self._start(answer.schema)
+        found = _Clusters(start, np.full(start.shape, 1 / len(vectors.names))).step(*self._read(answer))
+        return self._finding(_Clusters(vectors.within(found.centres), found.variance), answer)
+
+    def expected(
+        self,
+        schema: Schema,
+        noise: Sequence[Sequence[float]],
+        rows: int,
+        neighbours: Neighbours = "replace-one",
+    ) -> dict[str, float]:
+        """Return the noise of the last step alone, for clusters of equal size in the middle of the bounds."""
+        vectors = Vectors(self.design, schema)
+        (count_noise, sum_noise), k = noise[0], self.clusters
+        public = neighbours == "replace-one" and not self.design.missing(schema)
+        size = rows / k
+        sizes = min(100 * _share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
+        half = (vectors.high - vectors.low) / 2
+        told = bool(clear(np.array([size]), count_noise)[0])
+        errors = np.minimum(vectors.unit * sum_noise / size, half) if told else half
+        expected: dict[str, float] = {}
+        for i in range(k):
+            expected[_label(i, "% of rows")] = sizes
+            expected |= {_label(i, name): float(e) for name, e in zip(vectors.names, errors, strict=True)}
+        return expected
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        named = ", ".join(self.columns[:-1]) + (" and " if len(self.columns) > 1 else "") + self.columns[-1]
+        return f"{self.clusters} cluster{'s' if self.clusters > 1 else ''} of rows by {named} (k-means)"
+
+    @property
+    def _halved(self) -> bool:
+        return len(self.columns) >= _HALVED_FROM
+
+    def _seeds(self, schema: Schema, many: int) -> Spread:
+        return spread(self.design, schema, many, public_stream(self.seed, f"spread {many}"))
+
+    def _start(self, schema: Schema) -> Floats:
+        points = self._seeds(schema, self.clusters).points
+        return points[np.arange(self.clusters) % len(points)]
+
+    def _ask(self, centres: Floats, neighbours: Neighbours, note: str) -> Query:
+        points = tuple(tuple(map(float, centre)) for centre in centres)
+        block = Nearest(self.design, points)
+        return Query((block,), ((1.0, 1.0),), sensitivity(neighbours), note=note)
+
+    def _rows(self, answer: Answer) -> int | None:
+        """Return how many complete rows there are, if that is public."""
+        return None if self.design.missing(answer.schema) else answer.rows
+
+    def _read(self, answer: Answer) -> tuple[Floats, Floats, tuple[float, float]]:
+        """Return counts, which add up to the number of rows where that is public, sums, and their noise."""
+        (counts, sums), (count_noise, sum_noise) = answer.sums[0], answer.noise[0]
+        rows = self._rows(answer)
+        if rows is not None:
+            counts = counts - (counts.sum() - rows) / len(counts)
+            count_noise *= math.sqrt(1 - 1 / len(counts))
+        return counts, sums, (count_noise, sum_noise)
+
+    def _finding(self, found: _Clusters, answer: Answer) -> Finding:
+        counts, _, (count_noise, _) = self._read(answer)
+        vectors = Vectors(self.design, answer.schema)
+        k = self.clusters
+        order = np.argsort(-counts, kind="stable")
+        counts, centres, variance = counts[order], found.centres[order], found.variance[order]
+        rows = self._rows(answer)
+        total = float(counts.sum()) if rows is None else float(rows)
+        known = total > max(_CLEAR * (0.0 if rows is not None else count_noise * math.sqrt(k)), 0.5)
+        raw_noise = answer.noise[0][0]
+        seen = clear(counts, count_noise) & known
+        shares = np.clip(counts / total, 0.0, 1.0) if known else np.full(k, 1 / k)
+        raw, errors = vectors.back(centres), np.sqrt(variance) * vectors.unit
+        estimates = []
+        for i in range(k):
+            size = _label(i, "% of rows")
+            if known:
+                error = _share_noise(float(shares[i]), k, rows is not None) * raw_noise / total
+                estimates.append(Estimate(size, 100 * float(shares[i]), 0.0, 100 * error, (0.0, 100.0)))
+            else:
+                estimates.append(_unknown(size, 0.0, 100.0, 100 / k))
+            for j, name in enumerate(vectors.names):
+                low, high, value = float(vectors.low[j]), float(vectors.high[j]), float(raw[i, j])
+                if seen[i]:
+                    estimates.append(Estimate(_label(i, name), value, 0.0, float(errors[i, j]), (low, high)))
+                else:
+                    estimates.append(_unknown(_label(i, name), low, high, value))
+        self._warn(seen, count_noise, total if known else None)
+        told = tuple(estimates)
+        return Finding(
+            told,
+            KMeansModel(self.design, answer.schema, vectors.names, raw, 100 * shares, seen, told, centres),
+        )
+
+    def _warn(self, seen: NDArray[np.bool_], noise: float, total: float | None) -> None:
+        hidden = int((~seen).sum())
+        if not hidden:
+            return
+        if noise == 0:
+            told = "no row is nearest to them: use fewer clusters"
+        elif total is None:
+            told = f"noise of {noise:.0f} rows hides how many rows there are at all"
+        else:
+            needed = _CLEAR * noise * self.clusters / total
+            told = f"they have no more rows than {_CLEAR:.0f} times the noise of {noise:.0f}"
+            told += (
+                f"; about {needed:.1f} times the rows or the epsilon would show clusters of equal size"
+                if needed > 1
+                else f"; clusters of equal size would have {total / self.clusters:.0f}: use fewer clusters"
+            )
+        warnings.warn(
+            f"{hidden} of {self.clusters} clusters are hidden, and their centres say nothing: {told}",
+            TooNoisyWarning,
+            stacklevel=3,
+        )
+
+
+def _label(cluster_: int, name: str) -> str:
+    return f"cluster {cluster_ + 1}: {name}"
+
+
+def _share_noise(share: float, clusters: int, public: bool) -> float:
+    """Return the noise in n_j / total, in units of that in one count over the total, to first order."""
+    if public:  # counts are made to add up to the total
+        return math.sqrt(1 - 1 / clusters)
+    return math.sqrt((1 - share) ** 2 + (clusters - 1) * share**2)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """An interval that is the same at every level: all that is possible."""
+
+    low: float
+    high: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        return self.low, self.high
+
+
+def _unknown(label: str, low: float, high: float, value: float) -> Estimate:
+    return Estimate(label, value, 0.0, high / 2 - low / 2, (low, high), _Whole(low, high))

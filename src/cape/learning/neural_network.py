@@ -1,0 +1,187 @@
+"""A multi-layer perceptron, learned across sites: the paper's classifier, and any other of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from cape import check
+from cape.errors import InvalidInput
+from cape.learning.descent import Descent, Training, history_table
+from cape.release.query import Estimate, Finding
+from cape.release.result import as_text, number
+from cape.site import Category, Schema
+from cape.site.blocks import Gradient
+from cape.site.design import Design
+from cape.site.network import Network
+from cape.site.units import Units
+
+__all__ = ["NetworkModel", "NeuralNetwork"]
+
+Floats = NDArray[np.float64]
+
+_LOSS_BOUND = 4.0
+
+
+@dataclass(frozen=True, init=False)
+class NeuralNetwork(Descent):
+    """A classifier or a regression by a multi-layer perceptron, one release per step.
+
+    >>> NeuralNetwork("disease", ["age", "chol", "sex"], hidden=(5,), epochs=100)
+
+    A target with categories makes it a classifier (two categories: one sigmoid output; more: a softmax),
+    a numeric one a regression. Features are scaled by their public bounds to [-1, 1], categories spread
+    out to 0 and 1. The other arguments are those of `Training`.
+
+    **Sensitivity.** A row adds its gradient, shortened to the clip: see `cape.site.gradient` and
+    `cape.learning.descent`.
+    """
+
+    kind: ClassVar[str] = "neural-network"
+    target: str
+    features: tuple[str, ...]
+    hidden: tuple[int, ...]
+    activation: Literal["relu", "tanh", "sigmoid", "identity"]
+    training: Training
+
+    def __init__(
+        self,
+        target: str,
+        features: Sequence[str],
+        *,
+        hidden: Sequence[int] = (5,),
+        activation: Literal["relu", "tanh", "sigmoid", "identity"] = "relu",
+        **training: Any,
+    ) -> None:
+        if isinstance(features, str) or not all(isinstance(name, str) for name in features):
+            raise InvalidInput(f"features must be a list of columns, not {features!r}")
+        if isinstance(hidden, int):
+            hidden = (hidden,)
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "features", tuple(features))
+        object.__setattr__(self, "hidden", tuple(check.integer("hidden", n, least=1) for n in hidden))
+        object.__setattr__(self, "activation", activation)
+        try:
+            object.__setattr__(self, "training", Training(**training))
+        except TypeError as error:
+            raise InvalidInput(f"a neural network cannot be told this: {error}") from None
+        Design(self.features, self.target)
+        Network(1, self.hidden, 1, self.activation)
+
+    @property
+    def loss_bound(self) -> float:  # type: ignore[override]
+        """What losses are cut off at."""
+        return _LOSS_BOUND
+
+    def design(self) -> Design:
+        """Return how a row becomes an input and a target."""
+        return Design(self.features, self.target, cube=True)
+
+    def network(self, schema: Schema) -> Network:
+        """Return the architecture."""
+        inputs = self.design().width(schema)
+        column = schema[self.target]
+        if not isinstance(column, Category):
+            return Network(inputs, self.hidden, 1, self.activation, "squared")
+        classes = len(column.values)
+        if classes < 2:
+            raise InvalidInput(f"target {self.target!r} must have two or more categories, or bounds")
+        return Network(inputs, self.hidden, 1 if classes == 2 else classes, self.activation)
+
+    def start(self, schema: Schema) -> Floats:
+        """Return the first weights, from the seed."""
+        return self.network(schema).initial(self.training.seed_bytes())
+
+    def block(self, schema: Schema, parameters: Floats, clip: float) -> Gradient:
+        """Return the sum of clipped gradients."""
+        bound = self.loss_bound if self.training.watched else None
+        return Gradient(self.design(), self.network(schema), parameters, clip, self.training.sampling, bound)
+
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
+        """Return the network; the estimates are its last watched loss, if losses were watched."""
+        model = NetworkModel(schema, self.design(), self.network(schema), parameters, history)
+        estimates = []
+        if self.training.watch and len(history):
+            loss = history[-1]
+            beside = loss[3] / loss[1] * 4.0 * self.loss_bound  # the scale of what is watched
+            estimates.append(
+                Estimate("mean loss", float(loss[0]), 0.0, float(beside), (0.0, self.loss_bound))
+            )
+        return Finding(estimates, model)
+
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+        layers = " x ".join(map(str, self.hidden)) or "no"
+        return (
+            f"neural network ({layers} hidden units) for {self.target}, "
+            f"from {len(self.features)} columns, in {self.training.steps} steps"
+        )
+
+
+@dataclass(frozen=True)
+class NetworkModel:
+    """A network that was learned, and how."""
+
+    schema: Schema
+    design: Design
+    network: Network
+    parameters: Floats
+    history: Floats
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The categories of the target, None for a regression."""
+        column = self.schema[self.design.target or ""]
+        return column.values if isinstance(column, Category) else None
+
+    @property
+    def learning_curve(self) -> list[Any]:
+        """What was released of each step: loss (NaN if not watched), clip, gradient's length, noise."""
+        return history_table(self.history)
+
+    def predict_proba(self, rows: Any) -> Floats:
+        """Return the probability of each class, (rows, classes)."""
+        if self.classes is None:
+            raise InvalidInput("a regression has no probabilities; use predict")
+        said = self.network.predict(self.parameters, Units(self.design, self.schema).rows(rows))
+        return said if said.ndim == 2 else np.column_stack([1 - said, said])
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """Return the most likely class, or the target in its own unit, of each row."""
+        if self.classes is not None:
+            return np.asarray(np.array(self.classes, object)[self.predict_proba(rows).argmax(axis=1)])
+        column = self.schema.number(self.design.target or "")
+        said = self.network.predict(self.parameters, Units(self.design, self.schema).rows(rows))
+        return np.asarray(column.middle + column.half * np.clip(said, -1, 1))
+
+    def summary(self) -> str:
+        """Return the layers and the end of the learning curve, as text."""
+        table = Table(title=f"neural network for {self.design.target}", title_justify="left")
+        for title in ("layer", "inputs", "outputs", "parameters"):
+            table.add_column(title, justify="right")
+        for i, (fan_in, fan_out) in enumerate(self.network.shapes):
+            table.add_row(f"{i + 1}", f"{fan_in:,}", f"{fan_out:,}", f"{(fan_in + 1) * fan_out:,}")
+        told = f"{self.network.size:,} parameters, {len(self.history):,} steps"
+        if len(self.history):
+            loss, clip, _, noise = self.history[-1]
+            told += f"; at the end clip {number(clip)}, noise {number(noise)} in each entry of the gradient"
+            told += "" if np.isnan(loss) else f", loss {number(loss)}"
+        return as_text(Group(table, Text(told)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is needed to use it, as plain data."""
+        return {
+            "features": list(self.design.names(self.schema)),
+            "hidden": list(self.network.hidden),
+            "outputs": self.network.outputs,
+            "activation": self.network.activation,
+            "loss": self.network.loss,
+            "parameters": self.parameters.tolist(),
+        }
