@@ -25,7 +25,7 @@ from cape.privacy import Budget
 from cape.release.consortium import Consortium
 from cape.release.schemes import CapeGaussian
 from cape.site import Number, Schema, Site
-from tests.release.questions import Average, Bins, Size, Squares
+from tests.release.questions import Asked, Average, Bins, Size, Squares
 
 RNG = np.random.default_rng(11)
 TABLES = {
@@ -403,3 +403,24 @@ def test_sites_may_come_as_a_list():
 def test_without_noise_private_sizes_do_not_matter():
     with pytest.warns(PrivacyLeakWarning):
         consortium(neighbours="add-remove").release(Squares("age"), 0.5, scheme="none")
+
+
+def test_a_method_for_a_trusted_curator_spends_everything_and_says_whom_one_trusts():
+    together = consortium()
+    with pytest.raises(InvalidInput, match="its share must be 1"):
+        together.release(Asked("age"), 0.5, scheme="exactly")
+    with pytest.raises(InvalidInput, match="has no plan"):
+        together.plan(Asked("age"), 1.0, scheme="exactly")
+    with pytest.raises(InvalidInput, match="cannot be asked"):
+        together.release(Asked("age"), 1.0, scheme="refusing")
+    assert together.budget.spent == 0
+    release = together.release(Asked("age"), 1.0, scheme="exactly")
+    assert together.budget.remaining == 0
+    assert release.guarantee.epsilon == BUDGET.epsilon
+    assert "a trusted curator saw every row" in release.guarantee.statement
+    assert "mu" not in release.guarantee.statement
+    assert "epsilon = 1" in str(release)
+    ages = np.concatenate([t["age"].to_numpy() for t in TABLES.values()]).clip(18, 90)
+    assert release.value == pytest.approx(((ages - 54) / 36).sum(), abs=0.01)
+    with pytest.raises(InvalidInput, match="scheme must be one of"):
+        consortium().release(Bins("age", EDGES), 1.0, scheme="exactly")

@@ -22,7 +22,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, NoReturn
 
@@ -37,7 +36,7 @@ from cape.privacy import Budget, correlated
 from cape.release.calibration import Calibration
 from cape.release.plan import Plan, make_plan
 from cape.release.query import Analysis, Answer, Curator, Neighbours, Query
-from cape.release.result import Release
+from cape.release.result import Promise, Release
 from cape.release.run import Drops, Progress, Run
 from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task
 from cape.release.setting import Setting
@@ -121,6 +120,10 @@ class Consortium:
     def plan(self, analysis: Analysis, share: float, *, scheme: str | Scheme | None = None) -> Plan:
         """Return what a release would do to privacy and accuracy. Reads no data and spends nothing."""
         _require_analysis(analysis)
+        if isinstance(scheme, str) and scheme in analysis.curated():
+            raise InvalidInput(
+                f"{scheme!r} needs a trusted curator, and has no plan; release it with a share of 1"
+            )
         kind = self._scheme if scheme is None else _scheme(scheme)
         sizes = self._sizes or self._shown_sizes()
         return make_plan(analysis, self._setting, kind, _share(share), sizes, self._budget.remaining)
@@ -170,7 +173,10 @@ class Consortium:
             raise InvalidInput(
                 f"{method!r} is a comparison that spends the whole budget: its share must be 1, not {share:g}"
             )
-        promise = replace(self._setting.promise(SCHEMES["pooled"](), 1.0), scheme=method)
+        setting, budget = self._setting, self._budget
+        promise = Promise(
+            math.inf, budget.delta, method, self.parties, setting.neighbours, curated=budget.epsilon
+        )
         began = time.perf_counter()
         rows = self._rows()
         self._spend(Fraction(1))
@@ -182,7 +188,11 @@ class Consortium:
             self._setting.neighbours,
             self._fork(),
         )
-        finding = analysis.curated()[method](curator)
+        try:
+            finding = analysis.curated()[method](curator)
+        except InvalidInput:  # what it cannot be asked for at all; nothing was answered
+            self._give_back(Fraction(1))
+            raise
         release = Release(
             analysis,
             tuple(finding.estimates),
@@ -190,7 +200,7 @@ class Consortium:
             1.0,
             method,
             tuple(self.sites),
-            sum(rows.values()),
+            sum(rows.values()) if setting.neighbours == "replace-one" else None,
             Cost(0, 0, 0, time.perf_counter() - began),
             finding.model,
         )

@@ -22,7 +22,8 @@ __all__ = ["Promise", "Release", "as_text", "number"]
 class Promise:
     """The guarantee of one release: exact mu, epsilon at the study's delta, and what is assumed.
 
-    A scheme without noise has mu = infinity: nothing is promised.
+    A scheme without noise has mu = infinity: nothing is promised. So has a method of the literature that
+    needs a trusted curator, which promises `curated`, an epsilon at the study's delta, and no mu.
     """
 
     mu: float
@@ -32,14 +33,24 @@ class Promise:
     neighbours: Neighbours
     extra: float = 0.0  # what integers in place of reals, a sparse graph of masks and sampling add to delta
 
+    curated: float | None = None
+
     @property
     def epsilon(self) -> float:
         """The smallest epsilon at the study's delta."""
+        if self.curated is not None:
+            return self.curated
         return gaussian.epsilon(self.delta, self.mu)
 
     @property
     def statement(self) -> str:
         """What is promised to each person, and on what it rests, in words."""
+        if self.curated is not None:
+            return (
+                f"A comparison: a trusted curator saw every row, and answered by {self.scheme!r}, for which "
+                f"the literature claims ({self.curated:.4g}, {self.delta:g})-differential privacy when one "
+                "person's row is replaced by any other."
+            )
         if self.mu == float("inf"):
             return "Nothing is promised: no noise was added."
         if self.mu == 0:
@@ -180,7 +191,9 @@ class Release:
     def __rich__(self) -> Group:
         who = f"{self.scheme}: {', '.join(self.participants)}"
         took = f"{self.cost.bytes / 1e3:,.1f} kB, {self.cost.rounds} rounds, {self.cost.seconds:.2f} s"
-        paid = f"share {self.share:g} of the budget; mu = {self.guarantee.mu:.4g}"
+        promise = self.guarantee
+        cost = f"mu = {promise.mu:.4g}" if promise.curated is None else f"epsilon = {promise.curated:.4g}"
+        paid = f"share {self.share:g} of the budget; {cost}"
         return Group(self.table(), Text(f"{who}; {took}; {paid}", style="dim"))
 
     def __str__(self) -> str:
