@@ -24,6 +24,7 @@ LAYERS = [
     "analyses",
     "study",
     "torch",
+    "sklearn",
     "cli",
 ]  # each may import what stands before it
 

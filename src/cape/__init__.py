@@ -21,7 +21,7 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import learning, noise, privacy, secagg
+    from cape import learning, noise, privacy, secagg, sklearn
     from cape.analyses import (
         ECDF,
         PCA,
@@ -73,7 +73,9 @@ _HOMES = {
     "cape.release.consortium": ("Consortium",),
     "cape.secagg": ("secagg",),
     "cape.site": ("Category", "Csv", "Database", "Number", "Schema", "Site"),
+    "cape.sklearn": ("sklearn",),
     "cape.study": ("Study",),
+    "cape.torch": ("torch",),  # not in __all__: it needs an extra
 }
 # name -> the module that holds it; a module's own name stands for the module itself
 _LAZY = {name: home for home, names in _HOMES.items() for name in names}
@@ -121,6 +123,7 @@ __all__ = [
     "noise",
     "privacy",
     "secagg",
+    "sklearn",
 ]
 
 

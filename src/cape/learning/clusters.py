@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from cape.errors import InvalidInput
 from cape.learning.seeds import nearest
 from cape.release.query import Estimate
 from cape.release.result import as_text, number
-from cape.site import Category, Number, Schema
+from cape.site import Number, Schema
 from cape.site.design import Design
+from cape.site.units import Units
 
 __all__ = ["KMeansModel", "Vectors"]
 
@@ -66,20 +66,7 @@ class Vectors:
         `data` maps columns to arrays (a DataFrame does), or is an array with one column for each of the
         design's if all are numbers.
         """
-        parts = []
-        for place, name in enumerate(self._design.features):
-            column = self._schema[name]
-            cells = _cells(data, name, place, len(self._design.features), isinstance(column, Category))
-            if isinstance(column, Number):
-                t = (np.clip(cells.astype(np.float64), column.low, column.high) - column.middle) / column.half
-                parts.append(t[:, None])
-            else:
-                known = np.array([_code(column, cell) for cell in cells], np.int64).reshape(-1)
-                hot = (known[:, None] == np.arange(1, len(column.values))).astype(np.float64)
-                hot[known < 0] = np.nan
-                parts.append(hot)
-        x = np.concatenate(parts, axis=1) / self._design.length(self._schema)
-        return np.asarray(x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0))
+        return Units(self._design, self._schema).rows(data)
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,25 +131,3 @@ class KMeansModel:
 
     __str__ = summary
     __repr__ = summary
-
-
-def _cells(data: Any, name: str, place: int, width: int, category: bool) -> NDArray[Any]:
-    if isinstance(data, np.ndarray) and data.dtype.names is None:
-        if category or data.ndim != 2 or data.shape[1] != width:
-            raise InvalidInput(
-                f"an array of rows must have {width} columns, one for each of the clustering's, all numbers"
-            )
-        return data[:, place]
-    try:
-        return np.asarray(data[name])
-    except Exception as error:  # each library has its own for a column that is not there
-        raise InvalidInput(f"a table of rows must have the column {name!r}") from error
-
-
-def _code(column: Category, cell: Any) -> int:
-    if cell is None or cell != cell:
-        return -1
-    try:
-        return [str(value) for value in column.values].index(str(cell))
-    except ValueError:
-        raise InvalidInput(f"a category must be one of {list(column.values)!r}, or missing") from None

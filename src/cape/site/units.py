@@ -75,7 +75,7 @@ class Units:
         parts = []
         for i, name in enumerate(self.design.features):
             column = self.schema[name]
-            cells = _cells(data, name, i, isinstance(column, Category))
+            cells = _cells(data, name, i, len(self.design.features), isinstance(column, Category))
             if isinstance(column, Number):
                 t = np.clip((np.asarray(cells, np.float64) - column.middle) / column.half, -1.0, 1.0)
                 parts.append(t[:, None])
@@ -106,11 +106,11 @@ class Units:
         return found
 
 
-def _cells(data: Any, name: str, place: int, category: bool) -> Any:
-    if isinstance(data, np.ndarray):
-        if category or data.ndim != 2 or data.shape[1] <= place:
+def _cells(data: Any, name: str, place: int, width: int, category: bool) -> Any:
+    if isinstance(data, np.ndarray) and data.dtype.names is None:
+        if category or data.ndim != 2 or data.shape[1] != width:
             raise InvalidInput(
-                "an array to predict from must have one column a feature, and all must be numbers"
+                f"an array to predict from must have {width} columns, one column a feature, all numbers"
             )
         return data[:, place]
     try:

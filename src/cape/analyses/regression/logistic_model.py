@@ -84,7 +84,7 @@ class LogisticModel:
         if np.isnan(positive).any():
             raise InvalidInput("a row to predict must have all features; leave out those that miss one")
         at = self.threshold if threshold is None else threshold
-        return np.array(self.classes)[(positive >= at).astype(int)]
+        return np.asarray(np.array(self.classes)[(positive >= at).astype(int)])
 
     def __rich__(self) -> Group:
         title = f"log-odds of {self.target} = {self.classes[1]} ({self.count:,.0f} rows)"

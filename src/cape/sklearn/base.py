@@ -1,0 +1,136 @@
+"""What every estimator here does: rows are split over sites, a consortium spends one budget, and is gone.
+
+Claim. A fit costs at most (epsilon, delta) for each row, and leaves nothing behind that was not released, but
+for what is said to be taken from the data or computed for its owner (`labels_` of a clustering).
+Reason. All releases of a fit are those of one `Consortium` with that budget; everything else is computed from
+them, from parameters, and from rows by themselves. Not covered: bounds that are taken from the data (a
+warning), noise with a `random_state` (a warning), the number of rows of each site under "replace-one", the
+names of features and the labels of classes. Tested in tests/sklearn/.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from cape import check
+from cape.errors import CapeError, PrivacyLeakWarning
+from cape.noise import SecureStream
+from cape.privacy import Budget
+from cape.release.consortium import Consortium
+from cape.release.query import Analysis
+from cape.release.result import Promise, Release
+from cape.site import Category, Number, Schema
+from cape.sklearn.bounds import Box
+from cape.sklearn.split import frames, split
+
+__all__ = ["PrivateEstimator", "Target", "model_of"]
+
+Floats = NDArray[np.float64]
+Target = tuple[Number | Category, pl.Series]
+
+_DIGITS = 12  # of a share, so that shares add up to at most 1
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """The parameters that all estimators have, and one fit's way through a consortium.
+
+    Attributes:
+        release_: what was released, with its guarantee, intervals and `summary()`.
+        guarantee_: what the fit as a whole promises to everyone in X.
+    """
+
+    epsilon: float
+    delta: float
+    n_sites: int
+    colluding: int | None
+    scheme: str
+    neighbours: Any
+    random_state: Any
+    release_: Any
+    guarantee_: Promise
+    n_features_in_: int
+
+    def interval(self, level: float = 0.95) -> dict[str, Any]:
+        """Return (low, high) for each estimate, by name, counting sampling and noise; by class if many."""
+        check_is_fitted(self)
+        return _intervals(self.release_, level)
+
+    def _names(self) -> tuple[str, ...]:
+        """Return what features are called at the sites: their own names, if these can be told apart."""
+        own = getattr(self, "feature_names_in_", None)
+        if own is not None and len(set(own)) == len(own) and all(own) and "intercept" not in own:
+            return tuple(map(str, own))
+        return tuple(f"x{i}" for i in range(self.n_features_in_))
+
+    def _target(self) -> str:
+        """Return a name for a target that no feature has, nor starts with before an equals sign."""
+        taken = {name.partition("=")[0] for name in self._names()}
+        target = "y"
+        while target in taken:
+            target += "'"
+        return target
+
+    def _seed(self) -> int:
+        """Return where public randomness starts: first weights, first centres."""
+        return 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+
+    def _release(
+        self, X: Floats, box: Box, targets: Mapping[str, Target], sites: Any, analyses: Sequence[Analysis]
+    ) -> list[Release]:
+        """Answer the analyses, each for the same part of the whole budget, and set what all fits set."""
+        budget = Budget(check.real("epsilon", self.epsilon, above=0.0), self.delta)
+        random = check_random_state(self.random_state)
+        rows = split(len(X), self.n_sites, sites, random)
+        names = self._names()
+        schema = dict(zip(names, box.columns(), strict=True)) | {
+            name: column for name, (column, _) in targets.items()
+        }
+        tables = frames(X, box, names, {name: cells for name, (_, cells) in targets.items()}, rows)
+        consortium = Consortium(
+            tables,
+            Schema(schema),
+            budget,
+            colluding=self.colluding,
+            neighbours=self.neighbours,
+            stream=None if self.random_state is None else _repeatable(random),
+        )
+        share = math.floor(10**_DIGITS / len(analyses)) / 10**_DIGITS
+        releases = [consortium.release(each, share, scheme=self.scheme) for each in analyses]
+        mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
+        promise = releases[0].guarantee
+        self.guarantee_ = promise if len(releases) == 1 else replace(promise, mu=mu)
+        return releases
+
+
+def model_of(release: Release) -> Any:
+    """Return the model, or raise if noise left none."""
+    if release.model is None:
+        raise CapeError("noise hides the number of rows, and with it everything else: the budget is spent")
+    return release.model
+
+
+def _repeatable(random: Any) -> SecureStream:
+    warnings.warn(
+        "random_state makes noise that can be repeated, and so protects nobody: use it in simulations only, "
+        "and leave it out for rows of people",
+        PrivacyLeakWarning,
+        stacklevel=4,
+    )
+    return SecureStream(random.bytes(32))
+
+
+def _intervals(release: Any, level: float) -> dict[str, Any]:
+    if isinstance(release, dict):
+        return {name: _intervals(each, level) for name, each in release.items()}
+    return {estimate.label: estimate.interval(level) for estimate in release.estimates}

@@ -1,0 +1,146 @@
+"""Logistic regression with scikit-learn's interface, for two classes or more."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cape.analyses.regression import logistic
+from cape.errors import InvalidInput
+from cape.release.schemes import SCHEMES
+from cape.sklearn.base import PrivateEstimator, Target, model_of
+from cape.sklearn.bounds import box, warn_of
+from cape.sklearn.classes import classes_of, labels_of, target_of
+
+__all__ = ["LogisticRegression"]
+
+Floats = NDArray[np.float64]
+
+
+class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Logistic regression across sites: `cape.LogisticRegression` over arrays.
+
+    >>> LogisticRegression(epsilon=1.0, data_norm=1.0).fit(X, y).predict_proba(X)
+
+    More than two classes are told one from the rest, each for its part of the budget: the parts are equal and
+    add up to the whole. Labels of classes are public.
+
+    Args:
+        epsilon, delta: what one fit may cost each person.
+        bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
+        data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
+        fit_intercept: if False, log-odds at X = 0 are 0.
+        max_iter: how many Newton steps, "auto" for two; fewer are made where noise would hide them.
+        ridge: "auto", or what is added to the mean of xx' in the first round.
+        n_sites, colluding, scheme, neighbours, random_state: see `LinearRegression`.
+
+    Attributes:
+        classes_: the labels.
+        coef_, intercept_: log-odds of the second class in the units of X, (1, features) and (1,); one row for
+            each class if there are more than two.
+        n_iter_: Newton steps that were made.
+        release_, guarantee_: what was released, and what is promised. For more than two classes `release_`
+            is a dict of releases by class.
+    """
+
+    classes_: NDArray[Any]
+    coef_: Floats
+    intercept_: Floats
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        bounds_X: Any = None,
+        data_norm: float | None = None,
+        fit_intercept: bool = True,
+        max_iter: int | Literal["auto"] = "auto",
+        ridge: float | Literal["auto"] = "auto",
+        n_sites: int = 5,
+        colluding: int | None = None,
+        scheme: str = "cape",
+        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds_X = bounds_X
+        self.data_norm = data_norm
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.ridge = ridge
+        self.n_sites = n_sites
+        self.colluding = colluding
+        self.scheme = scheme
+        self.neighbours = neighbours
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sites: Any = None) -> LogisticRegression:
+        """Release the coefficients. `sites` has a label for each row: which site holds it."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        self.classes_, codes = classes_of(y)
+        taken: list[str] = []
+        self._box = box(X, self.bounds_X, self.data_norm, taken, about_zero=not self.fit_intercept)
+        warn_of(taken)
+        targets = self._targets(codes)
+        names = self._names()
+        analyses = [
+            logistic.LogisticRegression(
+                target,
+                names,
+                rounds=self.max_iter,
+                intercept=bool(self.fit_intercept),
+                ridge=self.ridge,
+                norm=self._box.norm,
+            )
+            for target in targets
+        ]
+        releases = self._release(X, self._box, targets, sites, analyses)
+        models = [model_of(release) for release in releases]
+        labels = labels_of(self.classes_)
+        self.release_ = releases[0] if len(releases) == 1 else dict(zip(labels, releases, strict=True))
+        self.coef_ = np.array([[model.coefficients[name] for name in names] for model in models])
+        intercepts = [float(model.intercept) if self.fit_intercept else 0.0 for model in models]
+        self.intercept_ = np.array(intercepts)
+        self.n_iter_ = np.array([getattr(model, "rounds", 1) for model in models], np.int32)
+        return self
+
+    def _targets(self, codes: NDArray[np.int64]) -> dict[str, Target]:
+        labels = labels_of(self.classes_)
+        if len(labels) == 2:
+            return {self._target(): target_of(labels, codes)}
+        if self.scheme not in SCHEMES:
+            raise InvalidInput(
+                f"scheme {self.scheme!r} spends the whole budget on two classes, and y has {len(labels)}"
+            )
+        return {
+            f"{self._target()}={label}": target_of([f"not {label}", label], (codes == i).astype(np.int64))
+            for i, label in enumerate(labels)
+        }
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return log-odds: of the second class, or of each against the rest."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        odds = self._box.cut(X) @ self.coef_.T + self.intercept_
+        return np.asarray(odds[:, 0] if len(self.classes_) == 2 else odds)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class; of more than two, each against the rest, made to add up."""
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.stack([expit(-odds), expit(odds)], axis=1)
+        each = np.maximum(expit(odds), 1e-300)
+        return np.asarray(each / each.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class of each row."""
+        odds = self.decision_function(X)
+        places = (odds > 0).astype(np.int64) if odds.ndim == 1 else odds.argmax(axis=1)
+        return np.asarray(self.classes_[places])

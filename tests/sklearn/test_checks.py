@@ -1,0 +1,49 @@
+"""scikit-learn's own checks of an estimator, with little noise and with what is the default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from cape.sklearn import PCA, KMeans, LinearRegression, LogisticRegression, MLPClassifier
+
+LITTLE_NOISE = {"epsilon": 1e4}
+HIDDEN = "asks for a good score on at most 300 rows, which noise of epsilon = 1 hides"
+EXPECTED = {
+    "LinearRegression": {"check_regressors_train": HIDDEN},
+    "LogisticRegression": {
+        "check_classifiers_train": HIDDEN,
+        "check_non_transformer_estimators_n_iter": "no Newton step is made where noise would hide it",
+    },
+}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::cape.PrivacyLeakWarning",
+    "ignore::cape.TooNoisyWarning",
+    "ignore::sklearn.exceptions.SkipTestWarning",
+)
+
+
+@parametrize_with_checks(
+    [
+        LinearRegression(**LITTLE_NOISE),
+        LinearRegression(**LITTLE_NOISE, fit_intercept=False, n_sites=2),
+        LogisticRegression(**LITTLE_NOISE, scheme="pooled"),
+        PCA(**LITTLE_NOISE),
+        PCA(1, epsilon=100, centered=True, neighbours="add-remove"),
+        KMeans(3, **LITTLE_NOISE, scheme="pooled"),
+        MLPClassifier(**LITTLE_NOISE, max_iter=30, scheme="pooled"),
+    ]
+)
+def test_with_little_noise_every_check_passes(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [LinearRegression(), LogisticRegression(), PCA()],
+    expected_failed_checks=lambda estimator: EXPECTED.get(type(estimator).__name__, {}),
+)
+def test_as_they_come_only_scores_fail(estimator: Any, check: Any) -> None:
+    check(estimator)
