@@ -96,7 +96,7 @@ def test_limits_are_refused():
         calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1e-12)
     with pytest.raises(InvalidInput, match="one scale for each"):
         calibrate(Query((Moments(("age",)),), ((1.0,),), 1.0), SCHEMA, 1.0)
-    with pytest.raises(OverflowRisk, match="coarser step"):
+    with pytest.raises(OverflowRisk, match="use less epsilon"):
         calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1e-4).ring(1 << 36, 5, 5)
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InvalidInput, match="sensitivity must be"):

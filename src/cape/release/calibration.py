@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import InvalidInput
+from cape.errors import InvalidInput, OverflowRisk
 from cape.noise import Grid, Ring
 from cape.release.query import Query
 from cape.site import Schema
@@ -96,7 +96,13 @@ class Calibration:
         `adders` is how many sites' noise the total may hold.
         """
         smallest = min((step.size for step in self.steps), default=1.0)
-        return Ring.fitting(math.ceil(rows / smallest) + sites, self.std, max(1, adders))
+        try:
+            return Ring.fitting(math.ceil(rows / smallest) + sites, self.std, max(1, adders))
+        except OverflowRisk:
+            raise OverflowRisk(
+                f"sums over up to {rows:,} rows, in steps as fine as this little noise needs, may not fit 64 "
+                "bits; use less epsilon or a smaller share"
+            ) from None
 
 
 def calibrate(query: Query, schema: Schema, local_std: float | None) -> Calibration:
