@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import shutil
+import threading
 import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from cape import NeuralNetwork
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape import Budget, GradientDescent, NeuralNetwork
+from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning
 from tests.learning.tables import COLUMNS, consortium
 
 
@@ -97,6 +99,85 @@ def test_a_file_that_is_something_else(tmp_path):
         with pytest.raises(InvalidInput, match="another analysis"):
             together.release(other, 0.1)
     assert together.budget.spent == Fraction("0.1")
+
+
+def test_a_run_goes_on_under_its_own_budget_share_scheme_and_parties_only(tmp_path):
+    """Else what it promises would not be what its first steps had."""
+    with pytest.raises(Stop):
+        exactly(network(tmp_path / "a"), progress=stop_after(7))
+    with pytest.raises(InvalidInput, match="budget or share"):
+        consortium().release(network(tmp_path / "a"), 1.0)
+    with pytest.raises(Stop):
+        consortium().release(network(tmp_path / "b"), 1.0, progress=stop_after(5))
+    for options, share in (
+        ({"budget": Budget(0.1, 1e-6)}, 1.0),
+        ({"colluding": 0}, 1.0),
+        ({"min_sites": 2}, 1.0),
+        ({}, 0.5),
+    ):
+        other = consortium(**options)
+        with pytest.raises(InvalidInput, match="budget or share"):
+            other.release(network(tmp_path / "b"), share)
+        assert other.budget.spent == 0
+
+
+def test_a_copy_of_a_checkpoint_is_paid_for_again(tmp_path):
+    together = consortium()
+    with pytest.raises(Stop):
+        together.release(network(tmp_path / "a"), 0.4, progress=stop_after(4))
+    shutil.copy(tmp_path / "a", tmp_path / "b")
+    together.release(network(tmp_path / "a"), 0.4)
+    assert together.budget.spent == Fraction("0.4")
+    together.release(network(tmp_path / "b"), 0.4)
+    assert together.budget.spent == Fraction("0.6")
+
+
+def test_failing_before_anything_is_asked_leaves_the_run_as_it_was(tmp_path):
+    together = consortium()
+    together.release(NeuralNetwork("label", COLUMNS, epochs=1), 0.9)
+    for _ in range(3):
+        with pytest.raises(BudgetExceeded):
+            together.release(network(tmp_path / "a"), 0.8)
+    fresh = consortium()
+    release = fresh.release(network(tmp_path / "a"), 0.8)
+    assert len(release.model.history) == 8
+
+
+def test_two_functions_of_one_name_are_two_runs(tmp_path):
+    def asked(factor):
+        return GradientDescent(
+            (lambda batch, w: w - batch["x0"][:, None])
+            if factor
+            else (lambda batch, w: w + batch["x0"][:, None]),
+            columns=["x0"],
+            start=[0.0],
+            epochs=4,
+            checkpoint=str(tmp_path / "a"),
+        )
+
+    together = consortium()
+    together.release(asked(True), 0.4)
+    with pytest.raises(InvalidInput, match="another analysis"):
+        together.release(asked(False), 0.4)
+
+
+def test_runs_in_two_threads_do_not_disturb_each_other():
+    """The space that gradients are added up in is one for a table."""
+    exact = {seed: exactly(NeuralNetwork("label", COLUMNS, epochs=30, seed=seed)) for seed in (0, 1)}
+    together, found = consortium(scheme="none"), {}
+
+    def run(seed):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            found[seed] = together.release(NeuralNetwork("label", COLUMNS, epochs=30, seed=seed), 0.5)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed in (0, 1):
+        assert np.array_equal(found[seed].model.parameters, exact[seed].model.parameters)
 
 
 def test_a_checkpoint_in_a_folder_that_is_not_there(tmp_path):

@@ -157,7 +157,7 @@ def test_a_site_that_drops_at_a_step_is_back_at_the_next():
     assert (release.model.predict(TEST) == TEST["label"].to_numpy()).mean() > 0.9
     with pytest.raises(TooFewSites) as caught:
         consortium().release(asked, 0.6, drop={3: {"b": "mask"}})
-    assert "3 of 30 stages" in caught.value.__notes__[-1]
+    assert "4 of 30 stages had begun" in caught.value.__notes__[-1]
 
 
 def test_losses_can_be_watched_and_the_clip_adapts():
@@ -182,7 +182,7 @@ def test_parameters_that_explode_stop_the_run_and_keep_what_is_left():
     together = consortium()
     with pytest.raises(Diverged, match="smaller rate") as caught:
         together.release(NeuralNetwork("label", COLUMNS, epochs=10, rate=1e9, optimiser="sgd"), 1.0)
-    assert "1 of 10 stages" in caught.value.__notes__[-1]
+    assert "1 of 10 stages had begun" in caught.value.__notes__[-1]
     assert together.budget.spent == Fraction(1, 10)
 
 
@@ -224,7 +224,7 @@ def test_a_gradient_that_is_not_a_number_adds_nothing():
 
 
 def test_a_sample_may_be_empty():
-    release = exact(NeuralNetwork("label", COLUMNS, epochs=3e-6, sampling=1e-6, optimiser="sgd"))
+    release = exact(NeuralNetwork("label", COLUMNS, epochs=3e-5, sampling=1e-5, optimiser="sgd"))
     asked = release.analysis
     assert np.array_equal(release.model.parameters, asked.start(SCHEMA))
 
@@ -247,6 +247,8 @@ def test_sizes_that_are_private_have_to_be_reckoned_with():
         ({"optimiser": "lion"}, "sgd, momentum, adam"),
         ({"learning_rate": 1}, "learning_rate"),
         ({"hidden": (0,)}, "hidden"),
+        ({"hidden": None}, "hidden"),
+        ({"clip": 1e30}, "clip"),
         ({"activation": "gelu"}, "activation"),
         ({"watch": "yes"}, "watch"),
         ({"checkpoint": 3}, "checkpoint"),
@@ -265,8 +267,13 @@ def test_columns_that_do_not_fit():
         NeuralNetwork("label", ["label"])
     with pytest.raises(InvalidInput, match="no column 'lable'"):
         consortium().release(NeuralNetwork("lable", COLUMNS), 0.1)
-    with pytest.raises(InvalidInput, match="start"):
-        GradientDescent(lambda batch, w: w, columns=["x0"], start=[])
+    with pytest.raises(InvalidInput, match="list of columns"):
+        NeuralNetwork("label", None)
+    for start in ([], ["x"], None):
+        with pytest.raises(InvalidInput, match="start"):
+            GradientDescent(lambda batch, w: w, columns=["x0"], start=start)
+    with pytest.raises(InvalidInput, match="columns"):
+        GradientDescent(lambda batch, w: w, columns=3, start=[0])
     with pytest.raises(InvalidInput, match="NeuralNetwork only"):
         GradientDescent(lambda batch, w: w, columns=["x0"], start=[0], watch=True)
 

@@ -111,7 +111,7 @@ class Rounds(Bins):
             if asked == self.fail_after:
                 raise InvalidInput("the analysis gave up")
             self.answers.append((yield replace(self.query(schema, neighbours), norm=1.0, note=f"{asked}")))
-        return Finding(self.finish(self.answers[-1]), model=self)
+        return Finding(self.finish(self.answers[-1]) if self.answers else [], model=self)
 
     def summary(self):
         return f"{len(self.answers)} answers"

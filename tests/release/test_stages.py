@@ -9,10 +9,11 @@ import pytest
 
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.privacy import gaussian, gaussian_cover
-from cape.release.query import Begun
+from cape.release.query import Begun, Query
 from cape.release.schemes import SCHEMES
 from cape.release.setting import Setting
 from cape.release.stages import Stages
+from cape.site import Custom
 from tests.release.questions import Bins, Rounds
 from tests.release.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium, truth
 
@@ -27,7 +28,7 @@ def stages(analysis, share=0.5, scheme="cape", **options):
 def test_the_stages_together_cost_the_share(scheme):
     made = stages(Rounds("age", EDGES, (1, 0.3, 2)), 0.37, scheme)
     query = Bins("age", EDGES).query(SCHEMA, "replace-one")
-    each = [made.scheme.cost_mu(made.local_std(i, query), made.setting.parties) for i in range(3)]
+    each = [made.scheme.cost_mu(made.calibrate(i, query)[1], made.setting.parties) for i in range(3)]
     assert math.hypot(*each) == pytest.approx(BUDGET.cost(0.37).mu, rel=1e-12)
     assert each[2] / each[0] == pytest.approx(math.sqrt(2))
     assert made.cost(3) == Fraction("0.37")
@@ -95,7 +96,7 @@ def test_a_run_that_fails_keeps_what_was_released():
     with pytest.raises(InvalidInput, match="gave up") as caught:
         together.release(Rounds("age", EDGES, (1, 1, 2), fail_after=1), 0.8)
     assert together.budget.spent == Fraction("0.2")
-    assert "1 of 3 stages" in caught.value.__notes__[0]
+    assert "1 of 3 stages had begun" in caught.value.__notes__[0]
     with pytest.raises(TooFewSites):
         together.release(Rounds("age", EDGES, (1, 1, 2)), 0.4, drop={1: {"b": "unmask"}})
     assert together.budget.spent == Fraction("0.4")  # a masked vector had left in the second stage
@@ -155,18 +156,49 @@ def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():
     made = stages(Rounds("age", EDGES, (1,) * 50, sampling=0.05), 0.5)
     query = Rounds("age", EDGES).query(SCHEMA, "replace-one")
     with pytest.raises(InvalidInput, match="one record alone"):
-        made.local_std(0, query)
+        made.calibrate(0, query)
     query = replace(query, norm=1.0)
-    local = made.local_std(0, query)
-    step = made.scheme.cost_mu(local, made.setting.parties)  # of a replaced pair, without sampling
-    multiplier = query.sensitivity / step
+    calibration, local = made.calibrate(0, query)
+    multiplier = 1 / made.scheme.cost_mu(local, made.setting.parties)
+    assert calibration.local_noise == pytest.approx(local, rel=1e-4)  # per unit of what one record adds
+    assert calibration.local_noise > local  # rounding is counted
     cover = gaussian_cover(multiplier, 0.05, 50, made.slack)
     assert cover <= BUDGET.cost(0.5).mu * (1 + 1e-12)
     assert cover == pytest.approx(BUDGET.cost(0.5).mu, rel=2e-3)
     assert made.cost(1) == made.cost(50) == Fraction("0.5")  # paid for whole
-    promise = made.setting.promise(made.scheme, 0.5, query, made.slack)
+    promise = made.promise(50)
     assert promise.extra >= made.slack > 0
     assert "Sampling" in promise.statement
+
+
+def test_a_query_over_a_sample_must_sample_as_its_analysis_says():
+    made = stages(Rounds("age", EDGES, (1,) * 5, sampling=0.05), 0.5)
+    query = replace(Rounds("age", EDGES).query(SCHEMA, "replace-one"), norm=1.0)
+    with pytest.raises(InvalidInput, match="one block"):
+        made.calibrate(0, replace(query, blocks=query.blocks * 2, scales=query.scales * 2))
+    block = Custom(lambda batch: batch["age"], ("age",), 1, 1.0, rate=0.5)
+    with pytest.raises(InvalidInput, match="sample as its analysis says"):
+        made.calibrate(0, replace(query, blocks=(block,)))
+    with pytest.raises(InvalidInput, match="delta of at least"):
+        stages(Rounds("age", EDGES, (1, 1), sampling=0.1), 1e-5).slack  # noqa: B018
+    with pytest.raises(InvalidInput, match="sampling"):
+        stages(Rounds("age", EDGES, (1, 1), sampling=1e-9))
+
+
+class Public(Rounds):
+    """It begins as if it asked nothing of the tables, and then asks."""
+
+    def conduct(self, schema, neighbours):
+        yield Query((), (), 0.0)
+        yield self.query(schema, neighbours)
+        return []
+
+
+def test_a_question_that_began_as_public_may_not_ask_for_sums():
+    together = consortium()
+    with pytest.raises(InvalidInput, match="began as a public question"):
+        together.release(Public("age", EDGES, (1, 1)), 0.5)
+    assert together.releases == []
 
 
 class Resumed(Rounds):
@@ -176,8 +208,8 @@ class Resumed(Rounds):
         super().__init__(*arguments, **options)
         self.cut_off = begun
 
-    def begun(self):
-        return self.cut_off
+    def converse(self, schema, neighbours, terms):
+        return self.cut_off, self.conduct(schema, neighbours)
 
 
 def test_a_run_that_goes_on_pays_for_what_was_begun_elsewhere():
@@ -197,3 +229,42 @@ def test_a_run_that_goes_on_where_it_began_pays_once():
     together.release(again, 0.8)
     assert together.budget.spent == Fraction("0.8")
     assert gaussian.epsilon(BUDGET.delta, BUDGET.cost(0.8).mu) < BUDGET.epsilon
+
+
+def test_a_run_that_is_asked_again_from_an_older_copy_pays_again():
+    together = consortium()
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 0)), 0.2)
+    assert together.budget.spent == Fraction("0.2")
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 1), ask=2), 0.2)
+    assert together.budget.spent == Fraction("0.35")
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 3), ask=0), 0.2)
+    assert together.budget.spent == Fraction("0.35")  # nothing was left to ask
+
+
+def test_a_sampled_run_from_an_older_copy_pays_for_all_of_it_again():
+    together = consortium()
+    for begun, spent in ((0, "0.2"), (2, "0.4"), (4, "0.4"), (1, "0.6")):
+        asked = Resumed("age", EDGES, (1,) * 4, begun=Begun("x", begun), ask=4 - begun, sampling=0.5)
+        together.release(asked, 0.2)
+        assert together.budget.spent == Fraction(spent)
+
+
+def test_a_run_goes_on_once_at_a_time():
+    together = consortium()
+    inner = []
+
+    def again(progress):
+        with pytest.raises(InvalidInput, match="going on already"):
+            together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 1), ask=2), 0.2)
+        inner.append(progress.done)
+
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 0)), 0.2, progress=again)
+    assert inner == [1, 2, 3]
+    assert together.budget.spent == Fraction("0.2")
+
+
+def test_what_cannot_be_promised_is_not_paid_for():
+    together = consortium(budget=type(BUDGET)(1.0, 1e-300))
+    with pytest.raises(InvalidInput):
+        together.release(Rounds("age", EDGES, (1, 1), sampling=0.1), 0.5)
+    assert together.budget.spent == 0

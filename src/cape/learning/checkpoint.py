@@ -1,8 +1,9 @@
 """A run on disk: where it stands, and how many of its steps have begun, so that it can go on after a crash.
 
 Claim. A run that goes on never releases more steps than were planned, whenever it was cut off.
-Reason. The file is replaced in one move, after a sync, before each step is asked for, and already counts
-that step as begun. Whoever goes on from it counts the step as spent, whether or not its answer was seen.
+Reason. The file is replaced in one move, after a sync, when a step is paid for and before anything of it is
+computed, and already counts that step as begun. Whoever goes on from it counts the step as spent, whether or
+not its answer was seen.
 Tested in tests/learning/test_checkpoint.py.
 
 A checkpoint holds released numbers only (parameters, the optimiser's memory): it is as public as the result.
@@ -23,9 +24,8 @@ from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
-from cape.release.query import Begun
 
-__all__ = ["Checkpoint", "State", "begun", "new_run"]
+__all__ = ["Checkpoint", "State", "new_run"]
 
 Floats = NDArray[np.float64]
 
@@ -43,9 +43,14 @@ class State:
     parameters: Floats
     clip: float
     memory: dict[str, Floats] = field(default_factory=dict)  # of the optimiser
-    history: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    history: list[tuple[float, float, float, float]] = field(default_factory=list)
     done: int = 0
     begun: int = 0
+
+    @property
+    def curve(self) -> Floats:
+        """The history as rows."""
+        return np.array(self.history, np.float64).reshape(-1, 4)
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,14 @@ class Checkpoint:
         found = _arrays(self.path)
         if str(found["terms"]) != self.terms:
             raise InvalidInput(
-                f"{self.path} is the checkpoint of another analysis or schema; remove it, or name another"
+                f"{self.path} is the checkpoint of another analysis, schema, budget or share; name another"
             )
         return State(
             str(found["run"]),
             found["parameters"],
             float(found["clip"]),
             {name[7:]: found[name] for name in found if name.startswith("memory ")},
-            found["history"],
+            [tuple(row) for row in found["history"].tolist()],
             *map(int, found["steps"]),
         )
 
@@ -80,31 +85,26 @@ class Checkpoint:
             "run": np.array(state.run),
             "parameters": state.parameters,
             "clip": np.array(state.clip),
-            "history": state.history,
+            "history": state.curve,
             "steps": np.array([state.done, state.begun]),
             **{f"memory {name}": array for name, array in state.memory.items()},
         }
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         beside = self.path.with_name(self.path.name + ".new")
-        with open(beside, "wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def begun(path: Path) -> Begun | None:
-    """Return the run that a file holds, and how many of its steps have begun; None if there is no file."""
-    if not path.exists():
-        return None
-    found = _arrays(path)
-    return Begun(str(found["run"]), int(found["steps"][1]))
+            with open(beside, "wb") as file:
+                file.write(buffer.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise InvalidInput(f"the checkpoint {self.path} cannot be written: {error.strerror}") from None
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -20,7 +20,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.errors import CapeError, InvalidInput
-from cape.learning.checkpoint import Checkpoint, State, begun, new_run
+from cape.learning.checkpoint import Checkpoint, State, new_run
 from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
 from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
 from cape.site import Block, Schema
@@ -66,10 +66,10 @@ class Training:
         rows: how many rows to reckon with, where their number is private ("add-remove").
     """
 
-    epochs: float = 100.0
+    epochs: float = 50.0
     sampling: float = 1.0
     clip: float | Literal["adaptive"] = 1.0
-    rate: float = 0.1
+    rate: float = 0.05
     optimiser: str = "adam"
     watch: bool = False
     seed: int = 0
@@ -80,7 +80,7 @@ class Training:
         check.real("epochs", self.epochs, above=0.0)
         check.real("sampling", self.sampling, above=0.0, most=1.0)
         if self.clip != "adaptive":
-            check.real("clip", self.clip, above=0.0)
+            check.real("clip", self.clip, least=1 / _TOO_LARGE, most=_TOO_LARGE)
         check.real("rate", self.rate, above=0.0)
         if self.optimiser not in _OPTIMISERS:
             raise InvalidInput(f"optimiser must be one of {', '.join(_OPTIMISERS)}, not {self.optimiser!r}")
@@ -171,32 +171,42 @@ class Descent(Analysis):
         """There is nothing to be said after one answer: see `conduct`."""
         raise InvalidInput(f"{self.kind!r} is learned step by step, not from one answer")
 
-    def begun(self) -> Begun | None:
-        """Return the run that the checkpoint holds, if there is one that was cut off."""
-        return None if self.training.checkpoint is None else begun(Path(self.training.checkpoint))
+    def converse(
+        self, schema: Schema, neighbours: Neighbours, terms: str
+    ) -> tuple[Begun | None, Conversation]:
+        """Descend, from the beginning or from where the checkpoint says."""
+        checkpoint = self._checkpoint(schema, terms)
+        state = None if checkpoint is None else checkpoint.read()
+        if state is None:
+            state = State(new_run(), self.start(schema), self.training.first_clip())
+        begun = None if checkpoint is None else Begun(state.run, state.begun)
+        return begun, self._descend(schema, neighbours, state, checkpoint)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
-        """Descend, from the beginning or from where the checkpoint says."""
-        training = self.training
-        checkpoint = self._checkpoint(schema, neighbours)
-        state = checkpoint.read() if checkpoint is not None else None
-        if state is None:
-            state = State(new_run(), self.start(schema), training.first_clip())
-        optimiser = training.new_optimiser()
+        """Descend from the beginning, without a checkpoint."""
+        state = State(new_run(), self.start(schema), self.training.first_clip())
+        return self._descend(schema, neighbours, state, None)
+
+    def _descend(
+        self, schema: Schema, neighbours: Neighbours, state: State, checkpoint: Checkpoint | None
+    ) -> Conversation:
+        optimiser = self.training.new_optimiser()
         optimiser.restore(state.memory)
         note = ""
-        for step in range(state.begun, training.steps):
-            state.begun = step + 1
-            state.memory = optimiser.state()
-            if checkpoint is not None:
-                checkpoint.write(state)
+        for step in range(state.begun, self.training.steps):
+
+            def write(step: int = step) -> None:
+                state.begun, state.memory = step + 1, optimiser.state()
+                if checkpoint is not None:
+                    checkpoint.write(state)
+
             query = self.question(schema, neighbours, state.parameters, state.clip)
-            answer = yield Query(query.blocks, query.scales, query.sensitivity, query.norm, note)
+            answer = yield replace(query, note=note, before=write)
             note = self._move(state, optimiser, answer)
             state.done = step + 1
-        if checkpoint is not None:
+        if checkpoint is not None and state.done == self.training.steps:
             checkpoint.write(state)
-        return self.found(schema, state.parameters, state.history)
+        return self.found(schema, state.parameters, state.curve)
 
     def _move(self, state: State, optimiser: Optimiser, answer: Answer) -> str:
         """Take one step downhill; return what may be said of it."""
@@ -208,8 +218,7 @@ class Descent(Analysis):
             below = float(answer.sums[0][1][0]) / count
             loss = float(answer.sums[0][2][0]) / count * self.loss_bound
         noise = answer.noise[0][0] * state.clip / count
-        row = [loss, state.clip, float(np.linalg.norm(gradient)), noise]
-        state.history = np.vstack([state.history, row])
+        state.history.append((loss, state.clip, float(np.linalg.norm(gradient)), noise))
         moved = optimiser.step(state.parameters, gradient)
         if not np.all(np.isfinite(moved)) or np.max(np.abs(moved), initial=0.0) > _TOO_LARGE:
             raise Diverged(
@@ -218,20 +227,21 @@ class Descent(Analysis):
             )
         state.parameters = moved
         if training.clip == "adaptive":
-            state.clip *= math.exp(-_CLIP_RATE * (min(max(below, 0.0), 1.0) - _QUANTILE))
-        return f"loss {loss:.4g}" if training.watch else ""
+            clip = state.clip * math.exp(-_CLIP_RATE * (min(max(below, 0.0), 1.0) - _QUANTILE))
+            state.clip = min(max(clip, 1 / _TOO_LARGE), _TOO_LARGE)
+        return f"loss {max(loss, 0.0):.4g}" if training.watch else ""
 
     loss_bound: float = 1.0
     """What losses are cut off at, and divided by."""
 
-    def _checkpoint(self, schema: Schema, neighbours: Neighbours) -> Checkpoint | None:
+    def _checkpoint(self, schema: Schema, terms: str) -> Checkpoint | None:
         if self.training.checkpoint is None:
             return None
         path = Path(self.training.checkpoint)
         if not path.parent.is_dir():
             raise InvalidInput(f"the folder of the checkpoint is not there: {path.parent}")
-        terms = json.dumps([self.to_dict(), schema.to_dict(), neighbours], sort_keys=True, default=str)
-        return Checkpoint(path, hashlib.sha256(terms.encode()).hexdigest())
+        asked = json.dumps([self.to_dict(), schema.to_dict(), terms], sort_keys=True, default=str)
+        return Checkpoint(path, hashlib.sha256(asked.encode()).hexdigest())
 
     def expected(
         self,

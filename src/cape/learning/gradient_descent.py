@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -53,12 +54,15 @@ class GradientDescent(Descent):
     ) -> None:
         if not callable(gradient):
             raise InvalidInput(f"gradient must take a batch and parameters, not be {type(gradient).__name__}")
-        begin = np.asarray(start, np.float64)
+        try:
+            begin = np.asarray(start, np.float64)
+        except (TypeError, ValueError):
+            begin = np.empty(0)
         if begin.ndim != 1 or not begin.size or not np.all(np.isfinite(begin)):
             raise InvalidInput("start must be a vector of finite parameters")
-        given = (columns,) if isinstance(columns, str) else tuple(columns)
-        if not given:
-            raise InvalidInput("columns must name at least one column")
+        given = (columns,) if isinstance(columns, str) else tuple(columns) if _listed(columns) else ()
+        if not given or not all(isinstance(name, str) for name in given):
+            raise InvalidInput(f"columns must name at least one column, not {columns!r}")
         object.__setattr__(self, "gradient", gradient)
         object.__setattr__(self, "columns", given)
         object.__setattr__(self, "first", tuple(begin.tolist()))
@@ -93,7 +97,20 @@ class GradientDescent(Descent):
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, the function by its name."""
         name = getattr(self.gradient, "__qualname__", type(self.gradient).__name__)
-        return {**super().to_dict(), "gradient": name}
+        return {**super().to_dict(), "gradient": name, "code": _fingerprint(self.gradient)}
+
+
+def _listed(columns: Any) -> bool:
+    return isinstance(columns, (list, tuple))
+
+
+def _fingerprint(function: Any) -> str:
+    """Return what tells functions apart that have the same name: a run may not go on with another one."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    told = (code.co_code, repr(code.co_consts), code.co_names, repr(getattr(function, "__defaults__", None)))
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

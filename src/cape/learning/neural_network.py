@@ -60,10 +60,14 @@ class NeuralNetwork(Descent):
         activation: Literal["relu", "tanh", "sigmoid", "identity"] = "relu",
         **training: Any,
     ) -> None:
-        if isinstance(features, str) or not all(isinstance(name, str) for name in features):
+        if not isinstance(features, (list, tuple)) or not all(isinstance(name, str) for name in features):
             raise InvalidInput(f"features must be a list of columns, not {features!r}")
         if isinstance(hidden, int):
             hidden = (hidden,)
+        if not isinstance(hidden, (list, tuple)):
+            raise InvalidInput(
+                f"hidden must be how many units each layer has, as in (64, 16), not {hidden!r}"
+            )
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "features", tuple(features))
         object.__setattr__(self, "hidden", tuple(check.integer("hidden", n, least=1) for n in hidden))

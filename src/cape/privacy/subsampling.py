@@ -145,7 +145,8 @@ def covered_noise(
 
     def excess(log_noise: float) -> float:
         noise = math.exp(log_noise)
-        return math.log(gaussian_cover(noise, sampling_rate, steps, slack, relation=relation) / mu)
+        cover = gaussian_cover(noise, sampling_rate, steps, slack, relation=relation)
+        return math.log(cover / mu) if cover > 0 else -math.inf
 
     # Sampling only helps, so `full` is enough. Of the noise that is needed, the rate times `full` is about
     # the least; the cover falls at least as fast as noise rises, so an excess is at most so far from it.

@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Literal, NoReturn
 
@@ -35,7 +36,7 @@ from cape.noise.stream import require_stream
 from cape.privacy import Budget, correlated
 from cape.release.calibration import Calibration
 from cape.release.plan import Plan, make_plan
-from cape.release.query import Analysis, Answer, Curator, Neighbours, Query
+from cape.release.query import Analysis, Answer, Begun, Curator, Neighbours, Query
 from cape.release.result import Promise, Release
 from cape.release.run import Drops, Progress, Run
 from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task
@@ -104,7 +105,8 @@ class Consortium:
         self._lock = threading.Lock()
         self._budget = budget
         self._count = 0
-        self.paid_runs: dict[str, Fraction] = {}  # what runs that can be resumed have cost so far
+        self._begun: dict[str, int] = {}  # how many stages of runs that can be resumed have begun here
+        self._going_on: set[str] = set()
         self.releases: list[Release] = []
 
     @property
@@ -230,6 +232,28 @@ class Consortium:
             self._task(names, {}, {}, 1.0, Ring(64), self._fork()),
             check.integer("numbers", numbers, least=1),
         )
+
+    @contextmanager
+    def going_on(self, run: Begun | None) -> Iterator[int]:
+        """Hold a run that can be resumed, so that it goes on once at a time; how much of it began here."""
+        if run is None:
+            yield 0
+            return
+        with self._lock:
+            if run.run in self._going_on:
+                raise InvalidInput("the run of this checkpoint is going on already")
+            self._going_on.add(run.run)
+            known = self._begun.get(run.run, 0)
+        try:
+            yield known
+        finally:
+            with self._lock:
+                self._going_on.discard(run.run)
+
+    def has_begun(self, run: str, stages: int) -> None:
+        """Write down that so many stages of a run have begun here."""
+        with self._lock:
+            self._begun[run] = max(stages, self._begun.get(run, 0))
 
     def _price(self, scheme: Scheme, share: Fraction) -> Fraction:
         """Return what a nominal share really costs: itself, but with the paper's calibration."""

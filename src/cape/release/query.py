@@ -59,6 +59,8 @@ class Query:
     norm: float | None = None
     note: str = ""
     """What is to be said of the run so far, from released numbers only."""
+    before: Callable[[], None] | None = None
+    """Called once the query is paid for, before anything is computed: to write down that it is asked."""
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         """Return the arrays of all blocks, one after the other, checked against the scales."""
@@ -143,7 +145,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Begun:
-    """A run that was cut off: its name, and how many of its stages had begun, which stay paid for."""
+    """A run that can be cut off: its name, and how many of its stages have begun, which stay paid for."""
 
     run: str
     stages: int
@@ -192,9 +194,15 @@ class Analysis(ABC):
     def finish(self, answer: Answer) -> Finding | Sequence[Estimate]:
         """Turn noisy sums into estimates: post-processing, which costs no privacy."""
 
-    def begun(self) -> Begun | None:
-        """Return which run this one goes on with, if an earlier one was cut off and can be."""
-        return None
+    def converse(
+        self, schema: Schema, neighbours: Neighbours, terms: str
+    ) -> tuple[Begun | None, Conversation]:
+        """Return the conversation, and which run it goes on with if it can be cut off and resumed.
+
+        `terms` are what a resumed run must have in common with the one that was cut off: budget, share,
+        scheme and parties.
+        """
+        return None, self.conduct(schema, neighbours)
 
     def stages(self) -> tuple[float, ...]:
         """Return how the share is divided among the queries that are asked one after the other."""

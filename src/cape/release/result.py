@@ -145,7 +145,8 @@ class Release:
         return {estimate.label: pick(estimate) for estimate in self.estimates}
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """Return everything as plain data, for JSON."""
+        """Return everything as plain data, for JSON; a model as far as it has a `to_dict`."""
+        model = getattr(self.model, "to_dict", None)
         return {
             "analysis": self.analysis.to_dict(),
             "description": self.analysis.describe(),
@@ -163,6 +164,7 @@ class Release:
                 }
                 for e in self.estimates
             ],
+            "model": model() if callable(model) else None,
             "guarantee": self.guarantee.to_dict(),
             "participants": list(self.participants),
             "rows": self.rows,

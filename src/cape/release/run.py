@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites
-from cape.release.query import Analysis, Answer, Finding, Query
+from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Query
 from cape.release.result import Release
 from cape.release.schemes import Cost, Outcome, Scheme, check_drop
 from cape.release.stages import Stages
 from cape.site import Custom
+from cape.site.blocks import Held
 
 if TYPE_CHECKING:
     from cape.release.consortium import Consortium
@@ -89,62 +90,95 @@ class Run:
         self._cost = Cost(0, 0, 0, 0.0)
         self._took_part: dict[str, None] = {}
         self._left = False  # whether something of the present stage may have left a site
+        self._free = False
 
     def whole(self) -> Release:
         """Return the release, or raise, with the budget as it then truly stands."""
         of, stages, setting = self._of, self._stages, self._stages.setting
-        begun = self._analysis.begun()
+        begun, conversation = self._analysis.converse(of.schema, setting.neighbours, stages.terms)
         first = 0 if begun is None else begun.stages
-        known = Fraction(0) if begun is None else of.paid_runs.get(begun.run, Fraction(0))
-        conversation = self._analysis.conduct(of.schema, setting.neighbours)
+        stages.promise(
+            len(stages)
+        )  # what cannot be promised, asked or calibrated fails before it is paid for
         try:
             query = next(conversation)
         except StopIteration as stop:  # a run that goes on had nothing left to ask: what it took is paid for
-            spent = of._price(stages.scheme, stages.cost(first))
-            of._spend(max(spent - known, Fraction(0)))
+            with of.going_on(begun) as known:
+                of._spend(self._price(first) - self._price(min(first, known)))
+                self._has_begun(begun, first)
             return self._release(stop.value, None, first, free=not first)
-        stages.calibrate(first, query)  # what cannot be calibrated fails before it is paid for
+        stages.calibrate(first, query)
         if stages.scheme.name == "none":
             warnings.warn(
                 "scheme 'none' adds no noise: the answer is exact and not private",
                 PrivacyLeakWarning,
                 stacklevel=4,
             )
-        free = not query.blocks  # nothing private is asked
-        price = Fraction(0) if free else of._price(stages.scheme, stages.cost(len(stages)))
-        paid = max(price - known, Fraction(0))
+        self._free = not query.blocks  # nothing private is asked
+        with of.going_on(begun) as known:
+            return self._stage_by_stage(conversation, query, begun, first, known)
+
+    def _stage_by_stage(
+        self, conversation: Conversation, query: Query, begun: Begun | None, first: int, known: int
+    ) -> Release:
+        """Pay, and go through the stages from `first` on; this consortium has paid for `known` of them.
+
+        What began elsewhere is paid for here too; what is asked again (an older copy of the file) is paid
+        for again.
+        """
+        of, stages = self._of, self._stages
+        repeated = stages.sampling < 1 and first < known  # then nothing less than the whole covers it
+        before = Fraction(0) if repeated else self._price(min(first, known))
+        paid = self._price(len(stages)) - before
         of._spend(paid)
+        self._has_begun(begun, first)
         stage = first
         try:
             rows = of._rows()
             while True:
                 if stage == len(stages):
                     raise InvalidInput(f"{self._analysis.kind!r} asked more often than its stages say")
-                answer = self._ask(stage, query, rows)
+                answer = self._ask(stage, query, rows, begun)
                 stage, self._left = stage + 1, False
                 try:
                     query = conversation.send(answer)
                 except StopIteration as stop:
-                    return self._release(stop.value, answer.rows, stage, free=free)
+                    return self._release(stop.value, answer.rows, stage, free=self._free)
         except CapeError as error:
             if len(stages) > 1:
-                done = f"{stage} of {len(stages)} stages were released"
-                error.add_note(f"{done}; what they cost stays spent")
+                error.add_note(
+                    f"{stage + self._left} of {len(stages)} stages had begun; what they cost stays spent"
+                )
             raise
         finally:
             conversation.close()
-            kept = Fraction(0) if free else of._price(stages.scheme, stages.cost(stage + self._left))
-            of._give_back(max(paid + known - max(kept, known), Fraction(0)))
-            if (begun := self._analysis.begun()) is not None:
-                of.paid_runs[begun.run] = kept
+            kept = max(self._price(stage + self._left) - before, Fraction(0))
+            of._give_back(paid - kept)
 
-    def _ask(self, stage: int, query: Query, rows: dict[str, int]) -> Answer:
+    def _has_begun(self, begun: Begun | None, stages: int) -> None:
+        if begun is not None:
+            self._of.has_begun(begun.run, stages)
+
+    def _price(self, stages: int) -> Fraction:
+        """Return what so many stages cost."""
+        if self._free:
+            return Fraction(0)
+        return self._of._price(self._stages.scheme, self._stages.cost(stages))
+
+    def _ask(self, stage: int, query: Query, rows: dict[str, int], begun: Begun | None) -> Answer:
         of, stages = self._of, self._stages
         began = time.perf_counter()
+        if self._free and query.blocks:
+            raise InvalidInput(
+                f"{self._analysis.kind!r} began as a public question, and asked for private sums"
+            )
         calibration, local_std = stages.calibrate(stage, query)
         ring = of._ring(stages.scheme, calibration, rows, local_std)
         randomness = of._fork()
-        self._left = any(isinstance(block, Custom) for block in query.blocks)
+        if query.before is not None:
+            query.before()
+        self._has_begun(begun, stage + 1)
+        self._left = any(isinstance(block, (Custom, Held)) for block in query.blocks)
         vectors = of._contributions(query, calibration, randomness)
         self._left = True
         if calibration.steps:
@@ -162,7 +196,7 @@ class Run:
         self._cost = self._cost + outcome.cost
         self._took_part.update(dict.fromkeys(outcome.participants))
         if self._progress is not None:
-            spent = stages.setting.promise(stages.scheme, float(stages.cost(stage + 1)) or 1.0)
+            spent = stages.promise(stage + 1)
             took = time.perf_counter() - began
             self._progress(Progress(stage + 1, len(stages), spent.epsilon, took, query.note))
         return of._answer(query, calibration, outcome, rows)
@@ -182,10 +216,8 @@ class Run:
     ) -> Release:
         of, stages = self._of, self._stages
         found = finding if isinstance(finding, Finding) else Finding(finding)
-        spent = stages.cost(stage)
-        cost = Fraction(0) if free else of._price(stages.scheme, spent)
-        nothing = Query((), (), 0.0) if free else None
-        promise = stages.setting.promise(stages.scheme, float(spent) or 1.0, nothing, stages.slack)
+        cost = Fraction(0) if free else of._price(stages.scheme, stages.cost(stage))
+        promise = stages.promise(0 if free else stage)
         return Release(
             self._analysis,
             tuple(found.estimates),

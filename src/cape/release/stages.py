@@ -10,7 +10,8 @@ Tested in tests/release/test_stages.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cape import check
@@ -19,12 +20,17 @@ from cape.privacy import covered_noise
 from cape.privacy.subsampling import Relation
 from cape.release.calibration import Calibration, calibrate
 from cape.release.query import Analysis, Query
+from cape.release.result import Promise
 from cape.release.schemes import Scheme
 from cape.release.setting import Setting
 
 __all__ = ["Stages"]
 
-_SLACK = Fraction(1, 1000)  # of delta, given up by a run with sampling so that it adds to other releases
+_SLACK = (
+    1e-3  # of a share's part of delta, given up by a run with sampling: so that it adds to other releases
+)
+_LEAST_SLACK = 1e-12  # below, the accountant's own rounding is as large
+_LEAST_SAMPLING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Stages:
         given = [Fraction(check.real("stages", part, above=0.0)) for part in analysis.stages()]
         if not given:
             raise InvalidInput("an analysis must have at least one stage")
-        sampling = check.real("sampling", analysis.sampling, above=0.0, most=1.0)
+        sampling = check.real("sampling", analysis.sampling, least=_LEAST_SAMPLING, most=1.0)
         if sampling < 1 and len(set(given)) > 1:
             raise InvalidInput("an analysis that samples must have stages of equal size")
         if sampling < 1 and setting.published:
@@ -62,7 +68,14 @@ class Stages:
 
     @property
     def _given_up(self) -> float:
-        return float(_SLACK) * self.setting.budget.delta
+        slack = _SLACK * float(self.share) * self.setting.budget.delta
+        if slack < _LEAST_SLACK:
+            least = _LEAST_SLACK / _SLACK / float(self.share)
+            raise InvalidInput(
+                f"a run with sampling needs a delta of at least {least:.2g} at a share of "
+                f"{float(self.share):g}, not {self.setting.budget.delta:g}"
+            )
+        return slack
 
     def cost(self, asked: int) -> Fraction:
         """Return the share that is spent once `asked` stages have begun."""
@@ -70,19 +83,50 @@ class Stages:
             return Fraction(0)
         return self.share * (1 if self.sampling < 1 else sum(self.parts[:asked], Fraction(0)))
 
-    def local_std(self, stage: int, query: Query) -> float | None:
-        """Return a site's noise per unit of sensitivity in one stage."""
+    def promise(self, asked: int) -> Promise:
+        """Return what is promised once so many stages have begun."""
+        share = self.share if self.scheme.name == "none" else self.cost(asked)
+        nothing = None if asked else Query((), (), 0.0)
+        return self.setting.promise(self.scheme, float(share) or 1.0, nothing, self.slack if asked else 0.0)
+
+    @property
+    def terms(self) -> str:
+        """What a run that is cut off and resumed must have in common: all that its promise depends on."""
         setting = self.setting
-        if self.sampling == 1:
-            return setting.local_std(self.scheme, float(self.share * self.parts[stage]))
-        if query.norm is None:
-            raise InvalidInput("a query over a sample must say how much one record alone can add")
-        relation: Relation = "replace" if setting.neighbours == "replace-one" else "add-or-remove"
-        whole = setting.budget.cost(self.share).mu
-        multiplier = covered_noise(whole, self.sampling, len(self), self._given_up, relation=relation)
-        return self.scheme.local_std(query.sensitivity / query.norm / multiplier, setting.parties)
+        told = [
+            setting.budget.epsilon,
+            setting.budget.delta,
+            str(self.share),
+            self.scheme.name,
+            str(getattr(self.scheme, "correlated_std", "")),
+            [setting.parties.sites, setting.parties.colluding, setting.parties.min_sites],
+            setting.neighbours,
+            setting.published,
+        ]
+        return json.dumps(told)
 
     def calibrate(self, stage: int, query: Query) -> tuple[Calibration, float]:
-        """Return the grid and noise of a stage, and that noise per unit of sensitivity (0 for none)."""
-        local_std = self.local_std(stage, query)
-        return calibrate(query, self.setting.schema, local_std), local_std or 0.0
+        """Return the grid and noise of a stage, and that noise per unit of sensitivity (0 for none).
+
+        With sampling, what noise stands against is what one record alone adds, not what a pair differs by.
+        """
+        setting = self.setting
+        if self.sampling == 1:
+            local_std = setting.local_std(self.scheme, float(self.share * self.parts[stage]))
+            return calibrate(query, setting.schema, local_std), local_std or 0.0
+        if query.norm is None:
+            raise InvalidInput("a query over a sample must say how much one record alone can add")
+        if len(query.blocks) > 1:
+            raise InvalidInput(
+                "a query over a sample must have one block: each would draw a sample of its own"
+            )
+        if getattr(query.blocks[0], "rate", self.sampling) != self.sampling:
+            raise InvalidInput("a query must sample as its analysis says")
+        local_std = None
+        if self.scheme.name != "none":
+            relation: Relation = "replace" if setting.neighbours == "replace-one" else "add-or-remove"
+            whole = setting.budget.cost(self.share).mu
+            multiplier = covered_noise(whole, self.sampling, len(self), self._given_up, relation=relation)
+            local_std = self.scheme.local_std(1 / multiplier, setting.parties)
+        alone = replace(query, sensitivity=query.norm)
+        return calibrate(alone, setting.schema, local_std), local_std or 0.0

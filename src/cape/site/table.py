@@ -9,6 +9,7 @@ A table is taken to stay as it is while a study runs.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -66,6 +67,7 @@ class Table:
             if isinstance(opened, nw.LazyFrame)
             else Batches(name, schema, opened)
         )
+        self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
         self._asked: Design | None = None  # the design of the last sums over vectors
         self._kept: Kept | None = None
         self._too_large: Design | None = None
@@ -99,6 +101,12 @@ class Table:
                 names = [kind.__name__ for kind in _KINDS]
                 raise InvalidInput(f"a block must be {', '.join(names[:-1])} or {names[-1]}, not {block!r}")
             block.arrays(self._schema)
+        with self._lock:
+            return self._add_up(blocks, stream)
+
+    def _add_up(
+        self, blocks: list[Block], stream: SecureStream | None
+    ) -> list[tuple[NDArray[np.int64], ...]]:
         found: dict[int, tuple[NDArray[np.int64], ...]] = {}
         for i, block in enumerate(blocks):
             if isinstance(block, Gradient):
@@ -126,7 +134,8 @@ class Table:
         Raises:
             DataError: for a lazy table of another engine, and for one whose vectors exceed 512 MB.
         """
-        kept = self._vectors(design)
+        with self._lock:
+            kept = self._vectors(design)
         return kept.x, kept.y
 
     def _vectors(self, design: Design) -> Kept:
