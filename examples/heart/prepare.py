@@ -32,6 +32,7 @@ def translate(cells: list[str]) -> dict[str, object]:
         "chol": raw["chol"] or None,
         "rate": raw["thalach"],
         "exercise_angina": words["exang"].get(raw["exang"]),
+        "depression": raw["oldpeak"],
         "disease": None if raw["num"] is None else ("yes" if raw["num"] > 0 else "no"),
     }
 

@@ -52,6 +52,33 @@ def test_prepared_files_run(cape, tmp_path):
     assert results["budget"]["left"] == 0
 
 
+def test_the_regressions_are_drawn(tmp_path):
+    raw(tmp_path)
+    script = HEART / "regression.py"
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(script),
+            str(tmp_path),
+            "--out",
+            str(tmp_path / "out"),
+            "--seeds",
+            "1",
+            "--times",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "hungary: 294 rows, 294 complete" in done.stdout
+    assert "| epsilon | pooled | cape | conventional | local |" in done.stdout
+    assert done.stdout.count("log-odds of disease = yes") == 2  # without noise, and with
+    drawn = {path.name: path.stat().st_size for path in (tmp_path / "out").iterdir()}
+    assert set(drawn) == {"heart-logistic.png", "heart-linear.png", "heart-epsilon.png"}
+    assert all(5_000 < size < 200_000 for size in drawn.values())
+
+
 def test_prepare_says_what_is_missing(tmp_path):
     shutil.copy(HEART / "prepare.py", tmp_path)
     done = subprocess.run(

@@ -249,7 +249,7 @@ def test_ctrl_c_in_an_analysis_says_what_it_cost_and_keeps_what_was_released(
 ):
     from cape.release.consortium import Consortium
 
-    step = "_run" if sent else "_contributions"
+    step = "_task" if sent else "_contributions"
     real, calls = getattr(Consortium, step), []
 
     def second(*arguments: object) -> object:

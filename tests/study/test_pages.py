@@ -32,7 +32,7 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/analyses.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/analyses.md", "docs/learning.md"])
 def test_python_on_a_page_runs(page, capsys):
     found = blocks(page, "python")
     assert found

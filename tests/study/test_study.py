@@ -268,3 +268,40 @@ def test_what_is_published_of_a_study_has_no_path(write):
     study = cape.Study.load(write('"data/va.csv"', '{query = "SELECT 1", connection = "sqlite:///pw.db"}'))
     assert "pw.db" not in str(study.to_dict())
     assert "data/" not in str(study.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ('kind = "logistic-regresion"', "did you mean 'logistic-regression'?"),
+        ('kind = "kmeans"', "did you mean 'k-means'?"),
+        ('kind = "logistic-regression"\ntarget = "disease"\nfeatures = ["aeg"]', "did you mean 'age'?"),
+        ('kind = "logistic-regression"\ntarget = "diseas"\nfeatures = ["age"]', "did you mean 'disease'?"),
+        ('kind = "linear-regression"\ntarget = "age"\nfeature = ["chol"]', "did you mean 'features'?"),
+        ('kind = "linear-regression"\ntarget = "age"', "must have the key 'features'"),
+        ('kind = "linear-regression"\ntarget = "age"\nfeatures = ["age"]', "must not be one of the features"),
+        ('kind = "linear-regression"\ntarget = "sex"\nfeatures = ["age"]', "must have bounds"),
+        ('kind = "logistic-regression"\ntarget = "age"\nfeatures = ["chol"]', "must have two categories"),
+        ('kind = "pca"\ncolumns = ["age", "col"]', "did you mean 'chol'?"),
+        ('kind = "pca"\ncolumns = ["age"]\ncentre = false', "did you mean 'center'?"),
+        ('kind = "k-means"\ncolumns = ["age"]', "must have the key 'clusters'"),
+        ('kind = "k-means"\ncolumns = ["age"]\nclusters = 0', "clusters must be an integer at least 1"),
+        (
+            'kind = "neural-network"\ntarget = "sex"\nfeatures = ["age"]\nhiden = [5]',
+            "did you mean 'hidden'?",
+        ),
+    ],
+)
+def test_a_mistake_in_a_model_is_one_line_with_a_hint(write, described, said):
+    path = write('kind = "mean"\ncolumns = ["age", "chol"]', described)
+    with pytest.raises(cape.InvalidInput) as raised:
+        cape.Study.load(path)
+    assert "[[analysis]] 1: " in str(raised.value)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_network_takes_the_keys_of_training(write):
+    described = 'kind = "neural-network"\ntarget = "sex"\nfeatures = ["age"]\nepochs = 20\nwatch = true'
+    study = cape.Study.load(write('kind = "mean"\ncolumns = ["age", "chol"]', described))
+    assert len(study.analyses[0].analysis.stages()) == 20

@@ -22,7 +22,7 @@ from cape.learning.neural_network import NeuralNetwork
 from cape.release.query import Analysis
 from cape.site.schema import hint
 
-__all__ = ["KINDS", "build"]
+__all__ = ["KINDS", "build", "keys_of"]
 
 KINDS: dict[str, type[Analysis]] = {
     analysis.kind: analysis
@@ -49,6 +49,14 @@ KINDS: dict[str, type[Analysis]] = {
 }
 
 
+def keys_of(kind: str) -> list[str]:
+    """Return what may be said of an analysis of this kind, besides the kind."""
+    made = KINDS[kind]
+    parameters = inspect.signature(made).parameters.values()
+    own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    return [*own, *getattr(made, "options", ())]
+
+
 def build(description: Mapping[str, Any]) -> Analysis:
     """Return the analysis that a study file describes, as in {"kind": "mean", "columns": ["age"]}.
 
@@ -62,8 +70,7 @@ def build(description: Mapping[str, Any]) -> Analysis:
         raise InvalidInput(f"no analysis of kind {kind!r}{hint(kind, KINDS)}")
     made = KINDS[kind]
     parameters = inspect.signature(made).parameters.values()
-    keys = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    keys += getattr(made, "options", ())
+    keys = keys_of(kind)
     for key in given:
         if key not in keys:
             raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")

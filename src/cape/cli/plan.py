@@ -50,9 +50,10 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
     )
     for entry, plan in plans:
         table = plan.table()
-        table.title = escape(
-            f"{entry.number}. {plan.analysis.describe()}: share {entry.share:.4g}, "
-            f"epsilon {plan.guarantee.epsilon:.3g}"
+        table.title = None
+        console.print(
+            f"[italic]{entry.number}. {escape(plan.analysis.describe())}: share {entry.share:.4g}, "
+            f"epsilon {plan.guarantee.epsilon:.3g}[/italic]"
         )
         console.print(table)
         console.print(f"[dim]{plan.advice}[/dim]\n")

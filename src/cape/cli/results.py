@@ -11,11 +11,12 @@ from typing import Any
 
 from cape import __version__
 from cape.analyses import ContingencyTable
-from cape.cli import screen, words
+from cape.cli import models, screen, words
 from cape.errors import CapeError, DataError
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
 from cape.release.result import Promise, Release
+from cape.release.run import Progress
 from cape.site import Schema
 from cape.site.table import Table
 from cape.study import Entry, Study
@@ -37,7 +38,7 @@ class Answered:
         """What else follows from the released numbers, at no cost."""
         analysis = self.release.analysis
         if not isinstance(analysis, ContingencyTable) or len(analysis.columns) != 2:
-            return []
+            return models.notes(self.release.model)
         test = analysis.independence(self.release.estimates, self.schema)
         if test is None:
             return ["There is too much noise for a test of independence."]
@@ -119,6 +120,7 @@ class Results:
                 {
                     "number": each.entry.number,
                     **each.release.to_dict(),
+                    "model": models.plain(each.release.model),
                     "notes": each.notes,
                     "warnings": list(each.warnings),
                 }
@@ -156,7 +158,7 @@ def execute(study: Study, scheme: str, entries: Sequence[Entry], drop: Mapping[s
             for entry in entries:
                 steps.start(f"{entry.number}. {entry.analysis.kind}")
                 results.failed = entry
-                results.answered.append(_answer(consortium, entry, drop))
+                results.answered.append(_answer(consortium, entry, drop, steps))
                 results.failed, results.budget = None, consortium.budget
                 steps.done()
     except CapeError as error:
@@ -176,9 +178,13 @@ def _check_tables(study: Study, steps: screen.Steps) -> None:
         steps.done()
 
 
-def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str]) -> Answered:
+def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps: screen.Steps) -> Answered:
+    def told(done: Progress) -> None:
+        if done.of > 1:
+            steps.tell(words.step(done))
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        release = consortium.release(entry.analysis, entry.share, drop=drop)
+        release = consortium.release(entry.analysis, entry.share, drop=drop, progress=told)
     said = [str(warning.message) for warning in caught]
     return Answered(entry, release, consortium.schema, tuple(dict.fromkeys(said)))

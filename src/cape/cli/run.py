@@ -13,7 +13,7 @@ from rich.markup import escape
 from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.results import Results, execute
-from cape.cli.tables import table_of
+from cape.cli.tables import shown
 from cape.errors import InvalidInput
 from cape.release.schemes import SCHEMES, SECAGG_ROUNDS
 from cape.site.schema import hint
@@ -138,7 +138,8 @@ def _show(console: Console, results: Results) -> None:
     console.print(f"\n[bold]{escape(results.study.name)}[/bold]{about}\n")
     for each in results.answered:
         release = each.release
-        console.print(table_of(each))
+        for part in shown(each, console.width):
+            console.print(part)
         cost = release.cost
         console.print(
             f"[dim]{escape(', '.join(release.participants))}"
@@ -146,8 +147,6 @@ def _show(console: Console, results: Results) -> None:
             + f"; share {release.share:.4g}; {cost.rounds} rounds, {cost.bytes / 1e3:,.1f} kB, "
             f"{cost.seconds:.2f} s[/dim]"
         )
-        for note in each.notes:
-            console.print(escape(note))
         for warning in each.warnings:
             console.print(f"[yellow]Warning: {escape(warning)}[/yellow]")
         console.print()

@@ -7,13 +7,15 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 __all__ = ["Steps", "console", "print_json", "progress", "to_json"]
 
@@ -37,16 +39,33 @@ def print_json(value: Any) -> None:
     typer.echo(to_json(value))
 
 
+class _Bar(Progress):
+    """A bar with a line below it for a step that takes long."""
+
+    line = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return what is drawn."""
+        yield self.make_tasks_table(self.tasks)
+        if self.line:
+            yield Text(self.line, no_wrap=True, overflow="ellipsis")
+
+
 class Steps:
     """A bar that the caller moves on."""
 
-    def __init__(self, bar: Progress, total: int) -> None:
+    def __init__(self, bar: _Bar, total: int) -> None:
         self._bar = bar
         self._task = bar.add_task("", total=total)
 
     def start(self, what: str) -> None:
         """Say what is being done now."""
+        self._bar.line = ""
         self._bar.update(self._task, description=what)
+
+    def tell(self, line: str) -> None:
+        """Say how far that is, in a line of its own."""
+        self._bar.line = line
 
     def done(self) -> None:
         """Count one step."""
@@ -56,7 +75,7 @@ class Steps:
 @contextmanager
 def progress(total: int) -> Iterator[Steps]:
     """Show a bar on the terminal's error stream once the work has taken a second; remove it at the end."""
-    bar = Progress(
+    bar = _Bar(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.completed:.0f} of {task.total:.0f}"),
@@ -79,6 +98,8 @@ def progress(total: int) -> Iterator[Steps]:
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _finite(value.tolist())
     if isinstance(value, dict):
         return {str(key): _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

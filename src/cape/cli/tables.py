@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from cape.analyses import TableOne
 from cape.cli.results import Answered
+from cape.release.result import as_text
 
-__all__ = ["clinical", "table_of"]
+__all__ = ["clinical", "shown", "table_of"]
 
 _MOST = 40
+_WIDE = 1000
 _INTERVALS = "Every number of it with its interval: --json, or --out DIR"
+
+
+def shown(answered: Answered, width: int) -> list[RenderableType]:
+    """Return what to print of one analysis: a title, and the model's own table if there is one that fits."""
+    release = answered.release
+    model = release.model
+    title = Text(f"{answered.entry.number}. {release.analysis.describe()}", style="italic")
+    notes = [Text(note) for note in answered.notes]
+    if hasattr(model, "__rich__"):
+        return [title, model] if _width(model) <= width else [title, table_of(answered), *notes]
+    told: list[RenderableType] = [Text(model.summary())] if hasattr(model, "summary") else []
+    if release.estimates or not told:
+        told.append(table_of(answered))
+    return [title, *told, *notes]
+
+
+def _width(model: Any) -> int:
+    """Return how wide the table of a model is, without the words below it."""
+    return max((len(line) for line in as_text(model, _WIDE).splitlines() if line[:1] in "┏┃│└"), default=0)
 
 
 def table_of(answered: Answered) -> Table:
@@ -22,7 +47,7 @@ def table_of(answered: Answered) -> Table:
         table.caption, table.caption_justify = _INTERVALS, "left"
     else:
         table = release.table(_MOST)
-    table.title = escape(f"{answered.entry.number}. {release.analysis.describe()}")
+    table.title = None
     return table
 
 

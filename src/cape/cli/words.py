@@ -7,9 +7,10 @@ import math
 from scipy.special import ndtr, ndtri
 
 from cape.release.result import Promise
+from cape.release.run import Progress
 from cape.release.setting import Setting
 
-__all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence"]
+__all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence", "step"]
 
 _FALSE_ALARMS = 0.05
 
@@ -37,6 +38,13 @@ def capital(text: str) -> str:
 def sentence(text: str) -> str:
     """Return a text that starts with a capital and ends with a full stop."""
     return f"{capital(text).rstrip('.')}."
+
+
+def step(done: Progress) -> str:
+    """Return how far a run in steps is: 'step 12 of 100, epsilon so far 0.41, 0.05 s per step'."""
+    spent = f", epsilon so far {done.epsilon:.2g}" if math.isfinite(done.epsilon) else ""
+    note = f", {done.note}" if done.note else ""
+    return f"step {done.done:,} of {done.of:,}{spent}, {done.seconds:.2g} s per step{note}"
 
 
 def promise(guarantee: Promise, seen: str = "all the answers below together") -> list[str]:

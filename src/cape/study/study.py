@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import tomllib
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from cape import check
 from cape.analyses import KINDS, build
+from cape.analyses.registry import keys_of
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget, correlated
 from cape.release.plan import Plan, make_plan
@@ -249,9 +249,7 @@ def _check_keys(described: Mapping[str, Any]) -> None:
     kind = described.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return
-    parameters = inspect.signature(KINDS[kind]).parameters.values()
-    own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    keys = ["kind", *own, "share"]
+    keys = ["kind", *keys_of(kind), "share"]
     for key in described:
         if key not in keys:
             raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from cape.analyses import TableOne
+from cape.analyses.regression.logistic_model import LogisticModel
 from cape.cli import words
 from cape.cli.report.figures import figure
 from cape.cli.results import Answered
+from cape.learning.neural_network import NetworkModel
 from cape.release.query import Estimate
 from cape.release.result import number
 
@@ -23,7 +27,8 @@ def answer(answered: Answered) -> str:
     release = answered.release
     said = "".join(f'<p class="warning">{escape(words.sentence(text))}</p>' for text in answered.warnings)
     who = ", ".join(release.participants) + ("" if release.rows is None else f" ({release.rows:,} rows)")
-    table = f'<div class="wide">{_table(release.estimates)}</div>'
+    odds = isinstance(release.model, LogisticModel)
+    table = f'<div class="wide">{_table(release.estimates, odds)}</div>' if release.estimates else ""
     shown = figure(answered)
     if isinstance(release.analysis, TableOne):
         shown = _clinical(*release.analysis.layout(release.estimates)) + shown
@@ -36,8 +41,8 @@ def answer(answered: Answered) -> str:
     notes = "".join(f"<p>{escape(text)}</p>" for text in answered.notes)
     return (
         f"<section><h2>{answered.entry.number}. {escape(title)}</h2>{said}"
-        f'{table}{notes}<p class="note">From {escape(who)}, for {words.percent(release.share)} of the '
-        "budget.</p></section>"
+        f'{table}{notes}{_summary(release.model)}<p class="note">From {escape(who)}, for '
+        f"{words.percent(release.share)} of the budget.</p></section>"
     )
 
 
@@ -62,7 +67,24 @@ def _clinical(header: list[str], rows: list[list[str]]) -> str:
     )
 
 
-def _table(estimates: Sequence[Estimate]) -> str:
+def _summary(model: Any) -> str:
+    """Return a model's own table as text, for those who want it as Python prints it."""
+    told = getattr(model, "summary", None)
+    if not callable(told):
+        return ""
+    only = " open" if isinstance(model, NetworkModel) else ""  # there may be nothing else to see
+    head = f"<details{only}><summary>The model as Python prints it</summary>"
+    return f"{head}<pre>{escape(told())}</pre></details>"
+
+
+def _ratio(e: Estimate) -> tuple[str, str]:
+    if e.label == "intercept":
+        return "", ""
+    value, low, high = (math.exp(min(end, 700.0)) for end in (e.value, *e.interval(0.95)))
+    return number(value), f"{number(low)} to {number(high)}"
+
+
+def _table(estimates: Sequence[Estimate], odds: bool = False) -> str:
     rows = []
     for e in estimates[:_MOST_ROWS]:
         low, high = e.interval(0.95)
@@ -71,6 +93,7 @@ def _table(estimates: Sequence[Estimate]) -> str:
             f"{number(low)} to {number(high)}",
             number(e.standard_error),
             number(e.privacy),
+            *(_ratio(e) if odds else ()),
         )
         rows.append(f"<tr><td>{escape(e.label)}</td>{''.join(f'<td>{c}</td>' for c in cells)}</tr>")
     if len(estimates) > _MOST_ROWS:
@@ -79,5 +102,6 @@ def _table(estimates: Sequence[Estimate]) -> str:
         )
     return (
         "<table><thead><tr><th></th><th>value</th><th>95% interval</th><th>standard error</th>"
-        f"<th>of it privacy</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        f"<th>of it privacy</th>{'<th>odds ratio</th><th>95% interval</th>' if odds else ''}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
     )

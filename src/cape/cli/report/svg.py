@@ -61,12 +61,16 @@ def intervals(
     labels: Sequence[str],
     title: str = "",
     ends: Sequence[float] | None = None,
+    *,
+    zero: bool = False,
 ) -> str:
     """Draw estimates as dots with intervals on one axis, under a title if they have one in common.
 
-    `ends` are values that the axis holds, if not just these: for an axis that several plots share.
+    `ends` are values that the axis holds, if not just these: for an axis that several plots share. With
+    `zero` it holds 0, where a line is drawn.
     """
-    axis = around(extent(estimates) if ends is None else ends, _LEFT, WIDTH - _RIGHT)
+    held = list(extent(estimates) if ends is None else ends) + ([0.0] if zero else [])
+    axis = around(held, _LEFT, WIDTH - _RIGHT)
     top = 22 if title else 2
     bottom = top + len(estimates) * _ROW + 2
     parts = [f'<text x="{_LEFT - 10}" y="14" class="end title">{escape(_cut(title))}</text>'] if title else []
@@ -74,6 +78,8 @@ def intervals(
         x = axis.at(tick)
         parts.append(f'<path class="grid" d="M{x:.1f} {top}V{bottom}"/>')
         parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" class="mid soft">{_short(tick)}</text>')
+    if zero:
+        parts.append(f'<path class="zero" d="M{axis.at(0.0):.1f} {top}V{bottom}"/>')
     for i, (label, e) in enumerate(zip(labels, estimates, strict=True)):
         y, (low, high) = top + (i + 0.5) * _ROW, e.interval(_LEVEL)
         half = min(e.privacy / e.standard_error, 1.0) if e.standard_error else 0.0
@@ -108,17 +114,26 @@ def bars(labels: Sequence[str], estimates: Sequence[Estimate]) -> str:
     return _svg(_PLOT_HEIGHT + 24, parts)
 
 
-def curve(xs: Sequence[float], estimates: Sequence[Estimate], title: str) -> str:
-    """Draw a function that rises from 0 to 1 with a band."""
-    x = Axis(min(xs), max(xs), 56, WIDTH - _RIGHT)
-    y = Axis(0.0, 1.0, _PLOT_HEIGHT, 10)
+def curve(
+    xs: Sequence[float],
+    estimates: Sequence[Estimate],
+    title: str,
+    span: tuple[float, float] | None = (0.0, 1.0),
+) -> str:
+    """Draw a function with a band: from 0 to 1, or (`span` None) as high as it reaches."""
+    x = Axis(min(xs), max(xs), 56, WIDTH - _RIGHT) if min(xs) < max(xs) else around(xs, 56, WIDTH - _RIGHT)
+    y = around(extent(estimates), _PLOT_HEIGHT, 10) if span is None else Axis(*span, _PLOT_HEIGHT, 10)
     ends = [e.interval(_LEVEL) for e in estimates]
     there = [(x.at(v), y.at(low)) for v, (low, _) in zip(xs, ends, strict=True)]
     back = [(x.at(v), y.at(high)) for v, (_, high) in zip(xs, ends, strict=True)]
     line = [(x.at(v), y.at(e.value)) for v, e in zip(xs, estimates, strict=True)]
     parts = [_grid(y, 56.0), f'<path class="band" d="{_path(there + back[::-1])}Z"/>']
     parts.append(f'<path class="line" d="{_path(line)}"/>')
-    parts.append(f'<text x="66" y="24" class="title">{escape(_cut(title))}</text>')
+    parts.append(
+        f'<text x="66" y="24" class="title">{escape(_cut(title))}</text>'
+        if span is not None
+        else f'<text x="{WIDTH - _RIGHT - 6}" y="24" class="end title">{escape(_cut(title))}</text>'
+    )
     parts += [
         f'<circle class="hover" cx="{px:.1f}" cy="{py:.1f}" r="5"><title>{_say(e)}</title></circle>'
         for (px, py), e in zip(line, estimates, strict=True)
@@ -174,6 +189,8 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 def _say(e: Estimate) -> str:
     low, high = e.interval(_LEVEL)
+    if low == high:
+        return escape(f"{e.label}: {number(e.value)}")
     return escape(f"{e.label}: {number(e.value)} ({_LEVEL:.0%} interval {number(low)} to {number(high)})")
 
 
