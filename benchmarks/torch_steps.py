@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.harness import Result, Skip, bench, paired_seconds
+from benchmarks.learning import private_step
 
 CLIP = 1.0
+_ROW = 10
 
 
 def _torch() -> Any:
@@ -33,8 +35,14 @@ def _cape_step(torch: Any, model: Any, x: Any, y: Any) -> Callable[[], Any]:
 
 
 def our_steps(torch: Any, x: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    """Return every way of ours to make the clipped sum of the perceptron; the fastest counts."""
-    return {"cape.torch": _cape_step(torch, _perceptron(torch), x, y)}
+    """Return our clipped step, on a table of its own of the same shape, and the sum alone by `cape.torch`.
+
+    The former counts: like Opacus's, it moves the parameters.
+    """
+    return {
+        "cape.torch, clipped sum only": _cape_step(torch, _perceptron(torch), x, y),
+        "numpy": private_step(len(x)),
+    }
 
 
 def _plain_step(torch: Any, model: Any, loss: Any, x: Any, y: Any) -> Callable[[], None]:
@@ -49,7 +57,7 @@ def _plain_step(torch: Any, model: Any, loss: Any, x: Any, y: Any) -> Callable[[
 
 
 def _opacus_step(torch: Any, x: Any, y: Any) -> Callable[[], Any]:
-    """Return a step with Opacus's default hooks, up to the clipped sum: what ours returns too."""
+    """Return a step with Opacus's default hooks: clipped sum and update, without noise, as ours."""
     try:
         from opacus import GradSampleModule
         from opacus.optimizers import DPOptimizer
@@ -67,14 +75,24 @@ def _opacus_step(torch: Any, x: Any, y: Any) -> Callable[[], Any]:
     def step() -> None:
         optimizer.zero_grad()
         loss(model(x), y).backward()
-        optimizer.clip_and_accumulate()
+        optimizer.step()
 
     return step
 
 
+def _in_a_row(step: Callable[[], Any]) -> Callable[[], None]:
+    """Return some steps, one after the other as in training: caches hold what the last step left."""
+
+    def steps() -> None:
+        for _ in range(_ROW):
+            step()
+
+    return steps
+
+
 @bench("learning.opacus")
 def learning_opacus() -> Result:
-    """Time of a clipped sum (50-64-1, batches of 1,000, one thread) as a part of Opacus's."""
+    """Time of Opacus's clipped step over ours (50-64-1, batches of 1,000, one thread)."""
     torch = _torch()
     torch.set_num_threads(1)
     x, y = torch.randn(1000, 50), torch.randn(1000, 1)
@@ -82,13 +100,17 @@ def learning_opacus() -> Result:
         warnings.simplefilter("ignore")  # Opacus's, about hooks
         theirs = _opacus_step(torch, x, y)
         detail: dict[str, Any] = {}
-        times = {}
+        faster = {}
         for name, step in our_steps(torch, x, y).items():
-            for _ in range(10):
-                step(), theirs()
-            times[name], reference = paired_seconds(step, theirs, repeat=100)
-            detail[f"{name}_ms"] = round(times[name] * 1e3, 3)
-        detail["opacus_ms"] = round(reference * 1e3, 3)
+            row, their_row = _in_a_row(step), _in_a_row(theirs)
+            row(), their_row()
+            ours, reference = (seconds / _ROW for seconds in paired_seconds(row, their_row, repeat=100))
+            faster[name] = reference / ours
+            detail[name] = {
+                "ms": round(ours * 1e3, 3),
+                "opacus_ms": round(reference * 1e3, 3),
+                "times_faster": round(reference / ours, 2),
+            }
     for rows in (1000, 10_000):
         x, y = torch.randn(rows, 50), torch.randn(rows, 1)
         model = _perceptron(torch)
@@ -97,7 +119,7 @@ def learning_opacus() -> Result:
         private(), plain()
         ours, bare = paired_seconds(private, plain, repeat=50)
         detail[f"to_plain_{rows}"] = round(ours / bare, 2)
-    return Result(min(times.values()) / reference, 0.5, "lower", detail=detail)
+    return Result(faster["numpy"], 8.0, "higher", detail=detail)
 
 
 def _convolutions(torch: Any) -> Any:

@@ -11,6 +11,7 @@ A checkpoint holds released numbers only (parameters, the optimiser's memory): i
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import zipfile
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
 
-__all__ = ["Checkpoint", "State", "new_run"]
+__all__ = ["Checkpoint", "State", "fingerprint", "new_run"]
 
 Floats = NDArray[np.float64]
 
@@ -116,3 +117,12 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     if not {"terms", "run", "parameters", "clip", "history", "steps"} <= found.keys():
         raise InvalidInput(f"{path} is not a checkpoint; remove it, or name another file")
     return found
+
+
+def fingerprint(function: Any) -> str:
+    """Return what tells functions apart that have the same name: a run may not go on with another one."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    told = (code.co_code, repr(code.co_consts), code.co_names, repr(getattr(function, "__defaults__", None)))
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cape.errors import InvalidInput
+from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table
 from cape.release.query import Estimate, Finding
 from cape.release.result import as_text
@@ -97,20 +97,11 @@ class GradientDescent(Descent):
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, the function by its name."""
         name = getattr(self.gradient, "__qualname__", type(self.gradient).__name__)
-        return {**super().to_dict(), "gradient": name, "code": _fingerprint(self.gradient)}
+        return {**super().to_dict(), "gradient": name, "code": fingerprint(self.gradient)}
 
 
 def _listed(columns: Any) -> bool:
     return isinstance(columns, (list, tuple))
-
-
-def _fingerprint(function: Any) -> str:
-    """Return what tells functions apart that have the same name: a run may not go on with another one."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return ""
-    told = (code.co_code, repr(code.co_consts), code.co_names, repr(getattr(function, "__defaults__", None)))
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

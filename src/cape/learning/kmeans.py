@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -160,6 +160,8 @@ class KMeans(Analysis):
         norm: float | None = None,
         seed: int = 0,
     ) -> None:
+        if isinstance(columns, Mapping) or not isinstance(columns, Iterable):
+            raise InvalidInput(f"columns must be names, as in KMeans(['age', 'chol'], 4), not {columns!r}")
         named = (columns,) if isinstance(columns, str) else tuple(columns)
         for name in named:
             if not isinstance(name, str):

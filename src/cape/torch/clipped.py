@@ -102,27 +102,32 @@ class ClippedSums:
         self._at_once = None if at_once is None else check.integer("at_once", at_once, least=1)
         self._chosen: dict[Any, str] = {}
 
-    def __call__(self, inputs: Any, targets: Any, clip: float) -> ClippedSum:
-        """Return the clipped sum of a batch: see `ClippedSum`."""
+    def __call__(self, inputs: Any, targets: Any, clip: float, keep: Any = None) -> ClippedSum:
+        """Return the clipped sum of a batch: see `ClippedSum`.
+
+        `keep`, a tensor of true and false, says which records count; the others go through the module, so
+        that a batch keeps its size, and add exactly nothing.
+        """
         clip = check.real("clip", clip, above=0.0)
         parameters = trainable(self._module)
         require_module(self._module, parameters)
         batch = Batch.of(inputs, targets)
-        sums = _Sums(parameters, clip)
-        if len(batch):
-            for losses, found in self._parts(self.method(batch), batch, parameters):
+        sums = _Sums(parameters, clip, keep)
+        if len(batch) if keep is None else keep.any():
+            for losses, found in self._parts(self.method(batch, keep), batch, parameters):
                 with torch.no_grad():
                     sums.add(losses, found)
         return sums.result()
 
-    def method(self, batch: Batch) -> str:
+    def method(self, batch: Batch, keep: Any = None) -> str:
         """Return how this batch is clipped, having tried it on a few of its records if it is the first."""
         modes = tuple(layer.training for layer in self._module.modules())
         form = (batch.form, modes, tuple(p.requires_grad for p in self._module.parameters()))
         if form in self._chosen:
             return self._chosen[form]
-        method = choose(self._module, self._loss, batch, self._method)
-        if len(batch) > 1:  # one record alone shows nothing of mixing
+        tried = batch if keep is None else batch[keep]
+        method = choose(self._module, self._loss, tried, self._method)
+        if len(tried) > 1:  # one record alone shows nothing of mixing
             self._chosen[form] = method
         return method
 
@@ -152,9 +157,9 @@ class ClippedSums:
 class _Sums:
     """The total and what it was made of, part by part."""
 
-    def __init__(self, parameters: list[Any], clip: float) -> None:
+    def __init__(self, parameters: list[Any], clip: float, keep: Any = None) -> None:
         first, widths = parameters[0], [parameter.numel() for parameter in parameters]
-        self._clip = clip
+        self._clip, self._keep, self._seen = clip, keep, 0
         self._total = first.new_zeros(sum(widths), dtype=torch.float64, requires_grad=False)
         parts = zip(parameters, self._total.split(widths), strict=True)
         self._views = {parameter: part.view(parameter.shape) for parameter, part in parts}
@@ -168,6 +173,12 @@ class _Sums:
             squares += piece.squares()
         good = (squares + losses).isfinite()
         scale = factors(squares, self._clip)
+        if self._keep is not None:
+            kept = self._keep[self._seen : self._seen + len(losses)]
+            self._seen += len(losses)
+            scale, counted = scale * kept, (good & kept).sum()
+        else:
+            counted = good.sum()
         # Nearly always every record is finite, so the sum is made before that is known: a GPU need not wait.
         before = self._total.clone() if len(self._squares) > 1 else None
         for piece in found:
@@ -179,7 +190,7 @@ class _Sums:
                 piece.select(which).add(self._views, scale[which])
         self._squares.append(squares)
         self._losses.append(losses)
-        self._finite += good.sum()
+        self._finite += counted
 
     def result(self) -> ClippedSum:
         return ClippedSum(

@@ -17,8 +17,10 @@ gradients that are kept, K + k is at most B, and a record's magnitudes have norm
 are only added up as products, K is at most 2^13 and k at most B; a record's magnitudes are then at most
 2^13 C, by the 2^-26 above.
 (3) Both neighbours' sums are off by that much: a factor of 2.
-Not claimed: that a library's kernel gives every *other* record the same bits in a batch of another size.
-Fixed batch sizes avoid the question.
+Assumed: that a library's kernel gives every *other* record the same bits when one record of a batch is
+another. In a batch of another size it may not: gradients then differ in their last places, which one would
+have to count for every record. Fixed batch sizes avoid the question, and `cape.torch.train` has them (`keep`
+says which records count), also where it samples.
 Tested in tests_torch/test_rounding.py, with exact rational sums.
 """
 
