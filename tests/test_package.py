@@ -23,8 +23,11 @@ LAYERS = [
     "learning",
     "analyses",
     "study",
+    "steward",
     "torch",
     "sklearn",
+    "datasets",
+    "paper",
     "cli",
 ]  # each may import what stands before it
 

@@ -21,7 +21,7 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import learning, noise, privacy, secagg, sklearn
+    from cape import datasets, learning, noise, privacy, secagg, sklearn
     from cape.analyses import (
         ECDF,
         PCA,
@@ -67,6 +67,7 @@ _HOMES = {
         "TableOne",
         "Variance",
     ),
+    "cape.datasets": ("datasets",),
     "cape.learning": ("learning", "GradientDescent", "KMeans", "NeuralNetwork"),
     "cape.noise": ("noise",),
     "cape.privacy": ("privacy", "Budget", "Guarantee"),
@@ -119,6 +120,7 @@ __all__ = [
     "TooFewSites",
     "TooNoisyWarning",
     "Variance",
+    "datasets",
     "learning",
     "noise",
     "privacy",

@@ -8,8 +8,10 @@ import typer
 
 from cape import __version__
 from cape.cli.demo import demo
+from cape.cli.paper import paper
 from cape.cli.plan import plan
 from cape.cli.run import run
+from cape.cli.site import site
 
 __all__ = ["app", "warn"]
 
@@ -24,6 +26,8 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(plan)
 app.command()(run)
+app.command()(paper)
+app.add_typer(site)
 
 
 def _version(asked: bool) -> None:

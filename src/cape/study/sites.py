@@ -15,7 +15,7 @@ from cape.study import places
 if TYPE_CHECKING:
     from cape.site import Csv, Database
 
-__all__ = ["TOO_FEW", "Place", "read_sites"]
+__all__ = ["TOO_FEW", "Place", "place_of", "read_sites"]
 
 TOO_FEW = "[sites] must name at least two sites"
 
@@ -65,7 +65,7 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
     sites = {}
     for name, described in given.items():
         with places.at(f"[sites] {name}"):
-            sites[name] = _place(described, folder)
+            sites[name] = place_of(described, folder)
     if len(sites) < 2:
         raise InvalidInput(TOO_FEW)
     _refuse_twins(sites)
@@ -87,7 +87,8 @@ def _refuse_twins(sites: Mapping[str, Place]) -> None:
             raise InvalidInput(f"[sites] {other} and {name} {what}; a person's row must be at one site only")
 
 
-def _place(described: Any, folder: Path) -> Place:
+def place_of(described: Any, folder: Path) -> Place:
+    """Return where a site's rows are, as a file describes it: a path, or a table with more about them."""
     if isinstance(described, str):
         described = {"path": described}
     if not isinstance(described, dict):

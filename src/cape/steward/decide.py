@@ -1,0 +1,349 @@
+"""The site decides: a request goes in, a grant or a refusal comes out, and a grant is paid for already.
+
+Claim. Nothing that a coordinator or an aggregator says can lower this site's noise, widen its bounds, shrink
+the roster below its policy, read a column that is not allowed, overdraw a budget or be answered twice; and
+when a `Grant` exists, the ledger holds it, synced.
+Reason. Everything in a grant is computed here, by `review`, from the question alone; the ledger is written
+last, in one transaction with its limits, and the grant is made after that. A grant answers once: two vectors
+of one grant would have two noises for one price. A refusal says what the policy says, and nothing of the
+data but whether the table can be used.
+Tested in tests/steward/test_decide.py and test_kills.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.errors import BadMessage, BudgetExceeded, CapeError, DataError, InvalidInput, Refused
+from cape.noise import SecureStream
+from cape.release.calibration import Calibration
+from cape.release.consortium import MOST_ROWS
+from cape.release.query import Query
+from cape.release.schemes import Parties
+from cape.release.schemes.messages import add_noise
+from cape.secagg.keys import Roster
+from cape.secagg.parameters import Parameters
+from cape.site.table import Table
+from cape.steward.approvals import Approvals
+from cape.steward.codes import Code, Denied, Refusal
+from cape.steward.ledger import Entry, Ledger
+from cape.steward.policy import Policy
+from cape.steward.request import Asked, Request, Talk
+from cape.steward.review import check_columns, check_question, check_roster, price, question, same_grid
+
+__all__ = ["Conversations", "Grant", "Log", "answer", "decide"]
+
+Log = Callable[[str], None]
+_MOST_TALKS = 8
+
+
+class _Once:
+    """What can be used once, by one thread of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used = False
+
+    def use(self) -> None:
+        """Use it, or raise."""
+        with self._lock:
+            if self._used:
+                raise Refused(
+                    "a grant answers once; a second vector is a new release, asked for and paid again"
+                )
+            self._used = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Grant cannot be copied or pickled: the copy would answer again")
+
+
+@dataclass(frozen=True, eq=False)
+class Grant:
+    """What a site has agreed to and paid for: all it needs to compute its vector, by its own code.
+
+    Attributes:
+        number: the line of the ledger.
+        query: the sums; calibration: their grid and noise; local_std: noise per unit of sensitivity.
+        mu_squared: what the ledger was charged for this stage, or for its run.
+        parties: who may collude or be lost.
+        rows: how many rows the site holds, where that is public, else None.
+        parameters: the session of secure aggregation as this site agrees to it; None where it needs none.
+    """
+
+    number: int
+    request: Request
+    query: Query
+    calibration: Calibration
+    local_std: float
+    mu_squared: Fraction
+    parties: Parties
+    rows: int | None
+    parameters: Parameters | None
+    once: _Once = field(default_factory=_Once, repr=False)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+        return self.calibration.size
+
+
+class Conversations:
+    """The questions of analyses in several stages, kept so that a stage needs the last answer only."""
+
+    def __init__(self) -> None:
+        self._talks: OrderedDict[bytes, Talk] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def at(self, request: Request, asked: Asked) -> tuple[Query, Calibration, float]:
+        """Return query, calibration and noise of the request's stage, from released numbers."""
+        with self._lock:
+            talk = self._talks.pop(request.plan, None)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of answers that say little: not this site's concern
+                    talk = self._forward(talk, request, asked)
+                    calibration, local_std = talk.calibrate()
+            except (Denied, CapeError):
+                raise
+            except StopIteration:
+                raise Denied(Code.HISTORY, "the analysis is over before this stage") from None
+            except Exception as error:
+                kind = type(error).__name__
+            else:
+                self._talks[request.plan] = talk
+                while len(self._talks) > _MOST_TALKS:
+                    self._talks.popitem(last=False)
+                return talk.query, calibration, local_std
+        raise Denied(Code.REQUEST, "the answers of earlier stages lead to no question", kind)
+
+    def _forward(self, talk: Talk | None, request: Request, asked: Asked) -> Talk:
+        start = request.stage - len(request.earlier)
+        if talk is None or not start <= talk.stage <= request.stage:
+            if start > 0:
+                raise Denied(
+                    Code.HISTORY,
+                    "this site has no answers of earlier stages; send all of them with the request",
+                )
+            talk = Talk(asked)
+        for earlier in request.earlier[talk.stage - start :]:
+            talk.tell(earlier)
+        return talk
+
+
+def decide(
+    policy: Policy,
+    ledger: Ledger,
+    request: Request | bytes,
+    *,
+    own: bytes,
+    table: Callable[[], Table],
+    approvals: Approvals | None = None,
+    conversations: Conversations | None = None,
+    log: Log | None = None,
+    now: datetime | None = None,
+) -> Grant | Refusal:
+    """Return a grant, written to the ledger already, or a refusal that may be sent.
+
+    Args:
+        policy: what the site allows.
+        ledger: what it has given.
+        request: what came.
+        own: the site's public key.
+        table: opens its rows; called only once everything else is in order.
+        approvals: studies that are held or approved; needed where the policy says "ask".
+        conversations: kept over the stages of an analysis, to spare the answers of all earlier stages.
+        log: takes the full story, one line each, for the site's own eyes.
+        now: the time, for tests.
+    """
+    told = log or (lambda line: None)
+    who = "somebody"
+    try:
+        if not isinstance(request, Request):
+            request = _unpack(request)
+        who = f"{request.coordinator.hex()[:16]} for {request.name!r} run {request.run.hex()} "
+        who += f"stage {request.stage}"
+        grant = _decide(policy, ledger, request, own, table, approvals, conversations or Conversations(), now)
+    except Denied as denied:
+        told(
+            f"refused {who}: {denied.code}: {denied.sentence}"
+            + (f" [{denied.detail}]" if denied.detail else "")
+        )
+        return denied.refusal
+    except Exception as error:  # never a stack trace to others; and no text of others' errors in the log
+        told(f"failed {who}: {_story(error)}")
+        return Refusal(Code.SITE, "something went wrong at this site; its steward can find it in the log")
+    told(f"granted {who}: line {grant.number} of the ledger, {request.study_hash[:16]}")
+    return grant
+
+
+def _decide(
+    policy: Policy,
+    ledger: Ledger,
+    request: Request,
+    own: bytes,
+    table: Callable[[], Table],
+    approvals: Approvals | None,
+    conversations: Conversations,
+    now: datetime | None,
+) -> Grant:
+    _authenticate(policy, request)
+    if (now or datetime.now(UTC)).astimezone(UTC).date() > policy.expires:
+        raise Denied(Code.EXPIRED, "this site's policy has expired; its steward can renew it")
+    asked = question(request.study, request.number)
+    check_roster(policy, asked, request.roster, own)
+    check_question(policy, asked)
+    if request.stage >= len(asked.stages):
+        raise Denied(Code.REQUEST, "the analysis has fewer stages")
+    if ledger.has(request.run, request.stage):
+        raise Denied(
+            Code.RUN, "this stage of the run was asked before; a retry is a new release with a new run"
+        )
+    query, calibration, local_std = _measure(conversations, request, asked)
+    check_columns(policy, asked, query)
+    same_grid(calibration, request.grid)
+    cost, once = price(asked, request.stage, query, local_std)
+    parameters = _parameters(request, asked, calibration)
+    if policy.approve == "ask" and (approvals is None or not approvals.approved(request)):
+        if approvals is not None:
+            approvals.hold(request)
+        raise Denied(
+            Code.APPROVAL, "the study is held until this site's steward approves it; ask again later"
+        )
+    rows = _rows(policy, asked, table, calibration, local_std)
+    entry = Entry(
+        request.coordinator,
+        request.name,
+        request.study_hash,
+        request.number,
+        asked.analysis.kind,
+        asked.analysis.describe(),
+        asked.scheme.name,
+        request.run,
+        request.stage,
+        request.plan,
+        cost,
+        once,
+    )
+    number = _reserve(ledger, entry, policy)
+    return Grant(
+        number,
+        request,
+        query,
+        calibration,
+        local_std,
+        cost.mu_squared + once.mu_squared,
+        asked.setting.parties,
+        rows if asked.setting.neighbours == "replace-one" else None,
+        parameters,
+    )
+
+
+def _unpack(data: bytes) -> Request:
+    try:
+        return Request.unpack(data)
+    except BadMessage as error:
+        raise Denied(Code.REQUEST, str(error)) from None
+
+
+def _authenticate(policy: Policy, request: Request) -> None:
+    """Deny everyone else first: who is not trusted learns nothing of the policy."""
+    if policy.who(request.coordinator) is None:
+        raise Denied(Code.COORDINATOR, "this site does not trust this coordinator's key")
+    try:
+        request.verify()
+    except BadMessage:
+        raise Denied(Code.SIGNATURE, "the coordinator's signature does not fit the request") from None
+    try:
+        request.check()
+    except InvalidInput as error:
+        raise Denied(Code.REQUEST, str(error)) from None
+
+
+def _measure(
+    conversations: Conversations, request: Request, asked: Asked
+) -> tuple[Query, Calibration, float]:
+    try:
+        return conversations.at(request, asked)
+    except InvalidInput as error:  # about the request's own numbers
+        raise Denied(Code.REQUEST, f"the study is not in order: {error}") from None
+
+
+def _parameters(request: Request, asked: Asked, calibration: Calibration) -> Parameters | None:
+    if asked.scheme.name != "cape" or not calibration.size:
+        return None
+    parties = asked.setting.parties
+    try:
+        return Parameters.agree(
+            request.session,
+            Roster.of(dict(request.roster)),
+            calibration.size,
+            steps=request.steps,
+            bits=request.bits,
+            colluding=parties.colluding,
+            dropping=parties.sites - parties.min_sites,
+            threshold=parties.threshold,
+        )
+    except InvalidInput as error:
+        raise Denied(Code.REQUEST, f"no secure aggregation can be run so: {error}") from None
+
+
+def _rows(
+    policy: Policy, asked: Asked, table: Callable[[], Table], calibration: Calibration, local_std: float
+) -> int:
+    """Return the number of rows, or deny without a word about how many there are."""
+    sentence = "this site's table cannot be used for this study"
+    parties = asked.setting.parties
+    try:
+        rows = table().rows()
+        if rows < policy.min_rows:
+            raise Denied(Code.DATA, sentence, "there are fewer rows than min_rows in the policy")
+        most = rows if asked.setting.neighbours == "replace-one" else MOST_ROWS
+        if calibration.steps:
+            calibration.ring(most, parties.sites, asked.scheme.reach(parties, local_std))
+    except DataError as error:
+        raise Denied(Code.DATA, sentence, str(error)) from None
+    except OverflowError as error:
+        raise Denied(Code.DATA, sentence, str(error)) from None
+    return rows
+
+
+def _reserve(ledger: Ledger, entry: Entry, policy: Policy) -> int:
+    try:
+        return ledger.reserve(entry, policy.limits)
+    except BudgetExceeded as error:
+        raise Denied(Code.BUDGET, str(error)) from None
+    except Refused as error:
+        raise Denied(Code.RUN, str(error)) from None
+
+
+def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> NDArray[np.int64]:
+    """Return what a site contributes: its exact sums on the grid, plus its own noise. Once for each grant.
+
+    With scheme "cape" this vector goes into secure aggregation (`grant.parameters`); with "conventional" it
+    is protected by itself.
+    """
+    grant.once.use()
+    own = (stream or SecureStream()).fork(f"release {grant.number}")
+    sums = tuple(part for parts in table.sums(grant.query.blocks, own.fork("sample")) for part in parts)
+    if not sums:
+        return np.zeros(0, np.int64)
+    return add_noise(grant.calibration.encode(sums), own.fork("noise"))
+
+
+def _story(error: BaseException) -> str:
+    """Return what kind of error and where, without its text: other libraries quote cells and keys."""
+    text = str(error) if isinstance(error, CapeError) else ""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    where = " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))
+    return f"{type(error).__name__} {text} at {where}"

@@ -1,0 +1,174 @@
+"""A site's folder: its key, its policy, its ledger, its log, and what it does with a request."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.analyses import KINDS
+from cape.errors import CapeError, InvalidInput
+from cape.noise import SecureStream
+from cape.secagg.keys import Identity
+from cape.site.table import Table
+from cape.steward.approvals import Approvals, write_whole
+from cape.steward.codes import Code, Refusal
+from cape.steward.decide import Conversations, Grant, answer, decide
+from cape.steward.keyring import Card, load_identity, make_identity, person, public_text
+from cape.steward.ledger import Ledger
+from cape.steward.policy import Policy
+from cape.steward.request import Request
+from cape.steward.template import site_toml
+
+__all__ = ["SiteFolder"]
+
+KEY, POLICY, LEDGER, LOG = "identity.key", "site.toml", "ledger.sqlite", "site.log"
+_YEAR = timedelta(days=365)
+
+
+class SiteFolder:
+    """Everything that a site owns, but its rows.
+
+    >>> site = SiteFolder("our-site")
+    >>> granted = site.decide(data)  # a Grant, in the ledger already, or a Refusal
+    >>> vector = site.answer(granted)
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / POLICY).is_file():
+            raise InvalidInput(
+                f"{str(self.path)!r} is no site's folder: it has no {POLICY}; `cape site init DIR` makes one"
+            )
+        self.approvals = Approvals(self.path)
+        self._conversations = Conversations()
+        self._lock = threading.Lock()
+        self._table: Table | None = None
+        self._opened: tuple[object, ...] = ()
+
+    @classmethod
+    def create(cls, path: str | Path, name: str | None = None) -> SiteFolder:
+        """Make a folder with a new key, a policy to change and an empty ledger; overwrite nothing."""
+        path = Path(path)
+        for file in (KEY, POLICY, LEDGER):
+            if (path / file).exists():
+                raise InvalidInput(
+                    f"{path / file} is there already; nothing is overwritten: take another folder"
+                )
+        called = person("name", name or path.resolve().name)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be made: {error.strerror}") from None
+        make_identity(path / KEY)
+        Ledger.create(path / LEDGER)
+        expires = (datetime.now(UTC) + _YEAR).date()
+        write_whole(path / POLICY, site_toml(called, expires, list(KINDS)))
+        return cls(path)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as the file says it now."""
+        return Policy.load(self.path / POLICY)
+
+    @property
+    def identity(self) -> Identity:
+        """The site's key."""
+        return load_identity(self.path / KEY)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was given away."""
+        return Ledger(self.path / LEDGER)
+
+    @property
+    def card(self) -> Card:
+        """What other people need of this site."""
+        return Card(self.policy.name, self.identity.public)
+
+    def table(self, policy: Policy | None = None) -> Table:
+        """Return the rows, as the policy says now; they are opened once."""
+        policy = policy or self.policy
+        wanted = (
+            policy.name,
+            policy.data.where,
+            repr(dict(policy.data.described)),
+            repr(policy.schema.to_dict()),
+        )
+        with self._lock:
+            if self._table is None or self._opened != wanted:
+                self._table, self._opened = Table(policy.name, policy.data.source(), policy.schema), wanted
+            return self._table
+
+    def decide(self, request: Request | bytes) -> Grant | Refusal:
+        """Return a grant, in the ledger already, or a refusal that may be sent. Never raises."""
+        try:
+            policy, ledger, own = self.policy, self.ledger, self.identity.public
+        except CapeError as error:
+            self.log(f"failed: {error}")
+            return Refusal(Code.SITE, "something went wrong at this site; its steward can find it in the log")
+        return decide(
+            policy,
+            ledger,
+            request,
+            own=own,
+            table=lambda: self.table(policy),
+            approvals=self.approvals,
+            conversations=self._conversations,
+            log=self.log,
+        )
+
+    def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:
+        """Return this site's noisy vector, or a refusal; the ledger holds the release either way."""
+        try:
+            return answer(grant, self.table(), stream)
+        except CapeError as error:
+            self.log(f"line {grant.number} of the ledger was not answered: {error}")
+        except Exception as error:  # its text may quote a cell
+            self.log(f"line {grant.number} of the ledger was not answered: {type(error).__name__}")
+        return Refusal(Code.DATA, "this site's table cannot be used for this study")
+
+    def trust(self, card: Card, *, coordinator: bool) -> bool:
+        """Write a coordinator's or a peer's key into the policy; return False if it was there."""
+        policy = self.policy
+        if card.key == self.identity.public:
+            raise InvalidInput("that is this site's own key; it trusts itself already")
+        section, known = ("coordinators", policy.coordinators) if coordinator else ("peers", policy.peers)
+        if known.get(card.name) == card.key:
+            return False
+        if card.name in known:
+            raise InvalidInput(
+                f"[{section}] {card.name} has another key in {policy.path}; if it was renewed, take the "
+                "old line out"
+            )
+        text = (self.path / POLICY).read_text(encoding="utf-8")
+        line = f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"\n'
+        header = re.compile(rf"^\s*\[\s*{section}\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
+        found = header.search(text)
+        if found is None:
+            text = f"{text.rstrip()}\n\n[{section}]\n{line}"
+        else:
+            start, end = found.span()
+            head = text[start:end] if text[start:end].endswith("\n") else text[start:end] + "\n"
+            text = text[:start] + head + line + text[end:]
+        after = Policy.parse(text, policy.path)
+        assert (after.coordinators if coordinator else after.peers)[card.name] == card.key
+        write_whole(self.path / POLICY, text)
+        return True
+
+    def log(self, line: str) -> None:
+        """Append a line to the site's own log, which nobody else sees."""
+        text = f"{datetime.now(UTC).isoformat(timespec='seconds')} {_one_line(line)}\n"
+        handle = os.open(self.path / LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+
+
+def _one_line(text: str) -> str:
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)[:2000]

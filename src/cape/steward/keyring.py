@@ -1,0 +1,138 @@
+"""Keys on disk and on paper: a site's own, in a file that only its owner can read, and other people's.
+
+A public key is written `ed25519:` and 64 hexadecimal digits. `Card` is what two people exchange, by a way
+that the aggregator does not control, and compare by telephone: the fingerprint is for that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cape.errors import InvalidInput
+from cape.secagg.keys import KEY_BYTES, Identity
+from cape.study import places
+
+__all__ = ["Card", "fingerprint", "load_identity", "make_identity", "public_text", "read_public"]
+
+_PUBLIC = "ed25519:"
+_PRIVATE = "cape-private-ed25519:"
+_MOST = 1 << 16  # bytes of a card
+
+
+def public_text(key: bytes) -> str:
+    """Return a public key as people write it."""
+    return f"{_PUBLIC}{key.hex()}"
+
+
+def read_public(name: str, value: Any) -> bytes:
+    """Return the bytes of a public key, or raise an error that names it."""
+    digits = value.removeprefix(_PUBLIC) if isinstance(value, str) else ""
+    try:
+        if not isinstance(value, str) or not value.startswith(_PUBLIC) or len(digits) != 2 * KEY_BYTES:
+            raise ValueError
+        return bytes.fromhex(digits)
+    except ValueError:
+        pass
+    if isinstance(value, str) and value.startswith(_PRIVATE):
+        value = "a private key, which must never leave its file"
+    else:
+        value = repr(value)[:40]
+    raise InvalidInput(f"{name} must be a public key, '{_PUBLIC}' and 64 hexadecimal digits, not {value}")
+
+
+def fingerprint(key: bytes) -> str:
+    """Return a few letters of a key's hash that two people can compare by telephone."""
+    digits = sha256(b"cape fingerprint\0" + key).hexdigest()[:20]
+    return "-".join(digits[i : i + 4] for i in range(0, 20, 4))
+
+
+def make_identity(path: Path) -> Identity:
+    """Write a new private key to a file that only its owner can read; never over another."""
+    private = os.urandom(KEY_BYTES)
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise InvalidInput(f"{path} is there already; a key is never overwritten") from None
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(f"{_PRIVATE}{private.hex()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return Identity(private)
+
+
+def load_identity(path: Path) -> Identity:
+    """Read a private key; refuse one that others than its owner could have read."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            raise InvalidInput(
+                f"{path} can be read by others (mode {mode:04o}); if nobody has, run: chmod 600 {path}"
+            )
+        text = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise InvalidInput(f"no key {str(path)!r}; `cape site init` makes one") from None
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    digits = text.removeprefix(_PRIVATE)
+    try:
+        if not text.startswith(_PRIVATE) or len(digits) != 2 * KEY_BYTES:
+            raise ValueError
+        private = bytes.fromhex(digits)
+    except ValueError:
+        private = b""
+    if not private:  # raised out here, without what was read
+        raise InvalidInput(f"{path} is not a private key of cape")
+    return Identity(private)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A name and a public key, as a small file that two people exchange."""
+
+    name: str
+    key: bytes
+
+    def to_text(self) -> str:
+        """Return the file."""
+        return (
+            "# A public key for CAPE. It is no secret, but it must be the right one: hand it over yourself,\n"
+            f"# and compare the fingerprint by telephone: {fingerprint(self.key)}\n"
+            f"name = {json.dumps(self.name)}\n"
+            f'key = "{public_text(self.key)}"\n'
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Card:
+        """Read such a file."""
+        try:
+            if path.stat().st_size > _MOST:
+                raise InvalidInput(f"{path} is too large to be a key; make one with `cape site export-key`")
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InvalidInput(
+                f"no file {str(path)!r}; the other side makes it with `cape site export-key`"
+            ) from None
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            document = {}
+        if not document:
+            raise InvalidInput(f"{path} is not a key; the other side makes it with `cape site export-key`")
+        with places.at(str(path)):
+            places.keys(document, ("name", "key"), ("name", "key"))
+            return cls(person("name", document["name"]), read_public("key", document["key"]))
+
+
+def person(name: str, value: Any) -> str:
+    """Return the name of a site or a coordinator, as a roster takes it."""
+    text = places.text(name, value)
+    if not text.isprintable() or len(text) > 200:
+        raise InvalidInput(f"{name} must have at most 200 characters, all printable, not {text!r}")
+    return text

@@ -1,0 +1,238 @@
+"""A site's policy, `site.toml`: what a data steward allows, read whole before anything is answered.
+
+Claim. What a `Policy` allows, it says: a key that is left out is the cautious choice, and a key that is not
+known is an error. Nothing in it can be changed by a request.
+Tested in tests/steward/test_policy.py.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cape import check
+from cape.analyses import KINDS
+from cape.errors import InvalidInput
+from cape.privacy import gaussian
+from cape.release.query import Neighbours
+from cape.site import Schema
+from cape.site.schema import hint
+from cape.steward.keyring import person, read_public
+from cape.steward.ledger import Amount, Limit
+from cape.study import places
+from cape.study.sites import Place, place_of
+
+__all__ = ["SCHEMES", "Allowance", "Policy"]
+
+SCHEMES = ("cape", "conventional")
+"""Schemes whose noise protects a site by itself, or together with honest sites whose noise it is sure of."""
+
+_SECTIONS = ("site", "schema", "allow", "protect", "budget", "coordinators", "peers")
+_SITE = ("name", "data", "expires", "approve")
+_ALLOW = ("analyses", "columns", "schemes", "neighbours")
+_PROTECT = ("min_rows", "other_honest", "colluding")
+_BUDGET = ("release", "coordinator", "year", "total")
+_BESIDE = Fraction(1, 10)  # of delta: what sampling and sparse graphs of masks may add to it in all
+
+Approve = Literal["auto", "ask"]
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """An (epsilon, delta) that may be spent."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def most(self) -> Amount:
+        """The same as mu², exactly, and what may be added to delta beside it: a tenth of it."""
+        mu = gaussian.mu(self.epsilon, self.delta)
+        return Amount(Fraction(mu) ** 2, Fraction(self.delta) * _BESIDE)
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.epsilon:g} at delta = {self.delta:g}"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a site allows.
+
+    Attributes:
+        data: where its rows are.
+        schema: its columns, with its own bounds: a study must have the same for those that it uses.
+        analyses, columns, schemes, neighbours: what may be asked, of what, with which noise.
+        min_rows: with fewer rows nothing is answered.
+        other_honest: how many other honest sites must be in every sum.
+        colluding: how many sites a study must at least suppose to side with the aggregator.
+        release: the most that one release may cost.
+        coordinator, year: what one coordinator, and all together, may spend in a calendar year (UTC).
+        total: what all may spend ever, if there is such a limit.
+        expires: the last day on which anything is answered (UTC).
+        coordinators, peers: whom this site believes, by public key.
+        approve: "auto", or "ask" to hold each study until the steward approves it.
+    """
+
+    path: Path
+    name: str
+    data: Place
+    schema: Schema
+    analyses: frozenset[str]
+    columns: frozenset[str]
+    schemes: frozenset[str]
+    neighbours: frozenset[str]
+    min_rows: int
+    other_honest: int
+    colluding: int
+    release: Allowance
+    coordinator: Allowance
+    year: Allowance
+    total: Allowance | None
+    expires: date
+    coordinators: Mapping[str, bytes]
+    peers: Mapping[str, bytes]
+    approve: Approve
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read `site.toml`; raise `InvalidInput` with the key if anything in it cannot be right."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidInput(f"path must be that of a site.toml, not {path!r}")
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise InvalidInput(f"no policy {str(path)!r}; `cape site init` makes one") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> Policy:
+        """Return the policy that a text says; `path` is where it stands, or will."""
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+        with places.at(str(path)):
+            return _read(path, document)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What no release may pass, as the ledger knows it."""
+        limits = [
+            Limit("of this coordinator for this year", self.coordinator.most, True, True),
+            Limit("of this site for this year", self.year.most, False, True),
+        ]
+        if self.total is not None:
+            limits.append(Limit("of this site", self.total.most))
+        return tuple(limits)
+
+    def who(self, key: bytes) -> str | None:
+        """Return what this policy calls a coordinator, None if it does not know the key."""
+        return next((name for name, known in self.coordinators.items() if known == key), None)
+
+
+def _read(path: Path, document: Mapping[str, Any]) -> Policy:
+    for name in document:
+        if name not in _SECTIONS:
+            raise InvalidInput(f"unknown section [{name}]{hint(name, _SECTIONS)}")
+    given = places.section(document, "schema")
+    with places.at("[schema]"):
+        schema = Schema(given)
+    site = places.section(document, "site")
+    with places.at("[site]"):
+        places.keys(site, _SITE, _SITE)
+        name = person("name", site["name"])
+        approve = _one_of("approve", site["approve"], get_args(Approve))
+        expires = site["expires"]
+        if type(expires) is not date:
+            raise InvalidInput(f"expires must be a day without quotes, as in 2027-12-31, not {expires!r}")
+        with places.at("data"):
+            data = place_of(site["data"], path.parent)
+    allow = places.section(document, "allow")
+    with places.at("[allow]"):
+        places.keys(allow, _ALLOW, ("analyses",))
+        analyses = _some("analyses", allow["analyses"], list(KINDS))
+        columns = _some("columns", allow.get("columns", list(schema)), list(schema))
+        schemes = _some("schemes", allow.get("schemes", ["cape"]), SCHEMES)
+        kinds = get_args(Neighbours)
+        neighbours = _some("neighbours", allow.get("neighbours", list(kinds)), kinds)
+    protect = places.section(document, "protect")
+    with places.at("[protect]"):
+        places.keys(protect, _PROTECT, ("min_rows", "other_honest"))
+        min_rows = check.integer("min_rows", protect["min_rows"], least=1)
+        other_honest = check.integer("other_honest", protect["other_honest"], least=0)
+        colluding = check.integer("colluding", protect.get("colluding", 0), least=0)
+    budget = places.section(document, "budget")
+    with places.at("[budget]"):
+        places.keys(budget, _BUDGET, _BUDGET[:3])
+        allowances = {key: _allowance(key, value) for key, value in budget.items()}
+    coordinators = _keys(document, "coordinators")
+    peers = _keys(document, "peers")
+    if name in peers:
+        raise InvalidInput(f"[peers] {name}: that is this site's own name; peers are the others")
+    return Policy(
+        path,
+        name,
+        data,
+        schema,
+        analyses,
+        columns,
+        schemes,
+        neighbours,
+        min_rows,
+        other_honest,
+        colluding,
+        allowances["release"],
+        allowances["coordinator"],
+        allowances["year"],
+        allowances.get("total"),
+        expires,
+        coordinators,
+        peers,
+        "auto" if approve == "auto" else "ask",
+    )
+
+
+def _allowance(key: str, given: Any) -> Allowance:
+    with places.at(key):
+        if not isinstance(given, dict):
+            raise InvalidInput(f"must be a pair such as {{epsilon = 1.0, delta = 1e-6}}, not {given!r}")
+        places.keys(given, ("epsilon", "delta"), ("epsilon", "delta"))
+        epsilon = check.real("epsilon", given["epsilon"], above=0.0)
+        return Allowance(epsilon, check.probability("delta", given["delta"]))
+
+
+def _keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
+    """Return names and public keys; the section may be empty, or not there."""
+    given = document.get(name, {})
+    if not isinstance(given, dict):
+        raise InvalidInput(f"[{name}] must be a section of names and keys, not {given!r}")
+    with places.at(f"[{name}]"):
+        found = {person("a name", who): read_public(who, key) for who, key in given.items()}
+        if len(set(found.values())) < len(found):
+            raise InvalidInput("two names have the same key; each key belongs to one")
+    return found
+
+
+def _some(name: str, given: Any, known: Sequence[str]) -> frozenset[str]:
+    if not isinstance(given, list) or not given:
+        raise InvalidInput(
+            f'{name} must be a list with at least one entry, as in ["{known[0]}"], not {given!r}'
+        )
+    for value in given:
+        _one_of(name, value, known)
+    return frozenset(given)
+
+
+def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise InvalidInput(f"{name}: unknown {value!r}{hint(value, known)}")
+    return value

@@ -1,0 +1,312 @@
+"""What a coordinator asks of a site: the whole study, one stage of one analysis, and who takes part; signed.
+
+Claim. A request that passes `verify` was made by the holder of its coordinator's key, and says exactly what
+that coordinator signed: the study (and so its hash), the analysis, the price, the roster, the run, the stage
+and the grid that its noise comes on.
+Reason. Ed25519 over all fields but the signature, encoded once, as msgpack, after a label that nothing else
+that we sign starts with.
+Tested in tests/steward/test_request.py.
+
+A request carries numbers that were released before (`Earlier`), never rows. Whatever they are, true or made
+up, the question that follows from them has a known sensitivity: that is what an analysis proves of itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cape import check
+from cape.analyses import build
+from cape.errors import BadMessage, InvalidInput
+from cape.privacy import Budget
+from cape.release.calibration import RESOLUTION, Calibration
+from cape.release.query import Analysis, Answer, Query
+from cape.release.schemes import SCHEMES, Parties, Scheme
+from cape.release.setting import Setting
+from cape.release.stages import Stages
+from cape.secagg.keys import KEY_BYTES, Identity, Roster, Verifier
+from cape.secagg.parameters import MAX_STEPS, RUN_BYTES
+from cape.site import Schema
+from cape.study import Study, places
+
+__all__ = ["Asked", "Earlier", "Request", "Talk", "document", "hash_of", "make_request", "read"]
+
+_LABEL = b"cape request 1\0"
+_MOST_BYTES = 1 << 28
+_STUDY = (
+    "name",
+    "description",
+    "scheme",
+    "epsilon",
+    "delta",
+    "colluding",
+    "min_sites",
+    "neighbours",
+    "schema",
+    "sites",
+    "analyses",
+)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What an earlier stage released: the total (int64, little-endian), over how many sites and rows."""
+
+    total: bytes
+    participants: int
+    rows: int | None = None
+
+    @classmethod
+    def of(cls, total: NDArray[np.int64], participants: int, rows: int | None) -> Earlier:
+        """Pack a total."""
+        return cls(np.asarray(total, "<i8").tobytes(), participants, rows)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One stage of one analysis of a study, as a coordinator asks for it.
+
+    Attributes:
+        study: the whole study as everyone may know it: see `document`.
+        number: which of its analyses, from 1.
+        roster: names and public keys of all sites.
+        run: 16 bytes that name this release and are never used twice; all its stages have the same.
+        stage: which stage, from 0.
+        first, steps: the session of secure aggregation that carries it: its first stage, and how many.
+        earlier: what the last stages before this one released; all of them, or those since this site's last.
+        grid: (bits, factor) of each released array as the coordinator computes it. A site that finds another
+            grid has other noise in mind, and refuses.
+        bits: width of the ring.
+        coordinator: the public key of who asks.
+    """
+
+    study: dict[str, Any]
+    number: int
+    roster: tuple[tuple[str, bytes], ...]
+    run: bytes
+    stage: int
+    first: int
+    steps: int
+    earlier: tuple[Earlier, ...]
+    grid: tuple[tuple[int, int], ...]
+    bits: int
+    coordinator: bytes
+    signature: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return str(self.study.get("name"))
+
+    @property
+    def study_hash(self) -> str:
+        """The hash of the whole study: what a steward approves."""
+        return hash_of(self.study)
+
+    @property
+    def plan(self) -> bytes:
+        """What all stages of the run have in common, hashed."""
+        return _digest("plan", self.study_hash, self.number, self.roster, self.run, self.coordinator)
+
+    @property
+    def session(self) -> bytes:
+        """The name of the session of secure aggregation: what `Parameters.agree` takes as run."""
+        return _digest("session", self.run, self.first)[:RUN_BYTES]
+
+    def signed(self, identity: Identity) -> Request:
+        """Return it with a signature of the coordinator."""
+        if identity.public != self.coordinator:
+            raise InvalidInput("a request must be signed by the coordinator that it names")
+        return replace(self, signature=identity.sign(self._body()))
+
+    def verify(self) -> None:
+        """Raise `BadMessage` unless the coordinator signed exactly this."""
+        Verifier().check(self.coordinator, self.signature, self._body(), "the coordinator")
+
+    def pack(self) -> bytes:
+        """Return the bytes that travel."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Request:
+        """Read what came, strictly; raise `BadMessage` if it is no request. The signature is not checked."""
+        if not isinstance(data, (bytes, bytearray)) or len(data) > _MOST_BYTES:
+            raise BadMessage("a request must be at most 2^28 bytes")
+        try:
+            request = msgspec.msgpack.decode(data, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            request = None
+        if request is None:
+            raise BadMessage("the request cannot be read; is it from another version of cape?")
+        return request
+
+    def check(self) -> None:
+        """Raise `InvalidInput` for numbers that cannot be right, whatever the study."""
+        if len(self.run) != RUN_BYTES or len(self.coordinator) != KEY_BYTES:
+            raise InvalidInput(f"run must be {RUN_BYTES} bytes, and coordinator {KEY_BYTES}")
+        check.integer("stage", self.stage, least=0, most=MAX_STEPS - 1)
+        check.integer("first", self.first, least=0, most=self.stage)
+        check.integer("steps", self.steps, least=self.stage - self.first + 1, most=MAX_STEPS)
+        if self.bits not in (32, 64):
+            raise InvalidInput(f"bits must be 32 or 64, not {self.bits}")
+        if len(self.earlier) > self.stage:
+            raise InvalidInput("earlier must hold stages before this one only")
+
+    def _body(self) -> bytes:
+        return _LABEL + msgspec.msgpack.encode(replace(self, signature=b""))
+
+
+def document(study: Study) -> dict[str, Any]:
+    """Return a study as a request carries it: what everyone may know, and every analysis with its share."""
+    told = study.to_dict()
+    told["analyses"] = [{**entry.analysis.to_dict(), "share": entry.share} for entry in study.analyses]
+    plain: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(told))  # tuples become lists
+    return plain
+
+
+def hash_of(study: Mapping[str, Any]) -> str:
+    """Return the hash of a study's document."""
+    return _digest("study", study).hex()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One analysis of a study's document, built by our own code: nothing in it is taken on trust."""
+
+    analysis: Analysis
+    described: Mapping[str, Any]
+    setting: Setting
+    scheme: Scheme
+    stages: Stages
+    sites: tuple[str, ...]
+
+    @property
+    def release_mu_squared(self) -> Fraction:
+        """What all stages together cost."""
+        return self.stages.cost(len(self.stages)) * Fraction(self.setting.budget.mu) ** 2
+
+
+def read(study: Mapping[str, Any], number: int) -> Asked:
+    """Build an analysis from a study's document; raise `InvalidInput` if anything in it cannot be right."""
+    places.keys(study, _STUDY, _STUDY)
+    places.text("name", study["name"])
+    if not isinstance(study["description"], str):
+        raise InvalidInput("description must be a text")
+    if not isinstance(study["sites"], list) or not all(isinstance(site, str) for site in study["sites"]):
+        raise InvalidInput("sites must be a list of names")
+    if not isinstance(study["schema"], dict):
+        raise InvalidInput("schema must be a table of columns")
+    parties = Parties(len(study["sites"]), study["colluding"], study["min_sites"])
+    if study["neighbours"] not in ("replace-one", "add-remove"):
+        raise InvalidInput(f"unknown neighbours {study['neighbours']!r}")
+    if study["scheme"] not in SCHEMES:
+        raise InvalidInput(f"unknown scheme {study['scheme']!r}")
+    check.real("epsilon", study["epsilon"], above=0.0)
+    budget = Budget(study["epsilon"], study["delta"])
+    setting = Setting(Schema(study["schema"]), budget, parties, study["neighbours"])
+    analyses = study["analyses"]
+    if not isinstance(analyses, list) or not 1 <= number <= len(analyses):
+        raise InvalidInput(f"the study has no analysis {number}")
+    described = analyses[number - 1]
+    if not isinstance(described, dict) or "share" not in described:
+        raise InvalidInput(f"analysis {number} must be a table with a share")
+    share = check.real("share", described["share"], above=0.0, most=1.0)
+    asked = {key: value for key, value in described.items() if key != "share"}
+    if asked.get("checkpoint") is not None:
+        raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
+    analysis = build(asked)
+    scheme = SCHEMES[study["scheme"]]()
+    stages = Stages.of(analysis, setting, scheme, share)
+    _ = stages.slack  # refuses a delta that sampling cannot do with
+    return Asked(analysis, asked, setting, scheme, stages, tuple(study["sites"]))
+
+
+class Talk:
+    """An analysis asked stage after stage, from released numbers alone: at a site, and at a coordinator."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._conversation = asked.analysis.conduct(asked.setting.schema, asked.setting.neighbours)
+        self.stage = 0
+        self.query: Query = next(self._conversation)
+
+    def calibrate(self) -> tuple[Calibration, float]:
+        """Return grid and noise of the present stage, and that noise per unit of sensitivity."""
+        stages = self._asked.stages
+        if self.stage >= len(stages):
+            raise InvalidInput(f"the analysis has {len(stages)} stages only")
+        return stages.calibrate(self.stage, self.query)
+
+    def tell(self, earlier: Earlier) -> None:
+        """Go on to the next stage. Raises `StopIteration`, with what was found, if there is none."""
+        calibration, _ = self.calibrate()
+        self.query = self._conversation.send(self._answer(calibration, earlier))
+        self.stage += 1
+
+    def _answer(self, calibration: Calibration, earlier: Earlier) -> Answer:
+        setting = self._asked.setting
+        participants = check.integer(
+            "participants", earlier.participants, least=1, most=setting.parties.sites
+        )
+        if len(earlier.total) != 8 * calibration.size:
+            raise InvalidInput("a total must have as many numbers as its stage releases")
+        public = setting.neighbours == "replace-one"
+        rows = check.integer("rows", earlier.rows, least=0) if public else None
+        noisy = RESOLUTION * math.sqrt(participants) if calibration.std is not None else 0.0
+        arrays = iter(calibration.decode(np.frombuffer(earlier.total, "<i8").astype(np.int64)))
+        noise = iter(calibration.noise(noisy))
+        return Answer(
+            tuple(tuple(next(arrays) for _ in scales) for scales in self.query.scales),
+            tuple(tuple(next(noise) for _ in scales) for scales in self.query.scales),
+            rows,
+            setting.schema,
+        )
+
+
+def make_request(
+    study: Mapping[str, Any],
+    number: int,
+    talk: Talk,
+    *,
+    roster: Roster,
+    run: bytes,
+    identity: Identity,
+    earlier: Sequence[Earlier] = (),
+    first: int | None = None,
+    steps: int = 1,
+    bits: int = 64,
+) -> Request:
+    """Return the signed request for the stage that a coordinator's own talk is at."""
+    calibration, _ = talk.calibrate()
+    pairs = tuple(zip(roster.names, roster.keys, strict=True))
+    return Request(
+        study=dict(study),
+        number=number,
+        roster=pairs,
+        run=run,
+        stage=talk.stage,
+        first=talk.stage if first is None else first,
+        steps=steps,
+        earlier=tuple(earlier),
+        grid=grid_of(calibration),
+        bits=bits,
+        coordinator=identity.public,
+    ).signed(identity)
+
+
+def grid_of(calibration: Calibration) -> tuple[tuple[int, int], ...]:
+    """Return what says how fine each array is, and so how much noise it has."""
+    return tuple((step.bits, step.factor) for step in calibration.steps)
+
+
+def _digest(label: str, *parts: Any) -> bytes:
+    return sha256(f"cape {label} 1\0".encode() + msgspec.msgpack.encode(parts)).digest()

@@ -1,0 +1,80 @@
+"""The policy that `cape site init` writes, for a data steward to change."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+__all__ = ["site_toml"]
+
+_TEXT = """\
+# What this site allows. Whoever asks, the site's own software reads this file first, and refuses what it does
+# not allow. After a change run `cape site check`. Lines that start with # are remarks.
+
+[site]
+name = @NAME@           # what the other sites call you: the same name at all of them
+
+# Where the rows are: one row for each person. A CSV or Parquet file, seen from this folder, or one of
+#   data = {path = "rows.csv", separator = ";", null_values = ["?", "NA"]}
+#   data = {query = "SELECT * FROM patients", connection = "postgresql://..."}
+data = "data.csv"
+
+# The last day on which anything is answered. Look at this file again before you change it.
+expires = @EXPIRES@
+
+# "auto" answers what this file allows; "ask" holds every study until you run `cape site approve STUDY`.
+approve = "ask"
+
+# The columns that may be talked about, with bounds or categories that you know without looking at the rows.
+# Never compute a bound from the data: it would give away a patient's value. Cells outside are moved to the
+# bound. A study must have the same bounds for the columns that it uses. Where no cell is ever empty, you may
+# say so: weight = {low = 40, high = 140, missing = false}
+[schema]
+age = [18, 90]
+sex = ["female", "male"]
+
+[allow]
+# The kinds of analyses that are answered. All there are:
+#   @KINDS@
+analyses = ["count", "sum", "mean", "variance", "standard-deviation", "histogram", "contingency-table"]
+# The columns of the schema that may be used; all of them if you leave this out.
+# columns = ["age"]
+# "cape": your noise and that of other honest sites protect together, under secure aggregation.
+# "conventional": your noise protects you by itself; answers are less exact.
+schemes = ["cape", "conventional"]
+
+[protect]
+# With fewer rows than this nothing is answered.
+min_rows = 100
+# How many other honest sites must be in every sum ("cape" only).
+other_honest = 1
+# How many sites a study must at least suppose to side with the aggregator ("cape" only).
+colluding = 1
+
+# What may be spent, as (epsilon, delta): the smaller, the better protected. A release that was refused costs
+# nothing; one that broke off may have cost all the same. Years are calendar years, in UTC.
+[budget]
+release = {epsilon = 1.0, delta = 1e-6}        # the most that one analysis may cost
+coordinator = {epsilon = 1.0, delta = 1e-6}    # what each coordinator may spend in a year
+year = {epsilon = 2.0, delta = 1e-6}           # what all of them together may spend in a year
+# total = {epsilon = 4.0, delta = 1e-6}        # what may be spent ever
+
+# Who may ask, and which sites may be in the same sum: names and public keys; see `cape site trust FILE`.
+[coordinators]
+
+[peers]
+"""
+
+
+def site_toml(name: str, expires: date, kinds: list[str]) -> str:
+    """Return the text of a new policy."""
+    listed, line = [], ""
+    for kind in kinds:
+        if len(line) + len(kind) > 90:
+            listed.append(line)
+            line = ""
+        line += f"{kind}, "
+    listed.append(line)
+    shown = "\n#   ".join(each.strip() for each in listed).rstrip(",")
+    text = _TEXT.replace("@KINDS@", shown).replace("@EXPIRES@", expires.isoformat())
+    return text.replace("@NAME@", json.dumps(name, ensure_ascii=False))

@@ -1,0 +1,48 @@
+"""`cape paper` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import cape.cli.paper as command
+from cape.paper import FIRST_SEED
+
+from .conftest import files
+
+
+def test_figures_are_drawn_and_a_second_run_is_the_same(cape, tmp_path):
+    done = cape("paper", "figure-5", "figure-6", "--fast", "--out", tmp_path)
+    assert done.status == 0, done.err
+    assert f"seed {FIRST_SEED}" in done.out
+    assert "does not hold" in done.out
+    first = files(tmp_path)
+    for name in ("figure-5", "figure-6"):
+        for kind in ("published.png", "published.svg", "equal.png", "equal.svg"):
+            assert f"{name}-{kind}" in first
+    assert first["REPRODUCTION.md"].decode().count("## figure-") == 2
+    assert cape("paper", "figure-5", "--fast", "--out", tmp_path).status == 0
+    assert files(tmp_path) == first  # the page keeps the other figure
+
+
+def test_a_machine_can_read_the_verdicts(cape, tmp_path):
+    done = cape("paper", "figure-6", "--out", tmp_path, "--json")
+    told = json.loads(done.out)["figures"]
+    assert told[0]["figure"] == "figure-6"
+    assert told[0]["seeds"] == [FIRST_SEED]
+    assert {claim["verdict"] for claim in told[0]["claims"]} == {"holds", "does not hold"}
+
+
+def test_wrong_use_is_one_line(cape, tmp_path):
+    done = cape("paper", "figure-55", "--out", tmp_path)
+    assert done.status == 2
+    assert done.err.count("\n") == 1
+    assert "figure-5" in done.err
+    (tmp_path / "file").write_text("")
+    done = cape("paper", "figure-5", "--out", tmp_path / "file")
+    assert (done.status, "--out" in done.err) == (2, True)
+    done = cape("paper", "figure-5", "--out", tmp_path, "--reference", tmp_path / "nowhere.csv")
+    assert (done.status, "--reference" in done.err) == (2, True)
+
+
+def test_the_printed_default_is_the_seed_of_the_figures():
+    assert command._FIRST_SEED == FIRST_SEED

@@ -1,0 +1,96 @@
+"""SIGKILL at any moment: the ledger is never below what has left the site."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from cape.secagg import Identity
+from cape.steward.keyring import public_text
+from tests.steward.world import World
+
+KILLS = 200
+
+# Forks, so that what is heavy is loaded once. The child asks, decides, answers and "sends" (appends to a
+# plain file, the bytes that left) for ever, until it is killed at a random moment.
+_NURSERY = """
+import os, random, signal, sys, time
+import numpy as np
+from cape.secagg import Identity, Roster
+from cape.steward import Grant, answer, decide, Policy, Ledger
+from tests.steward.world import ask, document
+
+folder, kills, own = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+office = Identity(bytes.fromhex(sys.argv[4]))
+policy = Policy.load(folder + "/site.toml")
+roster = Roster.of({**policy.peers, "a": own})
+study = document(analyses=[{"kind": "histogram", "column": "sex", "share": 1.0}])
+
+
+class Rows:
+    def rows(self):
+        return 400
+
+    def sums(self, blocks, stream=None):
+        return [(np.array([150, 250]),)]
+
+
+def live(begun):
+    ledger = Ledger(folder + "/ledger.sqlite")
+    out = os.open(folder + "/left", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.write(begun, b".")
+    while True:
+        grant = decide(policy, ledger, ask(study, roster, office), own=own, table=Rows)
+        assert isinstance(grant, Grant), grant
+        vector = answer(grant, Rows())
+        os.write(out, grant.request.run + vector.tobytes())
+
+
+warm = decide(policy, Ledger(folder + "/ledger.sqlite"), ask(study, roster, office), own=own, table=Rows)
+answer(warm, Rows())  # tables of the sampler are made here, once
+draw = random.Random(7)
+for _ in range(kills):
+    ready, begun = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            live(begun)
+        finally:
+            os._exit(1)
+    os.read(ready, 1)
+    os.close(ready), os.close(begun)
+    time.sleep(draw.uniform(0.0, 0.04))
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status), "the child must die by the signal alone"
+    left = open(folder + "/left", "rb").read() if os.path.exists(folder + "/left") else b""
+    runs = {left[i : i + 16] for i in range(0, len(left) - len(left) % 32, 32)}
+    lines = Ledger(folder + "/ledger.sqlite").entries()
+    missing = runs - {line.run for line in lines}
+    assert not missing, "something left that the ledger does not know"
+print(len(runs), len(lines))
+"""
+
+
+def test_the_ledger_survives_every_kill(world: World):
+    for key in ("release", "coordinator", "year"):
+        text = next(
+            line for line in (world.site.path / "site.toml").read_text().splitlines() if line.startswith(key)
+        )
+        world.edit(text, f"{key} = {{epsilon = 2000.0, delta = 1e-6}}")
+    office = bytes(range(32))
+    world.edit(public_text(world.office.public), public_text(Identity(office).public))
+    arguments = [str(world.site.path), str(KILLS), world.identities["a"].public.hex(), office.hex()]
+    done = subprocess.run(
+        [sys.executable, "-c", _NURSERY, *arguments],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    sent, written = map(int, done.stdout.split())
+    assert sent, "the children got to send something"
+    assert sent <= written <= sent + KILLS + 1, "and at most one release a kill was paid for nothing"
+    assert world.site.ledger.spent().mu_squared == written * world.site.ledger.entries()[0].charged.mu_squared
