@@ -111,7 +111,8 @@ def test_check_says_what_a_study_would_be_allowed(cape: Cape, world: World, stud
     assert "budget" in done.out
 
 
-def test_the_ledger_is_shown(cape: Cape, world: World):
+def test_the_ledger_is_shown(cape: Cape, world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "200")
     empty = cape("site", "ledger", "--site", world.site.path)
     assert empty.code == 0
     request = world.request()
