@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cape.errors import InvalidInput
 
-__all__ = ["joined", "names", "written"]
+__all__ = ["features_of", "joined", "names", "written"]
 
 _MOST_DIGITS = 17  # tell any two floats apart
 
 
 def names(given: Iterable[Any], least: int = 1) -> tuple[str, ...]:
     """Return columns' names, all different and at least so many, or raise `InvalidInput`."""
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise InvalidInput(f"columns must be a list of names, not {given!r}")
     columns = tuple(given)
     for name in columns:
         if not isinstance(name, str):
@@ -25,6 +27,17 @@ def names(given: Iterable[Any], least: int = 1) -> tuple[str, ...]:
         twice = next(name for name in columns if columns.count(name) > 1)
         raise InvalidInput(f"columns must be different; {twice!r} is named twice")
     return columns
+
+
+def features_of(given: Any, intercept: bool) -> tuple[str, ...]:
+    """Return the features of a regression, one name or several; "intercept" is a label of its own."""
+    features = names((given,) if isinstance(given, str) else given)
+    if intercept and "intercept" in features:
+        raise InvalidInput(
+            "a feature must not be called 'intercept' where there is an intercept: rename the column, or set "
+            "intercept=False"
+        )
+    return features
 
 
 def joined(columns: Sequence[str]) -> str:

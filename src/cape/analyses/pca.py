@@ -277,7 +277,10 @@ class PCAModel:
 
     def inverse_transform(self, scores: Any) -> dict[str, Floats]:
         """Return rows by name, in the columns' units, that have these scores and are average otherwise."""
-        scores = np.asarray(scores, np.float64)
+        try:
+            scores = np.asarray(scores, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput("scores must be rows of numbers, one for each component") from None
         if scores.ndim != 2 or scores.shape[1] != len(self.components):
             raise InvalidInput(
                 f"scores must have {len(self.components)} columns, not the shape {scores.shape}"

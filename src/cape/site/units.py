@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
+from cape.site.categories import Keys
+from cape.site.cells import _code, _is_missing, _number
 from cape.site.design import Design
 from cape.site.schema import Category, Number, Schema
 
@@ -72,15 +74,21 @@ class Units:
         `data` maps columns to arrays (a DataFrame does), or is an array with one column a feature if all
         features are numbers.
         """
-        parts = []
+        width = len(self.design.features)
+        parts: list[Floats] = []
         for i, name in enumerate(self.design.features):
             column = self.schema[name]
-            cells = _cells(data, name, i, len(self.design.features), isinstance(column, Category))
+            cells = _cells(data, name, i, width, isinstance(column, Category))
+            if parts and len(cells) != len(parts[0]):
+                raise InvalidInput(
+                    f"columns to predict from must have as many cells each: {name!r} has {len(cells)}, those "
+                    f"before it {len(parts[0])}"
+                )
             if isinstance(column, Number):
-                t = np.clip((np.asarray(cells, np.float64) - column.middle) / column.half, -1.0, 1.0)
+                t = np.clip((_numbers(cells, name) - column.middle) / column.half, -1.0, 1.0)
                 parts.append(t[:, None])
                 continue
-            known = np.array([_place(column, cell) for cell in cells], dtype=np.int64).reshape(-1)
+            known = _codes(cells, name, column)
             hot = (known[:, None] == np.arange(1, len(column.values))).astype(np.float64)
             hot[known < 0] = np.nan
             parts.append(hot)
@@ -106,27 +114,54 @@ class Units:
         return found
 
 
-def _cells(data: Any, name: str, place: int, width: int, category: bool) -> Any:
+def _cells(data: Any, name: str, place: int, width: int, category: bool) -> NDArray[Any]:
     if isinstance(data, np.ndarray) and data.dtype.names is None:
         if category or data.ndim != 2 or data.shape[1] != width:
             raise InvalidInput(
                 f"an array to predict from must have {width} columns, one column a feature, all numbers"
             )
-        return data[:, place]
+        return np.asarray(data[:, place])
     try:
-        return np.asarray(data[name])
+        column = data[name]
     except (KeyError, TypeError, IndexError, ValueError):
         raise InvalidInput(f"a table to predict from must have the column {name!r}") from None
     except Exception as error:  # a library's own error for a column that is not there
         raise InvalidInput(f"a table to predict from must have the column {name!r}") from error
-
-
-def _place(column: Category, cell: Any) -> int:
-    if cell is None or cell != cell:
-        return -1
     try:
-        return [str(value) for value in column.values].index(str(cell))
-    except ValueError:
-        raise InvalidInput(
-            f"a category to predict from must be one of {list(column.values)!r}, or missing"
-        ) from None
+        # a list may mix what numpy would make text of
+        cells = np.asarray(column, dtype=object if isinstance(column, (list, tuple)) else None)
+    except (TypeError, ValueError):
+        cells = np.zeros(())
+    if cells.ndim != 1:
+        raise InvalidInput(f"column {name!r} of a table to predict from must be a list of cells")
+    return cells
+
+
+def _numbers(cells: NDArray[Any], name: str) -> Floats:
+    """Return cells as sites read them: numbers and booleans, NaN where one is missing. Never shows a cell."""
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    numbers = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        number = _number(cell)
+        if number is not None:
+            numbers[row] = number
+        elif not _is_missing(cell):
+            raise InvalidInput(f"column {name!r} to predict from must hold numbers; row {row} has none")
+    return numbers
+
+
+def _codes(cells: NDArray[Any], name: str, column: Category) -> NDArray[np.int64]:
+    """Return the place of each cell among the categories, as sites find it; -1 where it is missing."""
+    keys = Keys.of(column)
+    codes = np.full(len(cells), -1, np.int64)
+    for row, cell in enumerate(cells):
+        code = _code(cell, keys)
+        if code is not None:
+            codes[row] = code
+        elif not _is_missing(cell):
+            raise InvalidInput(
+                f"column {name!r} to predict from must be one of {list(column.values)!r}, or missing; row "
+                f"{row} is not"
+            )
+    return codes

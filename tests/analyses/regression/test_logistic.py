@@ -218,10 +218,11 @@ def test_answers_to_the_same_question_are_averaged_to_what_one_for_both_would_be
     for _ in range(150):
         for rounds, values in ((0, once), (2, again)):
             found, steps = quietly(
-                LogisticRegression("ill", FEATURES, rounds=rounds), SCHEMA, table, rng, mu=0.3
+                LogisticRegression("ill", FEATURES, rounds=rounds), SCHEMA, table, rng, mu=0.15
             )
-            assert steps == 0
-            values.append(found.estimates[0].privacy)
+            if steps == 0:  # noise in the moments may, rarely, promise a step that can be seen
+                values.append(found.estimates[0].privacy)
+    assert len(again) > 0.95 * len(once)
     assert np.median(again) == pytest.approx(np.median(once), rel=0.15)
 
 
@@ -275,6 +276,13 @@ def test_rows_that_miss_a_cell_are_left_out():
         ({"features": ["age", "ill"]}, "must not be one of the features"),
         ({"rounds": -1}, "rounds"),
         ({"rounds": "many"}, "rounds"),
+        ({"rounds": np.array([1, 2])}, "rounds"),
+        ({"ridge": np.array([1.0, 2.0])}, "ridge"),
+        ({"fit": np.array(["taylor", "minimax"])}, "fit"),
+        ({"features": 5}, "list of names"),
+        ({"features": None}, "list of names"),
+        ({"features": {"age": 1}}, "list of names"),
+        ({"features": ["age", "intercept"]}, "called 'intercept'"),
         ({"fit": "cubic"}, "fit"),
         ({"range": 0}, "range"),
         ({"ridge": -1}, "ridge"),
@@ -317,7 +325,11 @@ def test_what_is_expected_is_about_what_is_found(rounds, intercept):
     found, _ = quietly(analysis, SCHEMA, table, rng)
     assert list(expected) == [estimate.label for estimate in found.estimates]
     for estimate in found.estimates:
-        assert expected[estimate.label] == pytest.approx(estimate.privacy, rel=0.5)
+        if rounds == 0:  # what is left of a slope's scale comes on top, and is in proportion to it
+            assert expected[estimate.label] <= 1.5 * estimate.privacy
+            assert estimate.privacy <= math.hypot(2 * expected[estimate.label], 0.05 * estimate.value)
+        else:
+            assert expected[estimate.label] == pytest.approx(estimate.privacy, rel=0.5)
 
 
 def test_the_model_predicts_and_tells_about_itself():
@@ -345,6 +357,130 @@ def test_the_model_predicts_and_tells_about_itself():
         model.predict(rows.with_columns(age=pl.lit(None)))
     with pytest.raises(InvalidInput, match="one column a feature"):
         model.predict(np.zeros((2, 3)))
+    for threshold in ("a", 5, -0.1):
+        with pytest.raises(InvalidInput, match="threshold"):
+            model.predict(rows, threshold=threshold)
+    with pytest.raises(InvalidInput, match="numbers"):
+        model.predict(rows.with_columns(age=pl.lit("secret")))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_intercept_is_the_log_odds_where_all_columns_are_0(intercept):
+    rng = np.random.default_rng(17)
+    analysis = LogisticRegression("ill", FEATURES, intercept=intercept)
+    model = converse(analysis, SCHEMA, people(rng, 20_000), rng, mu=5.0)[0].model
+    row = pl.DataFrame({"age": [50.0], "dose": [1.0], "sex": ["m"]})
+    slopes = model.coefficients
+    assert list(slopes) == ["age", "dose", "sex=m"]
+    by_hand = model.intercept + 50 * slopes["age"] + slopes["dose"] + slopes["sex=m"]
+    assert model.decision_function(row)[0] == pytest.approx(by_hand)
+
+
+def test_a_model_predicts_its_own_table_whatever_type_its_categories_have():
+    schema = Schema(a=Number(0, 1, missing=False), b=Category((0, 1), missing=False), y=Category((0, 1)))
+    rng = np.random.default_rng(18)
+    table = {"a": rng.random(500), "b": rng.integers(0, 2, 500), "y": rng.integers(0, 2, 500)}
+    model = quietly(LogisticRegression("y", ["a", "b"]), schema, table, rng)[0].model
+    expected = model.predict_proba(table)
+    for other in (table["b"].astype(float), table["b"].astype(bool), table["b"].astype(float).astype(str)):
+        assert model.predict_proba(table | {"b": other}) == pytest.approx(expected)
+
+
+def test_the_rounds_of_a_model_are_the_newton_steps_that_were_made():
+    seen = set()
+    for seed, mu in enumerate((NO_NOISE, 1.0, 0.3, 0.15, 0.05)):
+        rng = np.random.default_rng(seed)
+        found, asked = quietly(
+            LogisticRegression("ill", FEATURES, rounds=4), SCHEMA, people(rng, 6000), rng, mu=mu
+        )
+        assert found.model.rounds <= asked
+        assert (found.model.rounds == 0) == (asked == 0)
+        seen.add(found.model.rounds)
+    assert {0, 4} <= seen
+    assert len(seen) > 2
+
+
+# Strong effects: log-odds with a standard deviation of 1.9, which hides the Hessian where they are largest.
+STRONG = {"intercept": -0.5, "x0": 1.5, "x1": -1.0, "x2": 0.5, "x3": 0.0}
+MILD = {"intercept": -0.5, "x0": 0.8, "x1": -0.5, "x2": 0.3, "x3": 0.0}
+WIDE = Schema(
+    {name: Number(-2, 4, missing=False) for name in list(STRONG)[1:]} | {"y": Category((0, 1), missing=False)}
+)
+
+
+def effects_covered(true, epsilon, runs, rows=5000, seed=19):
+    """The coverage of each coefficient, and how wide its interval is at the median."""
+    rng = np.random.default_rng(seed)
+    names = list(true)[1:]
+    analysis = LogisticRegression("y", names)
+    hits, widths = dict.fromkeys(true, 0), {name: [] for name in true}
+    for _ in range(runs):
+        x = np.clip(rng.normal(1, 1, (rows, len(names))), -2, 4)
+        odds = true["intercept"] + x @ np.array([true[name] for name in names])
+        table = {name: x[:, i] for i, name in enumerate(names)}
+        table["y"] = (rng.random(rows) < 1 / (1 + np.exp(-odds))).astype(int)
+        found, _ = quietly(analysis, WIDE, table, rng, mu=float(privacy.mu(epsilon, 1e-6)))
+        for estimate in found.estimates:
+            low, high = estimate.interval(0.95)
+            hits[estimate.label] += low <= true[estimate.label] <= high
+            widths[estimate.label].append(high - low)
+    return {k: n / runs for k, n in hits.items()}, {k: float(np.median(w)) for k, w in widths.items()}
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.4, 2.0, 2.8, 4.5])
+def test_intervals_cover_strong_effects(epsilon):
+    """With 80 runs the standard error of a coverage is 2.4%."""
+    found, _ = effects_covered(STRONG, epsilon, 80)
+    assert all(share >= 0.88 for share in found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.3, 0.8, 1.3, 2.0, 2.8, 4.5, 9.0])
+def test_intervals_cover_strong_effects_over_many_runs(epsilon):
+    found, _ = effects_covered(STRONG, epsilon, 600)
+    assert all(share >= 0.92 for share in found.values()), found
+
+
+def test_intervals_of_mild_effects_are_not_wide_where_noise_is_not():
+    """At 20,000 rows and epsilon 1 half an interval is about 0.06 wide, with errors of 0.03."""
+    found, widths = effects_covered(MILD, 1.0, 80, rows=20_000)
+    assert all(0.88 <= share <= 1 for share in found.values()), found
+    assert all(width < 0.16 for label, width in widths.items() if label != "intercept"), widths
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 1.2), (20_000, 3.5), (5000, 11.0)])
+def test_intervals_of_mild_effects_cover_over_many_runs(rows, epsilon):
+    found, _ = effects_covered(MILD, epsilon, 600, rows=rows)
+    assert all(0.92 <= share <= 0.985 for share in found.values()), found
+
+
+def test_a_last_step_that_has_not_settled_is_told_with_a_number_and_counted():
+    """From second moments that bad features mislead, one step is too few."""
+    rng = np.random.default_rng(20)
+    schema = Schema(a=Number(0, 40, missing=False), y=Category((0, 1), missing=False))
+    a = np.minimum(rng.exponential(1, 20_000) ** 2, 40)
+    table = {"a": a, "y": (rng.random(20_000) < 1 / (1 + np.exp(2 - 2 * a))).astype(int)}
+    with pytest.warns(TooNoisyWarning, match=r"off by \d"):
+        found, _ = converse(LogisticRegression("y", ["a"], rounds=1), schema, table, rng, mu=NO_NOISE)
+    low, high = found.estimates[1].interval(0.95)
+    assert high - low > 5 * found.estimates[1].sampling
+
+
+def test_a_feature_that_noise_hides_has_an_interval_that_says_so():
+    rng, hits = np.random.default_rng(21), 0
+    true = np.array([1.0, -0.7, 0.3, 2.0])
+    for _ in range(40):
+        x = np.clip(rng.normal(1, 1, (5000, 4)), -2, 4)
+        x[:, 3] = 1 + 0.1 * (x[:, 3] - 1)
+        table = {f"x{i}": x[:, i] for i in range(4)}
+        table["y"] = (rng.random(5000) < 1 / (1 + np.exp(0.5 - x @ true))).astype(int)
+        found, _ = quietly(
+            LogisticRegression("y", list(table)[:4]), WIDE, table, rng, mu=float(privacy.mu(5.0, 1e-6))
+        )
+        low, high = found.estimates[4].interval(0.95)
+        hits += low <= 2.0 <= high
+    assert hits / 40 >= 0.8
 
 
 @pytest.mark.parametrize("rounds", [0, "auto"])

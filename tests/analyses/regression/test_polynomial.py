@@ -209,6 +209,46 @@ def test_what_is_refused():
         PolynomialLoss("y", ["x0"], LEAST_SQUARES, radius=0.0)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{1: 5}, {1: None}, {"²": [1]}, {1: {"a": 1}}, {1: "ab"}, {"1": [1.0], 1: [2.0]}, {5.5: [1]}]
+)
+def test_coefficients_that_are_none_are_refused(wrong):
+    with pytest.raises(InvalidInput, match="coefficients"):
+        PolynomialLoss("y", ["x0"], wrong)
+
+
+def test_a_feature_called_intercept_is_refused_where_there_is_one():
+    with pytest.raises(InvalidInput, match="called 'intercept'"):
+        PolynomialLoss("y", ["intercept"], LEAST_SQUARES)
+    assert PolynomialLoss("y", ["intercept"], LEAST_SQUARES, intercept=False).features == ("intercept",)
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-320, 1e-200, 1e-12, 1e150, 8e307])
+def test_the_unit_of_a_loss_changes_nothing(unit):
+    schema, names = numeric(2)
+    usual = PolynomialLoss("y", names, {1: [0, -2], 2: [1]}, ridge=0.25)
+    other = PolynomialLoss("y", names, {1: [0, -2 * unit], 2: [unit]}, ridge=0.25 * unit)
+    a, b = usual.query(schema, "replace-one"), other.query(schema, "replace-one")
+    assert b.sensitivity == pytest.approx(a.sensitivity, rel=1e-9)
+    assert b.flat_scales == pytest.approx(a.flat_scales, rel=1e-9)
+    rng = np.random.default_rng(5)
+    table = {name: rng.uniform(-1, 1, 500) for name in (*names, "y")}
+    if unit > 1e-300:
+        ends = [found(each, schema, table, np.random.default_rng(6)).model for each in (usual, other)]
+        assert ends[1].weights == pytest.approx(ends[0].weights, rel=1e-6)
+        assert ends[1].ridge == pytest.approx(unit * ends[0].ridge, rel=1e-6)
+
+
+def test_coefficients_too_small_to_matter_are_left_out():
+    assert PolynomialLoss("y", ["x0"], {1: [1e150], 2: [1e-150]}).coefficients == ((1, (1e150,)),)
+    assert PolynomialLoss("y", ["x0"], {1: [1.0, 1e-13], 2: [1e-3]}).coefficients == (
+        (1, (1.0,)),
+        (2, (1e-3,)),
+    )
+    with pytest.raises(InvalidInput, match="ridge"):
+        PolynomialLoss("y", ["x0"], {1: [5e-324]}, ridge=1.0)
+
+
 def test_it_reads_like_a_question():
     analysis = PolynomialLoss("y", ["x0", "x1"], {0: [1.0], 1: [0, -2], 2: [1]})
     assert analysis.describe() == "loss of degree 2 for y, linear in x0 and x1"

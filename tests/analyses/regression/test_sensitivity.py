@@ -218,3 +218,44 @@ def test_weights_are_checked():
         moved((XY,), (0.0,), "replace-one")
     with pytest.raises(InvalidInput, match="within -1 and 1"):
         joint(Design(("age",), "bmi"), (Term(1, (0.0, 2.0)),), (1.0,), SCHEMA, "replace-one")
+
+
+@pytest.mark.parametrize("degree", [5, 6, 7, 8])
+@pytest.mark.parametrize("power", [1, 2])
+def test_polynomials_that_turn_often_have_a_tight_bound_too(degree, power):
+    """Chebyshev's: their coefficients are far larger than they are."""
+    shape = tuple(map(float, np.polynomial.chebyshev.cheb2poly([0] * degree + [1])))
+    terms, weights = (Term(power, shape), Term(1, (0.0, 1.0))), (1.0, 0.3)
+    bound, top = moved(terms, weights, "replace-one"), furthest(terms, weights)
+    assert top <= bound <= top * (1 + 1e-3)
+
+
+def test_a_search_that_is_cut_short_says_no_more_than_any_two_rows_can_do(monkeypatch):
+    monkeypatch.setattr(sensitivity, "_MOST_BOXES", 1)
+    shape = tuple(map(float, np.polynomial.chebyshev.cheb2poly([0] * 8 + [1])))
+    bound = sensitivity._top_of_boxes((Term(2, shape),), (1.0,), -1.0)
+    assert furthest((Term(2, shape),), (1.0,)) <= bound <= 4 * (1 + 1e-5)
+
+
+def test_the_top_of_a_polynomial_counts_the_intervals_that_were_closed():
+    """Two tops that differ by less than what closes an interval: the bound of either must not be lost."""
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        c = rng.normal(size=7)
+        top = sensitivity._top_of_polynomial(c, -1.0)
+        turns = np.polynomial.polynomial.polyroots(np.polynomial.polynomial.polyder(c))
+        at = [t.real for t in turns if abs(t.imag) < 1e-12 and -1 <= t.real <= 1]
+        assert max(POLY(t, c) for t in (*at, -1.0, 1.0)) <= top
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-150, 5e-324, 1e150])
+def test_weights_that_floats_cannot_hold_are_refused(weight):
+    schema = Schema(a=Number(0, 1, missing=False), y=Number(0, 1, missing=False))
+    with pytest.raises(InvalidInput, match="weights"):
+        joint(Design(("a",), "y"), (XX,), (weight,), schema, "replace-one")
+
+
+def test_terms_that_floats_cannot_square_are_refused():
+    schema = Schema(a=Number(0, 1, missing=False), y=Number(0, 1, missing=False))
+    with pytest.raises(InvalidInput, match="must reach"):
+        joint(Design(("a",), "y"), (Term(1, (0.0, 1e-200)),), (1.0,), schema, "replace-one")

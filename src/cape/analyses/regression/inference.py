@@ -28,7 +28,7 @@ from scipy.special import ndtri
 
 from cape.analyses.regression.ridge import SecondMoments, radius
 
-__all__ = ["Coefficients", "Reach", "coefficients"]
+__all__ = ["Between", "Coefficients", "Reach", "coefficients"]
 
 Floats = NDArray[np.float64]
 
@@ -167,3 +167,19 @@ class Reach:
         """Return its ends at a level."""
         reach = self.bias + float(ndtri((1 + level) / 2)) * self.error
         return self.value - reach, self.value + reach
+
+
+@dataclass(frozen=True)
+class Between:
+    """An interval from one estimate to another, each with its normal error: the truth is between them."""
+
+    values: tuple[float, float]
+    errors: tuple[float, float]
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        """Return its ends at a level."""
+        z = float(ndtri((1 + level) / 2))
+        ends = list(zip(self.values, self.errors, strict=True))
+        return min(value - z * error for value, error in ends), max(
+            value + z * error for value, error in ends
+        )

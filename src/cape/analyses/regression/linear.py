@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.analyses.arguments import joined, names
+from cape.analyses.arguments import features_of, joined
 from cape.analyses.matrices import symmetric
 from cape.analyses.planning import Planned, unknown
 from cape.analyses.regression.baselines import linear_methods
@@ -100,7 +100,7 @@ class LinearRegression(Planned):
             raise InvalidInput(f"ridge must be 'auto' or a number, not {ridge!r}")
         given = {
             "target": target,
-            "features": names((features,) if isinstance(features, str) else features),
+            "features": features_of(features, intercept),
             "intercept": intercept,
             "ridge": ridge if isinstance(ridge, str) else check.real("ridge", ridge, least=0.0),
             "norm": None if norm is None else check.real("norm", norm, above=0.0),

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from scipy.special import expit, ndtr
 
+from cape import check
 from cape.errors import InvalidInput
 from cape.release.query import Estimate
 from cape.release.result import as_text, number
@@ -34,6 +35,7 @@ class LogisticModel:
     Attributes:
         estimates: the intercept, if there is one, and log-odds per unit of each feature.
         weights: the same for (1, x), with x as sites make it.
+        intercept: log-odds where numbers and indicators of categories are all 0.
         rounds: the Newton steps that were made; with none, estimates are those of second moments.
         calibration: what was released about how right probabilities are.
     """
@@ -44,29 +46,22 @@ class LogisticModel:
     schema: Schema
     estimates: tuple[Estimate, ...]
     weights: tuple[float, ...]
+    intercept: float
     threshold: float
     rounds: int
     count: float
     calibration: str
 
-    @property
-    def intercept(self) -> float:
-        """Log-odds where numbers and indicators of categories are all 0."""
-        return self._by_name.get("intercept", 0.0)
-
-    @property
+    @cached_property
     def coefficients(self) -> dict[str, float]:
         """Log-odds per unit of each feature; of a category, against its first value."""
-        return {label: value for label, value in self._by_name.items() if label != "intercept"}
+        names = self.design.names(self.schema)
+        return {each.label: each.value for each in self.estimates[-len(names) :]}
 
     @property
     def odds_ratios(self) -> dict[str, float]:
         """By what odds are multiplied for one unit more of each feature."""
         return {label: _exp(value) for label, value in self.coefficients.items()}
-
-    @cached_property
-    def _by_name(self) -> dict[str, float]:
-        return {estimate.label: estimate.value for estimate in self.estimates}
 
     def decision_function(self, data: Any) -> Floats:
         """Return log-odds of the second class for each row: see `Units.rows` for what data may be."""
@@ -80,10 +75,10 @@ class LogisticModel:
 
     def predict(self, data: Any, threshold: float | None = None) -> NDArray[Any]:
         """Return the class of each row: the second where its probability is at least the threshold."""
+        at = self.threshold if threshold is None else check.real("threshold", threshold, least=0.0, most=1.0)
         positive = self.predict_proba(data)[:, 1]
         if np.isnan(positive).any():
             raise InvalidInput("a row to predict must have all features; leave out those that miss one")
-        at = self.threshold if threshold is None else threshold
         return np.asarray(np.array(self.classes)[(positive >= at).astype(int)])
 
     def __rich__(self) -> Group:
@@ -101,11 +96,12 @@ class LogisticModel:
             "95% interval",
         ):
             table.add_column(name, justify="right")
-        for each in self.estimates:
+        first = len(self.estimates) - len(self.coefficients)  # 1 with an intercept
+        for i, each in enumerate(self.estimates):
             low, high = each.interval(0.95)
             z = each.value / each.standard_error if each.standard_error > 0 else math.nan
             ratios = ["", ""]
-            if each.label != "intercept":
+            if i >= first:
                 ratios = [number(_exp(each.value)), f"{number(_exp(low))} to {number(_exp(high))}"]
             table.add_row(
                 escape(each.label),

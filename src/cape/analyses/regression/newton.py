@@ -95,6 +95,40 @@ class Step:
             max(rows, 1.0),
         )
 
+    def merged(self, other: Step) -> Step:
+        """Return the weighted average of two answers at the same weights: what one for both would give."""
+        if self.gradient_noise == 0 or other.gradient_noise == 0:
+            return self if self.gradient_noise == 0 else other
+        mine = 1 / (1 + (self.gradient_noise / other.gradient_noise) ** 2)
+        return Step(
+            self.weights,
+            mine * self.gradient + (1 - mine) * other.gradient,
+            mine * self.hessian + (1 - mine) * other.hessian,
+            math.sqrt(mine) * self.gradient_noise,
+            math.sqrt(mine) * self.hessian_noise,
+            mine * self.count + (1 - mine) * other.count,
+        )
+
+    def would_show(self, noise: float) -> bool:
+        """Return whether a direction that noise hides would stand out if it were `noise` times as large."""
+        values, _ = self.spread
+        floor = 1e-9 * max(self.count, float(np.abs(values).max(initial=0.0)))
+        least = max(CLEAR * noise * spectral(len(values), self.hessian_noise), floor)
+        return bool((values[~self.clear] > least).any())
+
+    @property
+    def inverse(self) -> Floats:
+        """The inverse of the Hessian, along directions that stand out; 0 along the others."""
+        values, vectors = self.spread
+        kept = self.clear
+        return np.asarray((vectors * np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)) @ vectors.T)
+
+    @property
+    def hidden(self) -> Floats:
+        """What takes a vector to its part along directions that do not stand out."""
+        vectors = self.spread[1][:, ~self.clear]
+        return np.asarray(vectors @ vectors.T)
+
     @property
     def spread(self) -> tuple[Floats, Floats]:
         """The eigenvalues of the Hessian, rising, and its eigenvectors as columns."""
@@ -122,11 +156,12 @@ class Step:
         # sum of h (x·step)² over rows, with h <= 1/4: a standard deviation of 2 sqrt(...) at least
         return np.asarray(vectors @ (step * min(1.0, _FARTHEST / max(2 * size, 1e-300))))
 
-    def errors(self, unknown: float) -> tuple[Floats, Floats]:
+    def errors(self, before: Floats) -> tuple[Floats, Floats]:
         """Return the covariances of the weights after the step: of sampling people, and of privacy noise.
 
         Sampling: the inverse of the Hessian. Noise: e in the gradient and E in the Hessian move the
-        step by -H^-1 (e + E step). In directions that do not stand out, `unknown` is the variance.
+        step by -H^-1 (e + E step). In directions that do not stand out it is `before`, that of the weights
+        before the step.
         """
         values, vectors = self.spread
         kept = self.clear
@@ -134,5 +169,5 @@ class Step:
         inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
         across = float(change @ change)
         moved = self.gradient_noise**2 + self.hessian_noise**2 * (across + (vectors.T @ change) ** 2)
-        privacy = (vectors * (inverse**2 * moved + np.where(kept, 0.0, unknown))) @ vectors.T
-        return np.asarray((vectors * inverse) @ vectors.T), np.asarray(privacy)
+        privacy = (vectors * (inverse**2 * moved)) @ vectors.T + self.hidden @ before @ self.hidden
+        return self.inverse, np.asarray(privacy)

@@ -9,7 +9,9 @@ R²: log(2 cosh(m / 2)) is concave in m², and its chord has the best slope.
 and x is normal, cov(x, y) = 2 cov(x) w E[s'(z)], s the logistic function (Stein's lemma): so w = d / (2
 E[s'(z)]), and E[s(z)] is the share of the positive class. Both expectations depend on the variance v =
 w'cov(x) w and the mean of z alone, which are solved for; where noise leaves v uncertain, the least that it
-can well be is taken. For people whose x is not normal it is an approximation, as a quadratic is for
+can well be is taken for the *cautious* slopes, which predict best. They are too small where noise is large:
+the *bold* ones, for which all that is uncertain goes the other way, end the interval on the other side. For
+people whose x is not normal it is an approximation, as a quadratic is for
 everyone: no claim is made that the weights are the maximum-likelihood ones.
 
 *Noise.* cov(x, y) = cov(x) d + noise of known size, in cov(x, y) and in cov(x) itself. cov(x) is drawn to a
@@ -22,8 +24,9 @@ most likely; where they look like noise it is 0, and so are the weights.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +34,10 @@ from scipy.special import expit
 
 from cape.analyses.matrices import shrunk, spectral
 
-__all__ = ["Fit", "SecondMoments", "curvature", "fit_odds"]
+__all__ = ["Fit", "Lean", "SecondMoments", "curvature", "fit_odds"]
 
 Floats = NDArray[np.float64]
+Lean = Literal[-1, 0, 1]
 
 _Z = np.linspace(-8.0, 8.0, 161)
 _NORMAL = np.exp(-(_Z**2) / 2)
@@ -46,8 +50,11 @@ _SURE = 2.5  # standard deviations of noise that a mean of y must exceed
 _TIE = 1e-3
 _USUAL = 0.4  # how far from 0 it is thought to be
 _MARGIN = 0.25  # the same, for the variance of x·w
-_SAFE = 2.0  # standard deviations of noise
+_SAFE = 2.0  # standard deviations of noise that cautious slopes are drawn in by
+_BOLD = 1.0  # and that bold ones are let out by; an interval adds their own error
 _ROUGHLY = 0.15  # what features that are not normal do to a slope: skewed ones were found to do twice that
+_LEAST_LEFT = 0.25  # of the variance of x, however much of it may be noise
+_UNSEEN = 2.0  # how much more weights may vary, as a variance, where noise hides them
 _LIKELY = 2.0  # in units of log-likelihood: what is not excluded
 
 
@@ -116,13 +123,54 @@ class SecondMoments:
 
     @cached_property
     def covariance(self) -> tuple[Floats, float]:
-        """The covariance of x (its mean square, if there is no intercept), and how much noise is left."""
+        """The covariance of x (its mean square, if there is no intercept), and how much noise is left.
+
+        Too large a matrix makes slopes too small, which does less harm than too large ones: this is the
+        largest that is not excluded.
+        """
+        return self.drawn(-1)
+
+    def drawn(self, lean: Lean) -> tuple[Floats, float]:
+        """Return the covariance for cautious, plain or bold slopes: as large, likely or small as can be."""
         square = self.square
         width, noise = len(square), self.xx_noise / self.count
-        # too large a matrix makes slopes too small, which does less harm than too large ones
         mean = float(np.trace(square)) / width
-        safe = min(mean + _SAFE * math.sqrt(2 / width) * noise, max(1 / width, mean))
-        return shrunk(square + (safe - mean) * np.eye(width), noise)
+        # what noise does to the mean of the diagonal
+        off = (_SAFE if lean < 0 else _BOLD) * math.sqrt(2 / width) * noise
+        wanted = (max(mean - off, _LEAST_LEFT * mean), mean, min(mean + off, max(1 / width, mean)))[1 - lean]
+        return shrunk(square + (wanted - mean) * np.eye(width), noise)
+
+    @property
+    def varies(self) -> bool:
+        """Whether x varies at all by more than noise."""
+        width = len(self.x)
+        mean = float(np.trace(self.square)) / width
+        return mean * (1 - _LEAST_LEFT) > _BOLD * math.sqrt(2 / width) * self.xx_noise / self.count
+
+    def bare(self) -> SecondMoments:
+        """Return the same with means that are not drawn to 0."""
+        plain = SecondMoments(*(getattr(self, each.name) for each in fields(self)))
+        plain.__dict__["mean_y"] = min(max(self.y / self.count, -0.9999), 0.9999)
+        plain.__dict__["mean_x"] = np.clip(self.x / self.count, -1.0, 1.0)
+        return plain
+
+    def hessian(self, weights: Floats) -> Floats:
+        """Return the Hessian of the loss, a row, at weights of (1, x), if x is normal."""
+        covariance, mean = self.drawn(0)[0], self.mean_x
+        along = covariance @ weights[1:]
+        variance = max(float(weights[1:] @ along), 0.0)
+        spread = math.sqrt(variance)
+        odds = expit(float(weights[0] + mean @ weights[1:]) + spread * _Z)
+        bend = _NORMAL * odds * (1 - odds)
+        # moments of s' with (z - its mean) / spread; x is its mean, plus `push` for each unit of that, and
+        # a part that has nothing to do with z
+        zeroth, first, second = float(bend.sum()), float(bend @ _Z), float(bend @ _Z**2)
+        push = along / spread if spread > 0 else np.zeros_like(along)
+        beside = first * np.outer(mean, push)
+        inner = zeroth * (np.outer(mean, mean) + covariance) + beside + beside.T
+        inner = inner + (second - zeroth) * np.outer(push, push)
+        edge = zeroth * mean + first * push
+        return np.block([[np.full((1, 1), zeroth), edge[None, :]], [edge[:, None], inner]])
 
     @property
     def second(self) -> Floats:
@@ -165,26 +213,32 @@ class Fit:
     signal: float  # twice the log of how much likelier it is that anything but noise is there
 
 
-def fit_odds(moments: SecondMoments, *, scale: float | None = None, ridge: float | None = None) -> Fit:
+def fit_odds(
+    moments: SecondMoments, *, scale: float | None = None, ridge: float | None = None, lean: Lean = -1
+) -> Fit:
     """Return the weights; `scale` is 1 / (4 c) of a quadratic, None for the scale that fits normal x.
 
-    `ridge` is added to the mean of xx' in place of what the noise asks for.
+    `ridge` is added to the mean of xx' in place of what the noise asks for. Weights are cautious ones, as
+    small as noise lets them be; with `lean` 0 the likely ones, and with 1 as large as it lets them be.
     """
-    square, keep = moments.covariance
+    if lean == 1:
+        moments, ridge = moments.bare(), None
+    square, keep = moments.drawn(lean)
     values, vectors = np.linalg.eigh(square)
     values = np.maximum(values, 0.0)
     found = vectors.T @ moments.product
     sampled = values * (1 - moments.mean_y**2) / moments.count
     noise = np.full(len(values), moments.product_noise)
-    in_square = len(values) * (keep * moments.xx_noise / moments.count) ** 2
+    left = keep if lean < 1 else 1.0  # what drawing the matrix to the identity leaves out is noise as well
+    in_square = len(values) * (left * moments.xx_noise / moments.count) ** 2
     prior = _Prior(values, found, sampled, noise, in_square)
     if ridge is None:
-        weight = prior.weights(prior.safe)
+        weight = prior.weights((prior.safe, prior.likeliest, prior.likely)[lean + 1])
     else:
         floor = max(spectral(len(values), keep * moments.xx_noise / moments.count), 1e-12) if not ridge else 0
         weight = found / (np.maximum(values, floor) + ridge)
-    weight, explained, doubt = _checked(moments, vectors, values, weight, sampled + noise)
-    sure = max(0.0, explained - _SAFE * doubt)
+    weight, explained, doubt = _checked(moments, vectors, values, weight, sampled + noise, lean)
+    sure = min(max(0.0, explained + lean * (_SAFE if lean < 0 else _BOLD) * doubt), 1.0)
     centre, spread, slope = _normal_odds(sure, (1 + moments.mean_y) / 2, moments.centred)
     factor = 1 / (2 * slope) if scale is None else scale
     most = _MOST_SPREAD / math.sqrt(explained) if explained > 0 else math.inf
@@ -197,13 +251,13 @@ def fit_odds(moments: SecondMoments, *, scale: float | None = None, ridge: float
     intercept = centre - float(moments.mean_x @ slopes) if moments.centred else 0.0
     parts = [
         _with_intercept(factor**2 * (vectors * each) @ vectors.T + rough, moments, slope, slopes, kind)
-        for kind, (each, rough) in enumerate(zip(prior.variances(), (approximation, 0.0), strict=True))
+        for kind, (each, rough) in enumerate(zip(prior.variances(lean), (approximation, 0.0), strict=True))
     ]
     return Fit(np.concatenate([[intercept], slopes]), parts[0], parts[1], spread, slope, prior.signal)
 
 
 def _checked(
-    moments: SecondMoments, vectors: Floats, values: Floats, weight: Floats, errors: Floats
+    moments: SecondMoments, vectors: Floats, values: Floats, weight: Floats, errors: Floats, lean: Lean
 ) -> tuple[Floats, float, float]:
     """Return the weights, no larger than the variance of x·w allows; what they explain; and its error.
 
@@ -214,8 +268,8 @@ def _checked(
     size = float(weight @ weight)
     of_noise = math.sqrt(2) * moments.xx_noise / moments.count * size
     told = float((values * weight**2).sum())
-    seen = float(along @ moments.square @ along) + _MARGIN * of_noise
-    factor = min(1.0, told / seen) if seen > 0 else 1.0
+    seen = float(along @ moments.square @ along) + (_MARGIN * of_noise if lean < 0 else 0.0)
+    factor = min(1.0, told / seen) if seen > 0 and lean < 1 else 1.0
     weight = factor * weight
     explained = factor**2 * max(told, seen)
     doubt = math.hypot(2 * math.sqrt(float((weight**2 * errors).sum())), factor**2 * of_noise)
@@ -265,6 +319,11 @@ class _Prior:
         return float(self.grid[self._kept[-1]])
 
     @property
+    def likeliest(self) -> float:
+        """The likeliest k."""
+        return float(self.grid[int(np.argmax(self.likelihoods))])
+
+    @property
     def signal(self) -> float:
         return float(self.likelihoods.max())
 
@@ -273,16 +332,17 @@ class _Prior:
         variance = self.values**2 * k + self._errors(k)
         return np.asarray(self.values * k * self.found / np.maximum(variance, 1e-300))
 
-    def variances(self) -> tuple[Floats, Floats]:
-        """Return the mean square errors of the weights at `safe`, if weights vary by `likely`.
+    def variances(self, lean: Lean) -> tuple[Floats, Floats]:
+        """Return the mean square errors of the weights, if they vary by `likely`.
 
         What shrinking leaves out counts as noise, since noise is what asks for it.
         """
-        kept = self.values**2 * self.safe
-        kept = kept / np.maximum(kept + self._errors(self.safe), 1e-300)
+        k = (self.safe, self.likeliest, self.likely)[lean + 1]
+        kept = self.values**2 * k
+        kept = kept / np.maximum(kept + self._errors(k), 1e-300)
         per_value = kept**2 / np.maximum(self.values, 1e-150) ** 2
-        left_out = (1 - kept) ** 2 * self.likely
-        of_noise = per_value * (self.noise + self.in_square * self.safe) + left_out
+        left_out = (1 - kept) ** 2 * self.likely * (1.0 if lean < 0 else _UNSEEN)
+        of_noise = per_value * (self.noise + self.in_square * k) + left_out
         return np.asarray(per_value * self.sampled), np.asarray(of_noise)
 
 

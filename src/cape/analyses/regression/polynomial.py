@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cape import check
-from cape.analyses.arguments import joined, names
+from cape.analyses.arguments import features_of, joined
 from cape.analyses.planning import Planned, unknown
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
 from cape.analyses.regression.inference import Reach
@@ -37,6 +37,8 @@ Floats = NDArray[np.float64]
 
 _TYPICAL = 2.0  # the length of w that noise is shared out for
 _MOST_ENTRIES = 1 << 24
+_NEGLIGIBLE = 1e-12  # of the largest coefficient: what is smaller is left out
+_MOST_RIDGE = 1e50
 
 
 @dataclass(frozen=True, init=False)
@@ -62,7 +64,7 @@ class PolynomialLoss(Planned):
     Args:
         target: a numeric column, or one with two categories.
         features: numeric columns, or categories: one 0 or 1 for each value but the first.
-        coefficients: j -> c_j as coefficients of 1, y, y², ...
+        coefficients: j -> c_j as coefficients of 1, y, y², ...; below 1e-12 of the largest they are left out.
         intercept: whether x starts with a 1; both are then divided by sqrt(2), to have length 1 together.
         radius: the longest that w may be.
         ridge: "auto", from the noise, or what is added to the mean of the loss times |w|².
@@ -96,13 +98,14 @@ class PolynomialLoss(Planned):
             raise InvalidInput(f"intercept must be True or False, not {intercept!r}")
         if isinstance(ridge, str) and ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, not {ridge!r}")
+        cleaned = _clean(coefficients)
         given = {
             "target": target,
-            "features": names((features,) if isinstance(features, str) else features),
-            "coefficients": _clean(coefficients),
+            "features": features_of(features, intercept),
+            "coefficients": cleaned,
             "intercept": intercept,
             "radius": check.real("radius", radius, above=0.0, most=1e6),
-            "ridge": ridge if isinstance(ridge, str) else check.real("ridge", ridge, least=0.0),
+            "ridge": ridge if isinstance(ridge, str) else _ridge(ridge, _unit(cleaned)),
             "norm": None if norm is None else check.real("norm", norm, above=0.0),
         }
         for name, value in given.items():
@@ -127,9 +130,13 @@ class PolynomialLoss(Planned):
 
     @property
     def _terms(self) -> tuple[tuple[Term, float], ...]:
-        """The terms, with |c(y)| <= 1, and what each was divided by."""
+        """The terms, with |c(y)| <= 1, and what each was divided by, beside the unit of the loss.
+
+        With its largest coefficient as the unit the loss is the same whatever it was measured in.
+        """
         found = []
-        for degree, c in self.coefficients:
+        for degree, given in self.coefficients:
+            c = tuple(a / _unit(self.coefficients) for a in given)
             size = largest(c)
             if c[-1] < 0 and not any(c[:-1]):
                 size = -size  # so that 1, y and y² keep their exact sums
@@ -150,7 +157,9 @@ class PolynomialLoss(Planned):
     def finish(self, answer: Answer) -> Finding:
         """Return w, per unit of each feature, and the model."""
         objective, rows = self._objective(answer)
-        ridge = None if self.ridge == "auto" else float(self.ridge) * max(rows, 1.0)
+        ridge = (
+            None if self.ridge == "auto" else float(self.ridge) / _unit(self.coefficients) * max(rows, 1.0)
+        )
         found = minimum(objective, self.radius, rows, ridge)
         units = Units(Design(self.features, self.target, self.norm), answer.schema)
         turn = _turn(units, self.intercept)
@@ -169,7 +178,7 @@ class PolynomialLoss(Planned):
             tuple(map(float, found.weights / (math.sqrt(2) if self.intercept else 1.0))),
             self.intercept,
             rows,
-            found.ridge / max(rows, 1.0),
+            found.ridge / max(rows, 1.0) * _unit(self.coefficients),
         )
         return Finding(estimates, model)
 
@@ -289,18 +298,41 @@ class PolynomialModel:
 def _clean(given: Any) -> tuple[tuple[int, tuple[float, ...]], ...]:
     if not isinstance(given, Mapping) or not given:
         raise InvalidInput(f"coefficients must map powers of x·w to polynomials in y, not {given!r}")
-    found = {}
+    found: dict[int, list[float]] = {}
     for power, c in given.items():
-        key = int(power) if isinstance(power, str) and power.isdigit() else power
+        key = int(power) if isinstance(power, str) and power.isascii() and power.isdigit() else power
         degree = check.integer("coefficients", key, least=0, most=4)
-        values = [check.real("coefficients", value) for value in c]
+        if degree in found:
+            raise InvalidInput(f"coefficients must have each power of x·w once; {degree} occurs twice")
+        if isinstance(c, (str, bytes, Mapping)) or not isinstance(c, Iterable):
+            raise InvalidInput(f"coefficients must map {power!r} to a list, of 1, y, y² and so on, not {c!r}")
+        found[degree] = [check.real("coefficients", value) for value in c]
+    found.pop(0, None)  # it does not move the minimiser
+    largest_of_all = max((abs(a) for c in found.values() for a in c), default=0.0)
+    kept = {}
+    for degree, values in found.items():
+        values = [a if abs(a) > _NEGLIGIBLE * largest_of_all else 0.0 for a in values]
         while values and values[-1] == 0:
             values.pop()
-        if degree and values:  # a c_0 does not move the minimiser
-            found[degree] = tuple(values)
-    if not found:
+        if values:
+            kept[degree] = tuple(values)
+    if not kept:
         raise InvalidInput("coefficients must have a power of x·w, from 1 to 4, that is not 0")
-    return tuple(sorted(found.items()))
+    return tuple(sorted(kept.items()))
+
+
+def _unit(coefficients: tuple[tuple[int, tuple[float, ...]], ...]) -> float:
+    """Return the largest coefficient: the unit of the loss."""
+    return max(abs(a) for _, c in coefficients for a in c)
+
+
+def _ridge(given: Any, unit: float) -> float:
+    ridge = check.real("ridge", given, least=0.0)
+    if not ridge / unit <= _MOST_RIDGE:
+        raise InvalidInput(
+            f"ridge must be at most {_MOST_RIDGE:g} times the largest coefficient, not {given!r}"
+        )
+    return ridge
 
 
 def _gradient_noise(objective: Objective, w: Floats) -> Floats:

@@ -56,6 +56,8 @@ Floats = NDArray[np.float64]
 _TIGHT = 1e-6
 _MOST_BOXES = 1 << 18
 _FINE = 1 << 12
+_SMALLEST, _SMALLEST_TERM = 1e-100, 1e-50  # far above where products of floats lose their digits
+_ROUNDED = 2.0**-50  # more than Horner's rule loses at each of its steps, per unit of the coefficients
 _FLOAT = 1 + 1e-12  # what evaluating a few dozen terms in float64 can lose, and more
 
 
@@ -78,6 +80,10 @@ def joint(
     for term in terms:
         if largest(term.target) > 1 + 2 * _TIGHT:
             raise InvalidInput(f"c(y) of a term must be within -1 and 1, not {term.target}")
+        if max(map(abs, term.target)) < _SMALLEST_TERM:  # its square would lose its digits
+            raise InvalidInput(f"c(y) of a term must reach {_SMALLEST_TERM:g}, not {term.target}")
+    for weight in weights:
+        check.real("weights", weight, least=_SMALLEST, most=1 / _SMALLEST)
     block = Tensors(design, terms)
     block.arrays(schema)  # is refused here, by name, if it does not fit
     kind: Target = "interval"
@@ -211,18 +217,36 @@ def _bend(coefficients: Floats) -> float:
     return float(np.abs(k * (k - 1) * coefficients).sum())
 
 
+def _lost(coefficients: Floats) -> float:
+    """Return a bound on what evaluating a polynomial on [-1, 1] in float64 loses."""
+    return _ROUNDED * len(coefficients) * float(np.abs(coefficients).sum())
+
+
+def _second(coefficients: Floats) -> Floats:
+    """Return the coefficients of the second derivative."""
+    return np.asarray(poly.polyder(coefficients, 2), np.float64)
+
+
+def _reach(coefficients: Floats) -> float:
+    """Return a bound on the size of a polynomial on [-1, 1]."""
+    return max(_top_of_polynomial(coefficients, -1.0), _top_of_polynomial(-coefficients, -1.0))
+
+
 def _top_of_polynomial(coefficients: Floats, low: float) -> float:
     """Return a bound on a polynomial over [low, 1], where -1 <= low, from a grid that is cut where needed."""
     bend = _bend(coefficients)
+    lost = _lost(coefficients)
     edges = np.linspace(low, 1.0, _FINE + 1)
     left, right = edges[:-1], edges[1:]
+    settled = -math.inf
     while True:
         ends = np.maximum(poly.polyval(left, coefficients), poly.polyval(right, coefficients))
         bounds = ends + bend * (right - left) ** 2 / 8
         best = float(ends.max())
         open_ = bounds > best + _TIGHT * abs(best)
         if not open_.any() or right[0] - left[0] < 1e-7:
-            return float(max(bounds.max(), best))
+            return max(settled, float(bounds.max())) + lost
+        settled = max(settled, float(bounds[~open_].max(initial=-math.inf)))
         left, right = left[open_], right[open_]
         middle = (left + right) / 2
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
@@ -242,14 +266,17 @@ def _top_of_signs(
 
 def _top_of_boxes(terms: tuple[Term, ...], weights: tuple[float, ...], least: float) -> float:
     """Return a bound on f over s, y and u, y <= u by symmetry: boxes are cut until it is tight."""
-    bend_s = bend_y = 0.0
+    bend_s = bend_y = lost = 0.0
     for term, weight in zip(terms, weights, strict=True):
         c = np.asarray(term.target, np.float64)
-        largest = float(np.abs(c).sum())
-        bend_s += 2 * weight * largest**2 * term.degree * (term.degree - 1)
+        size = _reach(c)
         square = np.asarray(poly.polymul(c, c), np.float64)
-        bend_y += weight * (_bend(square) + 2 * largest * _bend(c))
+        bend_s += 2 * weight * size**2 * term.degree * (term.degree - 1)
+        bend_y += weight * (_reach(_second(square)) + 2 * size * _reach(_second(c)))
+        lost += 8 * weight * size * _lost(c)
     bends = np.array([bend_s, bend_y, bend_y])
+    # |a - b|² <= 2 (|a|² + |b|²), whatever boxes say
+    most = 4 * _top_of_polynomial(_combined(terms, weights), -1.0)
 
     def value(s: Floats, y: Floats, u: Floats) -> Floats:
         total = np.zeros(np.broadcast_shapes(s.shape, y.shape, u.shape))
@@ -273,7 +300,7 @@ def _top_of_boxes(terms: tuple[Term, ...], weights: tuple[float, ...], least: fl
         bounds = corners + excess
         open_ = bounds > best * (1 + _TIGHT)
         if open_.sum() > _MOST_BOXES:
-            return max(settled, float(bounds.max()))
+            return min(max(settled, float(bounds.max())) + lost, most)
         settled = max(settled, float(bounds[~open_].max(initial=0.0)))
         axis = int(np.argmax(bends * sides**2))
         lows, sides = lows[open_], sides.copy()
@@ -281,4 +308,4 @@ def _top_of_boxes(terms: tuple[Term, ...], weights: tuple[float, ...], least: fl
         shift = np.zeros(3)
         shift[axis] = sides[axis]
         lows = np.concatenate([lows, lows + shift])
-    return max(best, settled)
+    return min(max(best, settled) + lost, most)

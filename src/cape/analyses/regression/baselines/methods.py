@@ -130,6 +130,7 @@ def _logistic(asked: LogisticRegression, name: str, fit: Fit, curator: Curator) 
         curator.schema,
         estimates,
         tuple(map(float, weights)),
+        float(units.values(weights)[0]),
         asked.threshold,
         0,
         data.rows,
