@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cape import Budget, GradientDescent, NeuralNetwork
 from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
-from cape.learning import Diverged
+from cape.learning import Diverged, Training
 from cape.noise import SecureStream
 from cape.privacy import gaussian
 from cape.site.table import Table
@@ -285,3 +285,18 @@ def test_a_plan_tells_the_noise_of_a_step():
     each = 0.5 * 2 / (math.sqrt(0.5 / 100) * Budget(1.0, 1e-6).mu) / 1600
     assert by["pooled"] == pytest.approx(each, rel=1e-2)
     assert by["cape"] == pytest.approx(each * math.sqrt(3 / 2), rel=1e-2)
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("sampling", [1.0, 0.1])
+def test_noise_and_epsilon_are_found_from_each_other(sampling, neighbours):
+    training = Training(epochs=20, sampling=sampling)
+    noise = training.noise(2.0, 1e-5, neighbours)
+    found = training.epsilon(noise, 1e-5, neighbours)
+    if sampling == 1:
+        assert found == pytest.approx(2.0, rel=1e-9)
+        moved = 2 if neighbours == "replace-one" else 1
+        assert noise == pytest.approx(moved * math.sqrt(20) / gaussian.mu(2.0, 1e-5))
+    else:
+        assert 1.8 < found <= 2.0
+        assert training.epsilon(0.9 * noise, 1e-5, neighbours) > 2.0

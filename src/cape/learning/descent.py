@@ -31,6 +31,8 @@ from cape import check
 from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
 from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
+from cape.privacy import covered_noise, gaussian, gaussian_cover, subsampled
+from cape.privacy.subsampling import Relation
 from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
 from cape.site import Block, Schema
 
@@ -40,6 +42,7 @@ Floats = NDArray[np.float64]
 
 _OPTIMISERS = ("sgd", "momentum", "adam")
 _WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²
+_SLACK = 1e-3  # of delta, which a run with sampling gives up: see `cape.release.stages`
 _QUANTILE = 0.5
 _CLIP_RATE = 0.2
 _TOO_LARGE = 1e6  # parameters beyond it are of no use, and the run is stopped
@@ -96,6 +99,20 @@ class Training:
     def steps(self) -> int:
         """How many steps that makes."""
         return max(1, round(self.epochs / self.sampling))
+
+    def noise(self, epsilon: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
+        """Return the noise in a step's sum, in clips, with which all steps together cost epsilon at delta."""
+        relation: Relation = "replace" if neighbours == "replace-one" else "add-or-remove"
+        return covered_noise(
+            gaussian.mu(epsilon, delta), self.sampling, self.steps, _SLACK * delta, relation=relation
+        )
+
+    def epsilon(self, noise: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
+        """Return what all steps together cost at delta, with this noise in each step's sum, in clips."""
+        relation: Relation = "replace" if neighbours == "replace-one" else "add-or-remove"
+        if self.sampling < 1:
+            return subsampled(noise, self.sampling, self.steps, delta, relation=relation).epsilon
+        return gaussian.epsilon(delta, gaussian_cover(noise, 1.0, self.steps, delta, relation=relation))
 
     @property
     def watched(self) -> bool:
