@@ -71,7 +71,8 @@ def reproduce(
             without[figure.name] = why
             continue
         jobs[figure.name] = [(figure, cell) for cell in figure.cells(fast, seed)]
-    everything = [job for each in jobs.values() for job in each]
+    # a cell that two figures share is computed once
+    everything = list({job[1]: job for each in jobs.values() for job in each}.values())
     count = 0
 
     def one(cell: Cell) -> None:
