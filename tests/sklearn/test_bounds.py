@@ -83,7 +83,7 @@ def test_bounds_from_the_data_give_one_warning(rows):
 def test_public_bounds_give_none(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", cape.TooNoisyWarning)  # of rows that can be told apart without a mistake
+        warnings.simplefilter("ignore", cape.TooNoisyWarning)  # the two classes can be told apart
         LinearRegression(**LITTLE_NOISE, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(rows.X, rows.y)
         LogisticRegression(**LITTLE_NOISE, data_norm=2).fit(rows.X, rows.y > 0)
         PCA(**LITTLE_NOISE, bounds_X=(-1, 1)).fit(rows.X)
