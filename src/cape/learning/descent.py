@@ -3,7 +3,7 @@
 Claim. A step whose query is made by `Descent.question` costs at most the mu of its stage.
 Reason. A record adds to the sums a vector of length at most 1 in units of the clip (each block's own claim).
 Beside it stand, if they are watched, whether its gradient was shorter than the clip, as 0 or 1 and released
-with scale `_WATCHED`, and its loss, cut off at a bound and divided by it, with the same scale. Replacing a
+with scale `WATCHED`, and its loss, cut off at a bound and divided by it, with the same scale. Replacing a
 record moves the three by at most 2, 1 and 1: sqrt(4 + 2 / scale²) in all; adding one by 1, 1 and 1: sqrt(1 +
 2 / scale²), which is also the most that one record alone adds. Everything else (optimiser, clip, stopping)
 looks at released numbers only.
@@ -34,15 +34,15 @@ from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
 from cape.privacy import covered_noise, gaussian, gaussian_cover, subsampled
 from cape.privacy.subsampling import Relation
 from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
+from cape.release.stages import SLACK
 from cape.site import Block, Schema
 
-__all__ = ["Descent", "Diverged", "Training"]
+__all__ = ["WATCHED", "Descent", "Diverged", "Training"]
 
 Floats = NDArray[np.float64]
 
 _OPTIMISERS = ("sgd", "momentum", "adam")
-_WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²
-_SLACK = 1e-3  # of delta, which a run with sampling gives up: see `cape.release.stages`
+WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²
 _QUANTILE = 0.5
 _CLIP_RATE = 0.2
 _TOO_LARGE = 1e6  # parameters beyond it are of no use, and the run is stopped
@@ -104,7 +104,7 @@ class Training:
         """Return the noise in a step's sum, in clips, with which all steps together cost epsilon at delta."""
         relation: Relation = "replace" if neighbours == "replace-one" else "add-or-remove"
         return covered_noise(
-            gaussian.mu(epsilon, delta), self.sampling, self.steps, _SLACK * delta, relation=relation
+            gaussian.mu(epsilon, delta), self.sampling, self.steps, SLACK * delta, relation=relation
         )
 
     def epsilon(self, noise: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
@@ -174,10 +174,10 @@ class Descent(Analysis):
                 "say with rows = ... how many to reckon with"
             )
         block = self.block(schema, parameters, clip)
-        beside = 2 / _WATCHED**2 if self.training.watched else 0.0
+        beside = 2 / WATCHED**2 if self.training.watched else 0.0
         alone = math.sqrt(1 + beside)
         moved = math.sqrt(4 + beside) if neighbours == "replace-one" else alone
-        scales = (1.0, _WATCHED, _WATCHED) if self.training.watched else (1.0,)
+        scales = (1.0, WATCHED, WATCHED) if self.training.watched else (1.0,)
         return Query((block,), (scales,), moved, norm=alone)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.learning.descent import Descent, Training, history_table
+from cape.learning.descent import WATCHED, Descent, Training, history_table
 from cape.release.query import Estimate, Finding
 from cape.release.result import as_text, number
 from cape.site import Category, Schema
@@ -114,7 +114,7 @@ class NeuralNetwork(Descent):
         estimates = []
         if self.training.watch and len(history):
             loss = history[-1]
-            beside = loss[3] / loss[1] * 4.0 * self.loss_bound  # the scale of what is watched
+            beside = loss[3] / loss[1] * WATCHED * self.loss_bound
             estimates.append(
                 Estimate("mean loss", float(loss[0]), 0.0, float(beside), (0.0, self.loss_bound))
             )

@@ -31,6 +31,7 @@ from cape.privacy import epsilon as epsilon_of
 from cape.release.calibration import RESOLUTION
 from cape.release.consortium import Consortium
 from cape.release.schemes import SCHEMES, Parties
+from cape.release.stages import SLACK
 from cape.site import Category, Number, Schema
 from cape.site.gradient import BITS, Records, Workspace, clipped_sum
 from cape.site.sampling import sample as sampled
@@ -59,7 +60,6 @@ DELTA = 0.01  # the paper's, for one iteration
 TRUE_DELTA = 1e-5  # for all of them
 WIDTH, HIDDEN, RATE, CLIP = 50, 5, 0.01, 1.0
 _PARAMETERS = (WIDTH + 1) * HIDDEN + HIDDEN + 1
-_SLACK = 1e-3  # of delta, which a consortium gives up for sampling
 _LEAST_NOISE = 0.5  # below it a consortium reckons without sampling
 _BUDGET_DELTA = 1e-6  # of the budget that stands for the published noise: any does, if mu can be had from it
 _PARTIES = Parties(SITES, COLLUDING, SITES)
@@ -153,7 +153,7 @@ def published_budget(scheme: str, epsilon: float, sampling: float, steps: int) -
     if sampling == 1.0 or multiplier <= _LEAST_NOISE:
         mu = 2.0 * math.sqrt(steps) / multiplier
     else:
-        mu = gaussian_cover(multiplier, sampling, steps, _SLACK * _BUDGET_DELTA)
+        mu = gaussian_cover(multiplier, sampling, steps, SLACK * _BUDGET_DELTA)
     return Budget(float(epsilon_of(_BUDGET_DELTA, mu)), _BUDGET_DELTA)
 
 
@@ -164,7 +164,7 @@ def total_epsilon(multiplier: float, sampling: float, steps: int, delta: float) 
 
 def multiplier_at(budget: Budget, task: Task) -> float:
     """Return the noise multiplier that a budget for the whole training buys: the library's calibration."""
-    return covered_noise(budget.mu, task.sampling, task.steps, _SLACK * budget.delta)
+    return covered_noise(budget.mu, task.sampling, task.steps, SLACK * budget.delta)
 
 
 def learn(task: Task, scheme: str, budget: Budget, stream: SecureStream) -> Learned:

@@ -106,7 +106,7 @@ class Consortium:
         self._budget = budget
         self._count = 0
         self._begun: dict[str, int] = {}  # how many stages of runs that can be resumed have begun here
-        self._going_on: set[str] = set()
+        self._held_runs: set[str] = set()
         self.releases: list[Release] = []
 
     @property
@@ -234,23 +234,23 @@ class Consortium:
         )
 
     @contextmanager
-    def going_on(self, run: Begun | None) -> Iterator[int]:
+    def _hold(self, run: Begun | None) -> Iterator[int]:
         """Hold a run that can be resumed, so that it goes on once at a time; how much of it began here."""
         if run is None:
             yield 0
             return
         with self._lock:
-            if run.run in self._going_on:
+            if run.run in self._held_runs:
                 raise InvalidInput("the run of this checkpoint is going on already")
-            self._going_on.add(run.run)
+            self._held_runs.add(run.run)
             known = self._begun.get(run.run, 0)
         try:
             yield known
         finally:
             with self._lock:
-                self._going_on.discard(run.run)
+                self._held_runs.discard(run.run)
 
-    def has_begun(self, run: str, stages: int) -> None:
+    def _has_begun(self, run: str, stages: int) -> None:
         """Write down that so many stages of a run have begun here."""
         with self._lock:
             self._begun[run] = max(stages, self._begun.get(run, 0))

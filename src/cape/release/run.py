@@ -97,13 +97,12 @@ class Run:
         of, stages, setting = self._of, self._stages, self._stages.setting
         begun, conversation = self._analysis.converse(of.schema, setting.neighbours, stages.terms)
         first = 0 if begun is None else begun.stages
-        stages.promise(
-            len(stages)
-        )  # what cannot be promised, asked or calibrated fails before it is paid for
+        # What cannot be promised, asked or calibrated fails before it is paid for.
+        stages.promise(len(stages))
         try:
             query = next(conversation)
         except StopIteration as stop:  # a run that goes on had nothing left to ask: what it took is paid for
-            with of.going_on(begun) as known:
+            with of._hold(begun) as known:
                 of._spend(self._price(first) - self._price(min(first, known)))
                 self._has_begun(begun, first)
             return self._release(stop.value, None, first, free=not first)
@@ -115,7 +114,7 @@ class Run:
                 stacklevel=4,
             )
         self._free = not query.blocks  # nothing private is asked
-        with of.going_on(begun) as known:
+        with of._hold(begun) as known:
             return self._stage_by_stage(conversation, query, begun, first, known)
 
     def _stage_by_stage(
@@ -157,7 +156,7 @@ class Run:
 
     def _has_begun(self, begun: Begun | None, stages: int) -> None:
         if begun is not None:
-            self._of.has_begun(begun.run, stages)
+            self._of._has_begun(begun.run, stages)
 
     def _price(self, stages: int) -> Fraction:
         """Return what so many stages cost."""

@@ -24,11 +24,11 @@ from cape.release.result import Promise
 from cape.release.schemes import Scheme
 from cape.release.setting import Setting
 
-__all__ = ["Stages"]
+__all__ = ["SLACK", "Stages"]
 
-_SLACK = (
-    1e-3  # of a share's part of delta, given up by a run with sampling: so that it adds to other releases
-)
+SLACK = 1e-3
+"""The part of delta that a run with sampling gives up, so that its share adds to those of other releases."""
+
 _LEAST_SLACK = 1e-12  # below, the accountant's own rounding is as large
 _LEAST_SAMPLING = 1e-5
 
@@ -68,9 +68,9 @@ class Stages:
 
     @property
     def _given_up(self) -> float:
-        slack = _SLACK * float(self.share) * self.setting.budget.delta
+        slack = SLACK * float(self.share) * self.setting.budget.delta
         if slack < _LEAST_SLACK:
-            least = _LEAST_SLACK / _SLACK / float(self.share)
+            least = _LEAST_SLACK / SLACK / float(self.share)
             raise InvalidInput(
                 f"a run with sampling needs a delta of at least {least:.2g} at a share of "
                 f"{float(self.share):g}, not {self.setting.budget.delta:g}"
