@@ -7,11 +7,22 @@ import io
 import tarfile
 import urllib.error
 import zipfile
+from dataclasses import replace
 
 import pytest
 
 from cape import CapeError, InvalidInput
-from cape.datasets import Unavailable, cache_folder, load_crime, load_heart, load_twitter
+from cape.datasets import (
+    Unavailable,
+    cache_folder,
+    crime,
+    heart,
+    load_crime,
+    load_heart,
+    load_twitter,
+    twitter,
+)
+from cape.datasets.dataset import Origin
 from cape.datasets.fetch import Source, read
 
 CONTENT = b"1,2,3\n"
@@ -48,12 +59,22 @@ def network(monkeypatch):
     return there
 
 
-def test_a_file_is_fetched_once_and_kept(network, tmp_path):
+def test_a_file_is_fetched_once_and_kept(network, tmp_path, capsys):
     network.archive = zipped(table_data=CONTENT)
     assert read(source(), "table.data", cache=tmp_path) == CONTENT
     assert read(source(), "table.data", cache=tmp_path) == CONTENT
     assert network.asked == 1
+    assert capsys.readouterr().err == "Fetched https://example.invalid/made-up.zip\n"
     assert [file.name for file in (tmp_path / "made-up").iterdir()] == ["table.data"]
+
+
+def test_the_licence_is_printed_when_data_is_fetched(network, tmp_path, capsys):
+    network.archive = zipped(table_data=CONTENT)
+    told = replace(source(), origin=Origin("Made-up", "nowhere", "CC BY 4.0"))
+    read(told, "table.data", cache=tmp_path)
+    assert capsys.readouterr().err == "Fetched Made-up. Source: nowhere. Licence: CC BY 4.0.\n"
+    for loader in (crime, twitter, heart):
+        assert loader._SOURCE.origin.licence == "CC BY 4.0"
 
 
 def test_a_wrong_download_is_neither_kept_nor_used(network, tmp_path):

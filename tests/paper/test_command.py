@@ -44,5 +44,19 @@ def test_wrong_use_is_one_line(cape, tmp_path):
     assert (done.status, "--reference" in done.err) == (2, True)
 
 
+def test_without_data_and_network_one_line_says_what_to_do(cape, tmp_path, monkeypatch):
+    def no_network(*_args, **_more):
+        raise OSError("no network")
+
+    monkeypatch.setenv("CAPE_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    done = cape("paper", "figure-4", "--fast", "--out", tmp_path)
+    assert done.status == 1
+    assert done.err.count("\n") == 1
+    for part in (str(tmp_path / "data" / "crime"), "no network", "put communities.data into that folder"):
+        assert part in done.err
+    assert not (tmp_path / "figure-4.csv").exists()
+
+
 def test_the_printed_default_is_the_seed_of_the_figures():
     assert command._FIRST_SEED == FIRST_SEED

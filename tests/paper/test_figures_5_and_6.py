@@ -95,4 +95,7 @@ def test_each_is_drawn_twice(five, six):
         pictures = figure.draw(rows, None)
         assert set(pictures) == {"published", "equal"}
         assert all(axes.lines for picture in pictures.values() for axes in picture.axes)
+        for picture in pictures.values():
+            told = [text.get_text() for each in picture.legends for text in each.get_texts()]
+            assert any("ring masks" in text for text in told)
         assert {claim.holds for claim in figure.claims(rows, None)} == {True, False}

@@ -36,6 +36,37 @@ def test_an_iteration_has_the_published_noise(scheme, epsilon):
     assert shortcut.noise == pytest.approx(wanted, rel=1e-9)
 
 
+@pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional"])
+def test_every_iteration_of_a_full_run_is_a_run_of_the_protocol(scheme, monkeypatch):
+    sent = []
+
+    def counting(run):
+        def counted(self, task):
+            outcome = run(self, task)
+            sent.append(outcome.cost.bytes)
+            return outcome
+
+        return counted
+
+    kinds = {n.SCHEMES[scheme], *n.SCHEMES[scheme].__subclasses__()}  # a series of steps has its own
+    for kind in kinds - set(n.SCHEMES.values()) | {n.SCHEMES[scheme]}:
+        monkeypatch.setattr(kind, "run", counting(kind.run))
+    through(TINY, scheme, 0.5)
+    assert len(sent) == TINY.steps
+    assert min(sent) > 8 * n._PARAMETERS
+    n.learn_without_protocol(TINY, scheme, n.published_multiplier(scheme, 0.5), SecureStream(bytes(32)))
+    assert len(sent) == TINY.steps
+
+
+def test_ring_masks_have_the_noise_of_a_true_epsilon_for_an_iteration():
+    for epsilon in (0.01, 0.5, 10.0):
+        z = n.published_multiplier("cape", epsilon)
+        assert privacy.delta(epsilon, 2 / z) == pytest.approx(n.DELTA, rel=1e-6)
+    task = TINY
+    noise = 2.0 / privacy.mu(0.5, n.DELTA) * math.sqrt(4 / 3) / task.batch  # 3 of 4 sites hide
+    assert through(task, "cape", 0.5).noise == pytest.approx(noise, rel=2e-3)
+
+
 def test_the_budget_of_the_published_noise_covers_the_total():
     for scheme in ("cape-gaussian", "conventional"):
         for epsilon in (0.1, 1.0):
@@ -177,9 +208,21 @@ def test_claims_are_judged_by_the_numbers(judged):
     assert "54,687" in total.measured
 
 
+def test_convergence_is_judged_on_the_way(judged):
+    figure, rows, upside_down = judged
+    good, bad = (
+        next(claim for claim in figure.claims(each, None) if "converges" in claim.says)
+        for each in (rows, upside_down)
+    )
+    assert bad.holds is False
+    assert all(f"after {epochs}: CAPE" in good.measured for epochs in (1, 2, 5))
+
+
 def test_it_is_drawn_twice_with_totals_beside(judged):
     figure, rows, _ = judged
     pictures = figure.draw(rows, None)
+    for picture in pictures.values():
+        assert any("ring masks" in text.get_text() for each in picture.legends for text in each.get_texts())
     assert set(pictures) == {"published", "equal"}
     notes = figure.notes(rows)
     assert "5 epochs instead of 500" in notes

@@ -23,7 +23,7 @@ from cape.site import Number, Schema
 
 from .conftest import Noise
 
-RUNS = 30
+RUNS = 60
 
 
 @pytest.fixture
@@ -50,7 +50,9 @@ def noise(scheme, exact):
         budget = Budget(4 * epsilon, delta)
         consortium = Consortium(of.sites, of.schema, budget, calibration="paper", stream=stream)
         way = scheme if exact else r.Shortcut(scheme)
-        loss = consortium.release(asked, 1 / 16, scheme=way).model
+        release = consortium.release(asked, 1 / 16, scheme=way)
+        assert (release.cost.bytes > 0) == exact  # the one sends messages, the other none
+        loss = release.model
         local = scheme == "local"
         n = of.data.rows // r.SITES if local else of.data.rows
         part = slice(n * (r.SITES - 1) if local else 0, None)  # of sites of equal size the last one
@@ -75,6 +77,37 @@ def test_the_shortcut_has_the_protocols_distribution(scheme):
         assert abs(sample.var() - 1) < 4 * math.sqrt(2 / sample.size)
         assert stats.kstest(sample, "norm").pvalue > 1e-4
     assert stats.ks_2samp(protocol, shortcut).pvalue > 1e-4
+
+
+def ring_noise(exact):
+    """Return the noise that ring masks leave in releases of the same budget, in units of one array's."""
+    of = r.experiment("synthetic", 4, 100, 3)
+    asked = r.FunctionalMechanism("y", of.data.names, alone=False)
+    x, n = of.pooled().x, of.data.rows
+    found, stated = [], set()
+    for run in range(RUNS):
+        stream = SecureStream(bytes([run, 2 + exact]) * 16)
+        consortium = Consortium(of.sites, of.schema, Budget(1.0, 1e-5), stream=stream)
+        release = consortium.release(asked, 1.0, scheme="cape" if exact else r.Shortcut("cape"))
+        found.append((release.model.second - x.T @ x / n)[np.triu_indices(4, 1)])
+        stated.add(release.guarantee.mu)
+        assert (release.cost.bytes > 0) == exact  # the one sends messages, the other none
+    assert len(stated) == 1
+    return np.concatenate(found), stated.pop()
+
+
+def test_the_shortcut_of_ring_masks_has_their_distribution():
+    (protocol, mu), (shortcut, same) = (ring_noise(exact) for exact in (True, False))
+    assert mu == pytest.approx(same, rel=1e-12)
+    of = r.experiment("synthetic", 4, 100, 3)
+    together = r.FunctionalMechanism("y", of.data.names, alone=False).query(of.schema, "replace-one")
+    # S sites, of which S - S_C hide: S/(S - S_C) times a curator's variance; an entry of two is over sqrt(2)
+    std = together.sensitivity / mu * math.sqrt(r.SITES / (r.SITES - 1)) / of.data.rows
+    for sample in (protocol / std, shortcut / std):
+        assert abs(sample.mean()) < 4 / math.sqrt(sample.size)
+        assert abs(sample.var() - 1) < 4 * math.sqrt(2 / sample.size)
+    assert stats.ks_2samp(protocol, shortcut).pvalue > 1e-4
+    assert stats.ks_2samp(protocol, 1.5 * shortcut).pvalue < 1e-2
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -163,18 +196,23 @@ def test_figure_7_shares_what_figure_3_computes():
 
 def small(sweep, given):
     """Return the cells of a run of few values, and few rows."""
-    kept = {"epsilon": (1.0, 5.0), "samples": sweep.fast[-1:], "delta": sweep.fast[-1:]}[sweep.variable]
+    kept = {"epsilon": (1.0, 10.0), "samples": sweep.fast[-2:], "delta": sweep.fast[-2:]}[sweep.variable]
     if given["x"] in kept:
         return Cell("figure-7", tuple((dict(given.settings) | {"rows": 100, "width": 3}).items()), given.seed)
     return None
 
 
+def legend(picture):
+    return [text.get_text() for each in picture.legends for text in each.get_texts()]
+
+
 def test_figures_are_drawn_and_judged():
-    everything = [sweep for each in (figure_7._PANELS, figure_7._UNIT) for sweeps in each for sweep in sweeps]
+    drawn = (*figure_7._PANELS, *figure_7._UNIT, *figure_3.CORNERS)
+    everything = [sweep for sweeps in drawn for sweep in sweeps]
     cells = [small(sweep, c) for sweep in everything for c in sweep.cells("figure-7", True, (1, 2))]
     rows = [row for each in cells if each for row in r.compute(each)]
     points = {
-        (sweep.reference, algo, metric): [panels.Point(5.0, 0.1, 0.01, 10)]
+        (sweep.reference, algo, metric): [panels.Point(10.0, 0.1, 0.01, 10)]
         for sweep in figure_7._PANELS[0]
         for algo in panels.AUTHORS.values()
         for metric in ("errW", "noisy_objective")
@@ -183,6 +221,9 @@ def test_figures_are_drawn_and_judged():
         pictures = figure.draw(rows, Reference(points))
         assert set(pictures) == {"published", "equal", "unit-rows-published", "unit-rows-equal"}
         assert all(axes.lines for picture in pictures.values() for axes in picture.axes)
+        assert "the authors' values" in legend(pictures["published"])
+        assert panels.LABELS["cape"] in legend(pictures["published"])
+        assert "the authors' values" not in legend(pictures["equal"])
         claims = figure.claims(rows, Reference(points))
         assert all(claim.measured for claim in claims)
         assert any("within a factor 2" in claim.says for claim in claims)

@@ -85,23 +85,13 @@ def test_claims_are_judged_by_the_numbers():
     def rows(power):
         out = []
         for cell in cells:
-            s, d, nodes = (
-                cell.integer("sites"),
-                cell.integer("entries"),
-                cell.text("protocol").startswith("compute"),
+            s, d, protocol = cell.integer("sites"), cell.integer("entries"), cell.text("protocol")
+            nodes = protocol.startswith("compute")
+            site = {"conventional": 8 * d, "cape-gaussian": 500 + 200 * s**power + 24 * d}.get(
+                protocol, 8 * 3 * d if nodes else 500 + 200 * s**power + 8 * d
             )
-            site = 8 * 3 * d if nodes else 500 + 200 * s**power + 8 * d
-            settings = dict(cell.settings)
-            wire = 8 * (s + 1) * d * 3
-            out.append(
-                {
-                    **settings,
-                    "site": site,
-                    "aggregator": s * site,
-                    "aggregator_received": wire,
-                    "neighbours": 3,
-                }
-            )
+            counted = {"aggregator_received": 8 * (s + 1) * d * 3, "neighbours": 3 if nodes else s - 1}
+            out.append({**dict(cell.settings), "site": site, "aggregator": s * site, **counted})
         return out
 
     assert all(claim.holds for claim in figure.claims(rows(1.0), None))
@@ -112,3 +102,11 @@ def test_claims_are_judged_by_the_numbers():
         rows(1.0)
     )
     assert set(figure.draw(rows(1.0), None)) == {"bytes"}
+    more = [{**row, "site": row["site"] + 8 * row["entries"]} for row in rows(1.0)]
+    both = [a if a["protocol"] == "cape-gaussian" else b for a, b in zip(more, rows(1.0), strict=True)]
+    assert next(c for c in figure.claims(both, None) if "Beside secure" in c.says).holds is False
+
+
+def test_one_message_a_site_is_the_least_there_is(stream):
+    found = measure("conventional", 5, 40, stream)
+    assert (found.site, found.aggregator) == (8 * 40, 5 * 8 * 40)

@@ -63,8 +63,10 @@ def paper(
     given = None if reference is None else figures.Reference.load(reference)
     if data is not None:
         os.environ["CAPE_DATA"] = str(data)  # for the processes too
-    cells = sum(len(figure.cells(fast, seed)) for figure in wanted if not figures.missing(figure))
-    with screen.progress(cells) as steps:
+    reasons = {figure.name: figures.missing(figure) for figure in wanted} if everything else {}
+    without = {name: why for name, why in reasons.items() if why}
+    cells = {cell for f in wanted if f.name not in without for cell in f.cells(fast, seed)}
+    with screen.progress(len(cells)) as steps:
 
         def watch(done: int, total: int, figure: str) -> None:
             steps.start(figure)
@@ -72,7 +74,7 @@ def paper(
                 steps.done()
 
         results = figures.reproduce(
-            wanted, out, fast=fast, seed=seed, reference=given, skip=everything, watch=watch
+            wanted, out, fast=fast, seed=seed, reference=given, without=without, watch=watch
         )
     if as_json:
         screen.print_json({"fast": fast, "figures": [_as_dict(done) for done in results]})

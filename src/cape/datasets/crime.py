@@ -16,16 +16,17 @@ from cape.errors import InvalidInput
 __all__ = ["load_crime"]
 
 _FILE = "communities.data"
-_SOURCE = Source(
-    "crime",
-    "https://archive.ics.uci.edu/static/public/183/communities+and+crime.zip",
-    {_FILE: "d90d85bd66bad9a00fa0ed6c15ac017b5966d528e55ba2940ad028d071353f95"},
-)
-_ORIGIN = Origin(
+ORIGIN = Origin(
     "Communities and Crime",
     "UCI Machine Learning Repository, https://doi.org/10.24432/C53W3X",
     "CC BY 4.0",
     "Redmond, M. (2002).",
+)
+_SOURCE = Source(
+    "crime",
+    "https://archive.ics.uci.edu/static/public/183/communities+and+crime.zip",
+    {_FILE: "d90d85bd66bad9a00fa0ed6c15ac017b5966d528e55ba2940ad028d071353f95"},
+    origin=ORIGIN,
 )
 _TARGET = "ViolentCrimesPerPop"
 _CODES = ("state", "county", "community", "communityname", "fold")
@@ -92,4 +93,4 @@ def load_crime(
             f"crime: {_FILE} holds a cell that is no number, in a column that is complete"
         ) from None
     bounds = {name: _BOUNDS.get(name, (0.0, 1.0)) for name in (*names, _TARGET)}
-    return Dataset("crime", names, table[:, :-1], table[:, -1], _TARGET, bounds, _ORIGIN)
+    return Dataset("crime", names, table[:, :-1], table[:, -1], _TARGET, bounds, ORIGIN)

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import io
 import os
+import sys
 import tarfile
 import urllib.error
 import urllib.request
@@ -18,6 +19,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cape.datasets.dataset import Origin
 from cape.errors import CapeError, InvalidInput
 
 __all__ = ["Source", "Unavailable", "cache_folder", "read"]
@@ -39,12 +41,14 @@ class Source:
         url: of the zip archive.
         files: name -> SHA-256, or None where it is not known.
         inner: an archive (tar.gz) inside the zip that holds the files, if there is one.
+        origin: title and licence, printed when the archive was fetched.
     """
 
     name: str
     url: str
     files: dict[str, str | None]
     inner: str | None = None
+    origin: Origin | None = None
 
 
 def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -100,9 +104,10 @@ def _fetch(source: Source, folder: Path) -> None:
     except (urllib.error.URLError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise Unavailable(
-            f"{source.name}: not in {folder}, and {source.url} cannot be reached ({reason}); fetch it where "
-            "there is a network, and give the file or folder as `path`, or put it there"
+            f"{source.name}: not in {folder}, and {source.url} cannot be reached ({reason}); download it "
+            f"elsewhere, and put {', '.join(source.files)} into that folder, or give the zip as `path`"
         ) from None
+    print(f"Fetched {source.origin or source.url}", file=sys.stderr)  # the licence is in it
     for file, data in _unpack(source, archive).items():
         _check(source, file, data, folder)
         _keep(folder / file, data)

@@ -15,6 +15,12 @@ __all__ = ["load_heart"]
 
 _SITES = {"cleveland": "cleveland", "hungary": "hungarian", "zurich": "switzerland", "va": "va"}
 _FILES = {site: f"processed.{file}.data" for site, file in _SITES.items()}
+ORIGIN = Origin(
+    "Heart Disease",
+    "UCI Machine Learning Repository, https://doi.org/10.24432/C52P4X",
+    "CC BY 4.0",
+    "Janosi, A., Steinbrunn, W., Pfisterer, M. and Detrano, R. (1989).",
+)
 _SOURCE = Source(
     "heart",
     "https://archive.ics.uci.edu/static/public/45/heart+disease.zip",
@@ -24,12 +30,7 @@ _SOURCE = Source(
         "processed.switzerland.data": "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314",
         "processed.va.data": "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f",
     },
-)
-_ORIGIN = Origin(
-    "Heart Disease",
-    "UCI Machine Learning Repository, https://doi.org/10.24432/C52P4X",
-    "CC BY 4.0",
-    "Janosi, A., Steinbrunn, W., Pfisterer, M. and Detrano, R. (1989).",
+    origin=ORIGIN,
 )
 _RAW: tuple[str, ...] = (
     "age",
@@ -88,7 +89,7 @@ def load_heart(
             raise Unavailable(f"heart: {file} must have {len(_RAW)} numbers or '?' in each row") from None
         kinds = {n: polars.Float64 if isinstance(c, Number) else polars.String for n, c in _SCHEMA.items()}
         sites[site] = polars.DataFrame(people, schema=kinds, orient="row")
-    return MultiSite("heart", sites, Schema(_SCHEMA), _ORIGIN)
+    return MultiSite("heart", sites, Schema(_SCHEMA), ORIGIN)
 
 
 def _in_words(cells: list[float | None]) -> dict[str, Any]:

@@ -21,17 +21,18 @@ __all__ = ["load_twitter"]
 
 _FILE = "Twitter.data"
 _ROWS = 583_250  # of the published file, whose checksum is not known here
+ORIGIN = Origin(
+    "Buzz in social media (Twitter)",
+    "UCI Machine Learning Repository, https://doi.org/10.24432/C56G6V",
+    "CC BY 4.0",
+    "Kawala, F., Douzal, A., Gaussier, E. and Diemert, E. (2013).",
+)
 _SOURCE = Source(
     "twitter",
     "https://archive.ics.uci.edu/static/public/248/buzz+in+social+media.zip",
     {_FILE: None},
     inner="regression.tar.gz",
-)
-_ORIGIN = Origin(
-    "Buzz in social media (Twitter)",
-    "UCI Machine Learning Repository, https://doi.org/10.24432/C56G6V",
-    "CC BY 4.0",
-    "Kawala, F., Douzal, A., Gaussier, E. and Diemert, E. (2013).",
+    origin=ORIGIN,
 )
 _MEASURES = ("NCD", "AI", "AS(NA)", "BL", "NAC", "AS(NAC)", "CS", "AT", "NA", "ADL", "NAD")
 _NAMES = tuple(f"{measure}_{time}" for measure in _MEASURES for time in range(7))
@@ -86,7 +87,7 @@ def load_twitter(
 
 def _dataset(X: Floats, y: Floats) -> Dataset:
     bounds = dict.fromkeys((*_NAMES, _TARGET), (0.0, 1.0))
-    return Dataset("twitter", _NAMES, X, y, _TARGET, bounds, _ORIGIN, _NOTE)
+    return Dataset("twitter", _NAMES, X, y, _TARGET, bounds, ORIGIN, _NOTE)
 
 
 def _at_most(rows: int | None, there: int) -> int:

@@ -28,6 +28,7 @@ from cape.learning import NeuralNetwork
 from cape.noise import SecureStream
 from cape.privacy import Budget, correlated, covered_noise, gaussian_cover, paper, subsampled
 from cape.privacy import epsilon as epsilon_of
+from cape.privacy import mu as mu_of
 from cape.release.calibration import RESOLUTION
 from cape.release.consortium import Consortium
 from cape.release.schemes import SCHEMES, Parties
@@ -131,8 +132,11 @@ def published_multiplier(scheme: str, epsilon: float) -> float:
     """Return the noise that counts for privacy over one record's norm, for an epsilon per iteration.
 
     It is what `privacy.subsampled` takes: of the conventional scheme a site's own noise, of the paper's
-    the exact mu of all that the aggregator and the colluding sites see.
+    the exact mu of all that the aggregator and the colluding sites see. Ring masks are not published: they
+    get the noise with which one iteration truly is (epsilon, delta)-private, its sampling not counted.
     """
+    if scheme == "cape":
+        return 2.0 / float(mu_of(epsilon, DELTA))
     kind = SCHEMES[scheme]()
     std = kind.published_std(2.0 * paper.classical_tau(epsilon, DELTA), _PARTIES)
     assert std is not None

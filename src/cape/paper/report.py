@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cape.paper.figure import Claim
 from cape.paper.registry import names
+from cape.paper.seeds import FIRST_SEED
 from cape.paper.store import write
 
-__all__ = ["PAGE", "Section", "page", "record"]
+__all__ = ["PAGE", "Section", "kept", "page", "record"]
 
 PAGE = "REPRODUCTION.md"
 _HEAD = """# The paper, drawn again
 
-Written by `cape paper`; do not edit. Each figure is drawn twice: *as published*, with the paper's own
-formulas and calibration, and *at equal true (epsilon, delta)*, with the exact accountant. The paper is
-H. Imtiaz, J. Mohammadi and A. D. Sarwate, *Distributed Differentially Private Computation of Functions with
-Correlated Noise*.
+Each figure is drawn twice: *as published*, with the paper's own formulas and calibration, and *at equal true
+(epsilon, delta)*, with the exact accountant. One more curve is CAPE's own method at true (epsilon, delta).
+Bands are one standard deviation over runs (on a logarithmic axis as a factor up and down); rings, where there
+are any, are the authors' values. The paper is H. Imtiaz, J. Mohammadi and A. D. Sarwate, *Distributed
+Differentially Private Computation of Functions with Correlated Noise*.
 """
 _COUNTED = {True: "hold", False: "do not hold", None: "are open"}
 
 
 @dataclass(frozen=True)
 class Section:
-    """What one figure came to."""
+    """What one figure came to; `date` is when it first did, `reference` whether there were values."""
 
     name: str
     title: str
@@ -37,20 +41,39 @@ class Section:
     claims: tuple[Claim, ...]
     notes: str = ""
     skipped: str = ""
+    reference: bool = False
+    date: str = ""
+
+    @property
+    def options(self) -> str:
+        """What stands behind the figure's name on the command line."""
+        seed = self.seeds[0] if self.seeds else FIRST_SEED
+        parts = [" --fast"] if self.fast else []
+        parts += [f" --seed {seed}"] if seed != FIRST_SEED else []
+        parts += [" --reference FILE"] if self.reference else []
+        return "".join(parts)
 
 
 def record(section: Section, out: Path) -> None:
-    """Keep a section, and write the page from all that are there."""
+    """Keep a section, and write the page from all that are there.
+
+    A section that is as it was keeps its date, so that a second run writes the same bytes.
+    """
+    before = _read(out, section.name)
+    if before is not None and replace(before, date="") == replace(section, date=""):
+        section = before
+    else:
+        section = replace(section, date=_today())
     write(out / "sections" / f"{section.name}.json", json.dumps(asdict(section), indent=1) + "\n")
-    write(out / PAGE, page(_kept(out)))
+    write(out / PAGE, page(kept(out)))
 
 
-def page(sections: Sequence[Section]) -> str:
-    """Return the page."""
+def page(sections: Sequence[Section], shown: Mapping[str, str] | None = None) -> str:
+    """Return the page; `shown` says which pictures it shows, and where they lie: by default all."""
     claims = [(section, claim) for section in sections for claim in section.claims]
     counts = {name: sum(claim.holds is holds for _, claim in claims) for holds, name in _COUNTED.items()}
     summary = ", ".join(f"{many} {name}" for name, many in counts.items() if many)
-    lines = [_HEAD, f"Of {len(claims)} claims: {summary}.\n"]
+    lines = [_HEAD, *(f"{line}\n" for line in _made(sections)), f"Of {len(claims)} claims: {summary}.\n"]
     lines += ["| | claim | verdict |", "|---|---|---|"]
     lines += [f"| [{s.name}](#{s.name}) | {_cell(c.says)} | {_verdict(c)} |" for s, c in claims]
     for section in sections:
@@ -58,7 +81,9 @@ def page(sections: Sequence[Section]) -> str:
         if section.skipped:
             lines += [f"Not drawn: {section.skipped}"]
             continue
-        lines += [f"![{section.name}, {Path(file).stem}]({file})\n" for file in section.pictures]
+        there = {file: file for file in section.pictures} if shown is None else shown
+        here = [file for file in section.pictures if file in there]
+        lines += [f"![{section.name}, {Path(file).stem}]({there[file]})\n" for file in here]
         for claim in section.claims:
             lines += [f"- {claim.where}: {claim.says}", f"  **{_verdict(claim)}.** {claim.measured}"]
             lines += [f"  *Why:* {claim.why}"] if claim.why else []
@@ -71,8 +96,25 @@ def _how(section: Section) -> str:
         return ""
     seeds = section.seeds
     shown = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    kind = " --fast" if section.fast else ""
-    return f"`cape paper {section.name}{kind}`, {shown}."
+    return f"`cape paper {section.name}{section.options}`, {shown}."
+
+
+def _made(sections: Sequence[Section]) -> Iterator[str]:
+    """Say by which commands the page came about, and when."""
+    runs: dict[tuple[str, str], list[str]] = {}
+    for section in sections:
+        if not section.skipped:
+            runs.setdefault((section.options, section.date), []).append(section.name)
+    for (options, date), drawn in runs.items():
+        what = "all" if drawn == names() else " ".join(drawn)
+        yield f"*Generated by `cape paper {what}{options}` on {date}; do not edit.*"
+
+
+def _today() -> str:
+    """Return the date; SOURCE_DATE_EPOCH sets it, as it does for other tools."""
+    set_to = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.fromtimestamp(int(set_to), UTC) if set_to.isdigit() else datetime.now(UTC)
+    return now.date().isoformat()
 
 
 def _verdict(claim: Claim) -> str:
@@ -83,14 +125,15 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _kept(out: Path) -> list[Section]:
-    sections = []
-    for name in names():
-        file = out / "sections" / f"{name}.json"
-        if file.is_file():
-            held = json.loads(file.read_text(encoding="utf-8"))
-            held["claims"] = tuple(Claim(**claim) for claim in held["claims"])
-            sections.append(
-                Section(**held | {"seeds": tuple(held["seeds"]), "pictures": tuple(held["pictures"])})
-            )
-    return sections
+def kept(out: Path) -> list[Section]:
+    """Return all sections that were recorded there."""
+    return [held for name in names() if (held := _read(out, name)) is not None]
+
+
+def _read(out: Path, name: str) -> Section | None:
+    file = out / "sections" / f"{name}.json"
+    if not file.is_file():
+        return None
+    held = json.loads(file.read_text(encoding="utf-8"))
+    held["claims"] = tuple(Claim(**claim) for claim in held["claims"])
+    return Section(**held | {"seeds": tuple(held["seeds"]), "pictures": tuple(held["pictures"])})

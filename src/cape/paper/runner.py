@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cape.errors import CapeError
@@ -46,7 +46,7 @@ def reproduce(
     seed: int = FIRST_SEED,
     reference: Reference | None = None,
     workers: int = WORKERS,
-    skip: bool = False,
+    without: Mapping[str, str] = {},
     watch: Callable[[int, int, str], None] = _silent,
 ) -> list[Done]:
     """Compute, draw and judge figures, and write everything into `out`.
@@ -59,17 +59,14 @@ def reproduce(
         seed: of the first run; run i has seed + i.
         reference: the authors' values.
         workers: how many processes.
-        skip: leave out a figure whose data is not there, and say so on the page, instead of raising.
+        without: figures to leave out, and why: the page says so. Others raise if their data is not there.
         watch: called with the cells done, all of them, and the figure at work.
     """
     jobs: dict[str, list[Job]] = {}
-    without: dict[str, str] = {}
     for figure in figures:
-        if not skip:
-            figure.require()
-        elif why := missing(figure):
-            without[figure.name] = why
+        if figure.name in without:
             continue
+        figure.require()
         jobs[figure.name] = [(figure, cell) for cell in figure.cells(fast, seed)]
     # a cell that two figures share is computed once
     everything = list({job[1]: job for each in jobs.values() for job in each}.values())
@@ -122,9 +119,10 @@ def _finish(
     claims = tuple(figure.claims(rows, reference))
     seeds = tuple(sorted({cell.seed for cell in cells}))
     pictures = tuple(file.name for file in files if file.suffix == ".png")
-    record(
-        Section(figure.name, figure.title, fast, seeds, len(cells), pictures, claims, figure.notes(rows)), out
-    )
+    given = reference is not None
+    notes = figure.notes(rows)
+    section = Section(figure.name, figure.title, fast, seeds, len(cells), pictures, claims, notes)
+    record(replace(section, reference=given), out)
     return Done(figure.name, figure.title, seeds, tuple(rows), claims, tuple(files), len(cells))
 
 

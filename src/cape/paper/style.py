@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Picture
+from matplotlib.lines import Line2D
 
 from cape.errors import InvalidInput
 from cape.paper.figure import Row
@@ -56,9 +57,12 @@ def tidy(axes: Axes, title: str, x: str, y: str) -> None:
     axes.tick_params(colors=INK)
 
 
-def legend(picture: Picture, axes: Axes, columns: int) -> None:
-    """Put one legend below all panels, from the handles of one of them."""
+def legend(picture: Picture, axes: Axes, columns: int, authors: bool = False) -> None:
+    """Put one legend below all panels, from the handles of one of them; `authors` names the rings too."""
     handles, labels = axes.get_legend_handles_labels()
+    if authors:
+        handles.append(Line2D([], [], ls="", marker="o", mfc="none", mec=INK, ms=6, alpha=0.6))
+        labels.append("the authors' values")
     picture.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
@@ -79,15 +83,21 @@ def over_runs(
     ]
 
 
-def band(axes: Axes, points: Sequence[Point], colour: str, label: str, **line: Any) -> None:
-    """Draw means as a line, and one standard deviation over runs as a light band around it."""
+def band(
+    axes: Axes, points: Sequence[Point], colour: str, label: str, by_factor: bool = False, **line: Any
+) -> None:
+    """Draw means as a line, and one standard deviation over runs as a light band around it.
+
+    `by_factor` is for a logarithmic axis: if the upper edge is k times the mean, the lower one is 1/k of it.
+    """
     x = [point.x for point in points]
     axes.plot(x, [point.mean for point in points], color=colour, label=label, **{"lw": 1.8, **line})
     if any(point.std > 0 for point in points):
-        # above 0 where the mean is, so that a logarithmic axis can show it
-        low = [max(point.mean - point.std, min(point.mean, 1e-3 * point.mean)) for point in points]
         high = [point.mean + point.std for point in points]
-        axes.fill_between(x, low, high, color=colour, alpha=0.18, lw=0)
+        low = [2 * point.mean - top for point, top in zip(points, high, strict=True)]
+        if by_factor:
+            low = [p.mean**2 / top if p.mean > 0 else p.mean for p, top in zip(points, high, strict=True)]
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
 
 
 def markers(axes: Axes, points: Sequence[Point], colour: str) -> None:

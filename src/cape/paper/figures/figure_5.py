@@ -125,9 +125,10 @@ def _published(rows: Sequence[Row]) -> Picture:
             color=style.COLOURS["cape-gaussian"],
             label=r"$\delta$, Theorem 1",
         )
+        axes.loglog(tau, g.floats(panel, "ring"), color=style.COLOURS["cape"], label="δ of ring masks, exact")
         axes.set_ylim(_FLOOR, 3)
         style.tidy(axes, setting.title, r"$\tau_s$", "δ")
-    style.legend(picture, grid[0][0], 2)
+    style.legend(picture, grid[0][0], 3)
     return picture
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cape.paper import style
 from cape.paper.figure import Cell, Claim, Figure, Row
 from cape.paper.figures import _guarantee as g
+from cape.paper.figures import _theory
 from cape.paper.reference import Reference
 from cape.paper.seeds import FIRST_SEED
 from cape.privacy import correlated
@@ -76,7 +77,7 @@ class Figure6(Figure):
                     + ("" if _below(inside) else " The loose tail bound hides it at this tau."),
                 )
             )
-        return found
+        return [*found, *_theory.pooled(), *_theory.gain(), _theory.unequal()]
 
 
 def _number(row: Row, name: str) -> float:
@@ -110,8 +111,16 @@ def _published(rows: Sequence[Row]) -> Picture:
             color=style.COLOURS["cape-gaussian"],
             label=r"$\delta$, Theorem 1",
         )
+        axes.semilogy(
+            share,
+            g.floats(inside, "ring"),
+            "o-",
+            ms=4,
+            color=style.COLOURS["cape"],
+            label="δ of ring masks, exact",
+        )
         style.tidy(axes, f"{setting.title}, τ = {setting.tau:g}", r"$S_C / S$", "δ")
-    style.legend(picture, grid[0][0], 2)
+    style.legend(picture, grid[0][0], 3)
     return picture
 
 
