@@ -24,10 +24,13 @@ LAYERS = [
     "analyses",
     "study",
     "steward",
+    "coordinator",
+    "flare",
     "torch",
     "sklearn",
     "datasets",
     "paper",
+    "audit",
     "cli",
 ]  # each may import what stands before it
 

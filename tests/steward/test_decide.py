@@ -19,7 +19,7 @@ from cape.privacy import gaussian
 from cape.release.calibration import RESOLUTION
 from cape.secagg import Aggregator, Identity, Roster, Site
 from cape.secagg.drive import drive
-from cape.steward import Code, Earlier, Grant, Refusal, Talk, answer, decide, read
+from cape.steward import Code, Earlier, Grant, Offer, Refusal, Talk, answer, decide, read
 from tests.steward.world import NAMES, SECRET, World, ask, document
 
 
@@ -74,6 +74,39 @@ def test_the_answer_has_the_noise_of_its_own_calibration(world: World):
     assert fits(noise)
     assert not fits(0.9 * noise)
     assert not fits(1.1 * noise)
+
+
+def test_an_offer_costs_nothing_until_it_is_reserved(world: World):
+    request = world.request(document(analyses=[{"kind": "mean", "columns": ["age"], "share": 1.0}]))
+    offer, again = (world.site.consider(request.pack()) for _ in range(2))
+    assert isinstance(offer, Offer)
+    assert isinstance(again, Offer)
+    assert not world.site.ledger.entries()
+    assert not list(world.site.ledger.runs)
+    grant = offer.reserve()
+    assert isinstance(grant, Grant)
+    assert (grant.number, grant.rows, grant.parameters) == (1, offer.rows, offer.parameters)
+    for late in (offer, again):
+        found = late.reserve()
+        assert isinstance(found, Refusal)
+        assert found.code is Code.RUN
+    assert len(world.site.ledger.entries()) == 1
+
+
+def test_an_offer_may_come_too_late(world: World):
+    study = document(analyses=[{"kind": "mean", "columns": ["age"], "share": 1.0}])
+    most = int(gaussian.mu(2.0, 1e-6) ** 2 / gaussian.mu(1.0, 1e-6) ** 2)
+    offers = [world.site.consider(world.request(study)) for _ in range(most + 1)]
+    *paid, late = [offer.reserve() for offer in offers if isinstance(offer, Offer)]
+    assert all(isinstance(each, Grant) for each in paid)
+    assert len(paid) == most
+    assert isinstance(late, Refusal)
+    assert late.code is Code.BUDGET
+    assert world.code(world.request(study)) == "budget", "and the next is not even offered"
+    sampled = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "sampling": 0.2}
+    found = world.site.consider(world.request(document(analyses=[sampled | {"share": 1.0}])))
+    assert isinstance(found, Refusal), "nor one that is paid for as a whole"
+    assert found.code is Code.BUDGET
 
 
 def test_a_grant_answers_once(world: World):

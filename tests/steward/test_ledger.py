@@ -68,6 +68,22 @@ def test_what_costs_nothing_is_written_down_too(ledger: Ledger):
     assert ledger.reserve(entry(cost=Fraction(0)), [limit]) == 1
 
 
+def test_a_run_that_is_closed_stays_as_it_is(ledger: Ledger):
+    run, other = bytes(16), b"x" * 16
+    ledger.reserve(entry(run=run))
+    assert ledger.begun(run)
+    assert not ledger.begun(other)
+    for _ in range(2):
+        ledger.close(run)
+        ledger.close(other)
+    for each in (entry(run=run, stage=1), entry(run=other)):
+        with pytest.raises(Refused, match="was closed"):
+            ledger.reserve(each)
+    assert ledger.has(run, 0)
+    assert not ledger.has(other, 0)
+    ledger.reserve(entry())
+
+
 def test_limits_of_coordinators_and_years(tmp_path: Path):
     now = [datetime(2025, 12, 31, 23, 59, tzinfo=UTC)]
     ledger = Ledger.create(tmp_path / "ledger.sqlite", clock=lambda: now[0])

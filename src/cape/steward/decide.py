@@ -1,13 +1,16 @@
-"""The site decides: a request goes in, a grant or a refusal comes out, and a grant is paid for already.
+"""The site decides: a request goes in, an offer or a refusal comes out; an offer that is paid for is a grant.
 
 Claim. Nothing that a coordinator or an aggregator says can lower this site's noise, widen its bounds, shrink
 the roster below its policy, read a column that is not allowed, overdraw a budget or be answered twice; and
-when a `Grant` exists, the ledger holds it, synced.
-Reason. Everything in a grant is computed here, by `review`, from the question alone; the ledger is written
-last, in one transaction with its limits, and the grant is made after that. A grant answers once: two vectors
-of one grant would have two noises for one price. A refusal says what the policy says, and nothing of the
-data but whether the table can be used.
-Tested in tests/steward/test_decide.py and test_kills.py.
+when a `Grant` exists, the ledger holds it, synced. An `Offer` costs nothing, and holds nothing of the data
+but the number of rows, where that is public.
+Reason. Everything in an offer is computed here, by `review`, from the question alone; `Offer.reserve` writes
+the ledger in one transaction with its limits, and makes the grant after that. Only a grant can be answered,
+and once: two vectors of one grant would have two noises for one price. A refusal says what the policy says,
+and nothing of the data but whether the table can be used.
+Why two steps. The first rounds of secure aggregation do not depend on data: a site plays them on an offer,
+and pays right before its masked vector leaves. A site that refuses or is lost early costs others nothing.
+Tested in tests/steward/test_decide.py, test_member.py and test_kills.py.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,20 +35,21 @@ from cape.release.consortium import MOST_ROWS
 from cape.release.query import Query
 from cape.release.schemes import Parties
 from cape.release.schemes.messages import add_noise
-from cape.secagg.keys import Roster
 from cape.secagg.parameters import Parameters
 from cape.site.table import Table
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Denied, Refusal
-from cape.steward.ledger import Entry, Ledger
+from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.policy import Policy
 from cape.steward.request import Asked, Request, Talk
 from cape.steward.review import check_columns, check_question, check_roster, price, question, same_grid
 
-__all__ = ["Conversations", "Grant", "Log", "answer", "decide"]
+__all__ = ["Conversations", "Grant", "Log", "Offer", "answer", "consider", "decide"]
 
 Log = Callable[[str], None]
-_MOST_TALKS = 8
+SOMETHING = "something went wrong at this site; its steward can find it in the log"
+_MOST_TALKS = 32
+_T = TypeVar("_T")
 
 
 class _Once:
@@ -98,6 +102,58 @@ class Grant:
         return self.calibration.size
 
 
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What a site would agree to: checked whole, and neither paid for nor written down.
+
+    Attributes are those of `Grant`, and `whole`: what all stages of the run together cost.
+    """
+
+    request: Request
+    query: Query
+    calibration: Calibration
+    local_std: float
+    parties: Parties
+    rows: int | None
+    parameters: Parameters | None
+    whole: Amount
+    entry: Entry = field(repr=False)
+    ledger: Ledger = field(repr=False)
+    limits: tuple[Limit, ...] = field(repr=False)
+    log: Log = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+        return self.calibration.size
+
+    def reserve(self) -> Grant | Refusal:
+        """Write the ledger, synced, and return the grant after that; or return why not. Never raises."""
+        return _guarded(self._reserve, _who(self.request), self.log)
+
+    def _reserve(self) -> Grant:
+        if self.request.trial:
+            raise Denied(Code.REQUEST, "the request was signed to be looked at, not to be answered")
+        try:
+            number = self.ledger.reserve(self.entry, self.limits)
+        except BudgetExceeded as error:
+            raise Denied(Code.BUDGET, str(error)) from None
+        except Refused as error:
+            raise Denied(Code.RUN, str(error)) from None
+        self.log(f"granted {_who(self.request)}: line {number} of the ledger, {self.request.study_hash[:16]}")
+        return Grant(
+            number,
+            self.request,
+            self.query,
+            self.calibration,
+            self.local_std,
+            self.entry.cost.mu_squared + self.entry.once.mu_squared,
+            self.parties,
+            self.rows,
+            self.parameters,
+        )
+
+
 class Conversations:
     """The questions of analyses in several stages, kept so that a stage needs the last answer only."""
 
@@ -121,7 +177,8 @@ class Conversations:
             except Exception as error:
                 kind = type(error).__name__
             else:
-                self._talks[request.plan] = talk
+                if not request.trial and len(asked.stages) > 1:
+                    self._talks[request.plan] = talk
                 while len(self._talks) > _MOST_TALKS:
                     self._talks.popitem(last=False)
                 return talk.query, calibration, local_std
@@ -141,7 +198,7 @@ class Conversations:
         return talk
 
 
-def decide(
+def consider(
     policy: Policy,
     ledger: Ledger,
     request: Request | bytes,
@@ -152,8 +209,8 @@ def decide(
     conversations: Conversations | None = None,
     log: Log | None = None,
     now: datetime | None = None,
-) -> Grant | Refusal:
-    """Return a grant, written to the ledger already, or a refusal that may be sent.
+) -> Offer | Refusal:
+    """Return what this site would agree to, or a refusal that may be sent. Nothing is paid for. Never raises.
 
     Args:
         policy: what the site allows.
@@ -167,13 +224,46 @@ def decide(
         now: the time, for tests.
     """
     told = log or (lambda line: None)
-    who = "somebody"
+    read = _guarded(lambda: request if isinstance(request, Request) else _unpack(request), "somebody", told)
+    if isinstance(read, Refusal):
+        return read
+    talks = conversations or Conversations()
+    return _guarded(
+        lambda: _consider(policy, ledger, read, own, table, approvals, talks, told, now), _who(read), told
+    )
+
+
+def decide(
+    policy: Policy,
+    ledger: Ledger,
+    request: Request | bytes,
+    *,
+    own: bytes,
+    table: Callable[[], Table],
+    approvals: Approvals | None = None,
+    conversations: Conversations | None = None,
+    log: Log | None = None,
+    now: datetime | None = None,
+) -> Grant | Refusal:
+    """Return a grant, written to the ledger already, or a refusal: `consider` and `reserve` in one."""
+    offer = consider(
+        policy,
+        ledger,
+        request,
+        own=own,
+        table=table,
+        approvals=approvals,
+        conversations=conversations,
+        log=log,
+        now=now,
+    )
+    return offer if isinstance(offer, Refusal) else offer.reserve()
+
+
+def _guarded(work: Callable[[], _T], who: str, told: Log) -> _T | Refusal:
+    """Return what comes of it, or a refusal; the full story goes to the log."""
     try:
-        if not isinstance(request, Request):
-            request = _unpack(request)
-        who = f"{request.coordinator.hex()[:16]} for {request.name!r} run {request.run.hex()} "
-        who += f"stage {request.stage}"
-        grant = _decide(policy, ledger, request, own, table, approvals, conversations or Conversations(), now)
+        return work()
     except Denied as denied:
         told(
             f"refused {who}: {denied.code}: {denied.sentence}"
@@ -181,13 +271,17 @@ def decide(
         )
         return denied.refusal
     except Exception as error:  # never a stack trace to others; and no text of others' errors in the log
-        told(f"failed {who}: {_story(error)}")
-        return Refusal(Code.SITE, "something went wrong at this site; its steward can find it in the log")
-    told(f"granted {who}: line {grant.number} of the ledger, {request.study_hash[:16]}")
-    return grant
+        told(f"failed {who}: {story(error)}")
+        return Refusal(Code.SITE, SOMETHING)
 
 
-def _decide(
+def _who(request: Request) -> str:
+    return (
+        f"{request.coordinator.hex()[:16]} for {request.name!r} run {request.run.hex()} stage {request.stage}"
+    )
+
+
+def _consider(
     policy: Policy,
     ledger: Ledger,
     request: Request,
@@ -195,8 +289,9 @@ def _decide(
     table: Callable[[], Table],
     approvals: Approvals | None,
     conversations: Conversations,
+    log: Log,
     now: datetime | None,
-) -> Grant:
+) -> Offer:
     _authenticate(policy, request)
     if (now or datetime.now(UTC)).astimezone(UTC).date() > policy.expires:
         raise Denied(Code.EXPIRED, "this site's policy has expired; its steward can renew it")
@@ -220,7 +315,8 @@ def _decide(
         raise Denied(
             Code.APPROVAL, "the study is held until this site's steward approves it; ask again later"
         )
-    rows = _rows(policy, asked, table, calibration, local_std)
+    _afford(ledger, request, policy, cost if ledger.begun(request.run) else cost + once)
+    rows = _rows(policy, asked, table, calibration, local_std, request.bits)
     entry = Entry(
         request.coordinator,
         request.name,
@@ -235,17 +331,19 @@ def _decide(
         cost,
         once,
     )
-    number = _reserve(ledger, entry, policy)
-    return Grant(
-        number,
+    return Offer(
         request,
         query,
         calibration,
         local_std,
-        cost.mu_squared + once.mu_squared,
         asked.setting.parties,
         rows if asked.setting.neighbours == "replace-one" else None,
         parameters,
+        _whole(asked, query),
+        entry,
+        ledger,
+        policy.limits,
+        log,
     )
 
 
@@ -282,24 +380,19 @@ def _measure(
 def _parameters(request: Request, asked: Asked, calibration: Calibration) -> Parameters | None:
     if asked.scheme.name != "cape" or not calibration.size:
         return None
-    parties = asked.setting.parties
     try:
-        return Parameters.agree(
-            request.session,
-            Roster.of(dict(request.roster)),
-            calibration.size,
-            steps=request.steps,
-            bits=request.bits,
-            colluding=parties.colluding,
-            dropping=parties.sites - parties.min_sites,
-            threshold=parties.threshold,
-        )
+        return request.parameters(asked.setting.parties, calibration.size)
     except InvalidInput as error:
         raise Denied(Code.REQUEST, f"no secure aggregation can be run so: {error}") from None
 
 
 def _rows(
-    policy: Policy, asked: Asked, table: Callable[[], Table], calibration: Calibration, local_std: float
+    policy: Policy,
+    asked: Asked,
+    table: Callable[[], Table],
+    calibration: Calibration,
+    local_std: float,
+    bits: int,
 ) -> int:
     """Return the number of rows, or deny without a word about how many there are."""
     sentence = "this site's table cannot be used for this study"
@@ -310,7 +403,9 @@ def _rows(
             raise Denied(Code.DATA, sentence, "there are fewer rows than min_rows in the policy")
         most = rows if asked.setting.neighbours == "replace-one" else MOST_ROWS
         if calibration.steps:
-            calibration.ring(most, parties.sites, asked.scheme.reach(parties, local_std))
+            ring = calibration.ring(most, parties.sites, asked.scheme.reach(parties, local_std))
+            if ring.bits > bits:  # else a vector that does not fit would be told by a failure
+                raise Denied(Code.REQUEST, f"{bits} bits may not hold this site's sums; use {ring.bits}")
     except DataError as error:
         raise Denied(Code.DATA, sentence, str(error)) from None
     except OverflowError as error:
@@ -318,13 +413,18 @@ def _rows(
     return rows
 
 
-def _reserve(ledger: Ledger, entry: Entry, policy: Policy) -> int:
+def _afford(ledger: Ledger, request: Request, policy: Policy, cost: Amount) -> None:
+    """Deny what the ledger cannot cover now. What counts is `reserve`, which looks again as it writes."""
+    if cost == Amount():
+        return
     try:
-        return ledger.reserve(entry, policy.limits)
+        ledger.check(request.coordinator, cost, policy.limits)
     except BudgetExceeded as error:
         raise Denied(Code.BUDGET, str(error)) from None
-    except Refused as error:
-        raise Denied(Code.RUN, str(error)) from None
+
+
+def _whole(asked: Asked, query: Query) -> Amount:
+    return Amount(asked.release_mu_squared) if query.blocks else Amount()
 
 
 def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> NDArray[np.int64]:
@@ -341,7 +441,7 @@ def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> ND
     return add_noise(grant.calibration.encode(sums), own.fork("noise"))
 
 
-def _story(error: BaseException) -> str:
+def story(error: BaseException) -> str:
     """Return what kind of error and where, without its text: other libraries quote cells and keys."""
     text = str(error) if isinstance(error, CapeError) else ""
     frames = traceback.extract_tb(error.__traceback__)[-3:]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +17,8 @@ from cape.secagg.keys import Identity
 from cape.site.table import Table
 from cape.steward.approvals import Approvals, write_whole
 from cape.steward.codes import Code, Refusal
-from cape.steward.decide import Conversations, Grant, answer, decide
-from cape.steward.keyring import Card, load_identity, make_identity, person, public_text
+from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider
+from cape.steward.keyring import Card, load_identity, make_identity, person, with_key
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.request import Request
@@ -106,14 +104,14 @@ class SiteFolder:
                 self._table, self._opened = Table(policy.name, policy.data.source(), policy.schema), wanted
             return self._table
 
-    def decide(self, request: Request | bytes) -> Grant | Refusal:
-        """Return a grant, in the ledger already, or a refusal that may be sent. Never raises."""
+    def consider(self, request: Request | bytes) -> Offer | Refusal:
+        """Return what this site would agree to, not paid for yet, or a refusal. Never raises."""
         try:
             policy, ledger, own = self.policy, self.ledger, self.identity.public
         except CapeError as error:
             self.log(f"failed: {error}")
-            return Refusal(Code.SITE, "something went wrong at this site; its steward can find it in the log")
-        return decide(
+            return Refusal(Code.SITE, SOMETHING)
+        return consider(
             policy,
             ledger,
             request,
@@ -123,6 +121,11 @@ class SiteFolder:
             conversations=self._conversations,
             log=self.log,
         )
+
+    def decide(self, request: Request | bytes) -> Grant | Refusal:
+        """Return a grant, in the ledger already, or a refusal that may be sent. Never raises."""
+        offer = self.consider(request)
+        return offer if isinstance(offer, Refusal) else offer.reserve()
 
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:
         """Return this site's noisy vector, or a refusal; the ledger holds the release either way."""
@@ -147,16 +150,7 @@ class SiteFolder:
                 f"[{section}] {card.name} has another key in {policy.path}; if it was renewed, take the "
                 "old line out"
             )
-        text = (self.path / POLICY).read_text(encoding="utf-8")
-        line = f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"\n'
-        header = re.compile(rf"^\s*\[\s*{section}\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
-        found = header.search(text)
-        if found is None:
-            text = f"{text.rstrip()}\n\n[{section}]\n{line}"
-        else:
-            start, end = found.span()
-            head = text[start:end] if text[start:end].endswith("\n") else text[start:end] + "\n"
-            text = text[:start] + head + line + text[end:]
+        text = with_key((self.path / POLICY).read_text(encoding="utf-8"), section, card)
         after = Policy.parse(text, policy.path)
         assert (after.coordinators if coordinator else after.peers)[card.name] == card.key
         write_whole(self.path / POLICY, text)

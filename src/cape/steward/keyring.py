@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +21,17 @@ from cape.errors import InvalidInput
 from cape.secagg.keys import KEY_BYTES, Identity
 from cape.study import places
 
-__all__ = ["Card", "fingerprint", "load_identity", "make_identity", "public_text", "read_public"]
+__all__ = [
+    "Card",
+    "fingerprint",
+    "load_identity",
+    "make_identity",
+    "person",
+    "public_text",
+    "read_keys",
+    "read_public",
+    "with_key",
+]
 
 _PUBLIC = "ed25519:"
 _PRIVATE = "cape-private-ed25519:"
@@ -128,6 +140,30 @@ class Card:
         with places.at(str(path)):
             places.keys(document, ("name", "key"), ("name", "key"))
             return cls(person("name", document["name"]), read_public("key", document["key"]))
+
+
+def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
+    """Return names and public keys; the section may be empty, or not there."""
+    given = document.get(name, {})
+    if not isinstance(given, dict):
+        raise InvalidInput(f"[{name}] must be a section of names and keys, not {given!r}")
+    with places.at(f"[{name}]"):
+        found = {person("a name", who): read_public(who, key) for who, key in given.items()}
+        if len(set(found.values())) < len(found):
+            raise InvalidInput("two names have the same key; each key belongs to one")
+    return found
+
+
+def with_key(text: str, section: str, card: Card) -> str:
+    """Return a TOML file with one more key at the head of a section, all else as people wrote it."""
+    line = f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"\n'
+    header = re.compile(rf"^\s*\[\s*{section}\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
+    found = header.search(text)
+    if found is None:
+        return f"{text.rstrip()}\n\n[{section}]\n{line}"
+    start, end = found.span()
+    head = text[start:end] if text[start:end].endswith("\n") else text[start:end] + "\n"
+    return text[:start] + head + line + text[end:]
 
 
 def person(name: str, value: Any) -> str:

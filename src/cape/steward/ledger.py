@@ -183,10 +183,13 @@ class Ledger:
         """Write down a stage, and return its number once that is on the disk.
 
         Raises:
-            Refused: this stage of the run was reserved before, or the run was that of something else.
+            Refused: this stage of the run was reserved before, the run was that of something else, or it was
+                closed.
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
         with self._writing() as db:
+            if _is_run(db, entry.run):
+                raise Refused("this run was closed by who asked for it; every release needs a new run")
             begun = db.execute(
                 "SELECT stage, plan FROM releases WHERE run = ?", (entry.run.hex(),)
             ).fetchall()
@@ -214,6 +217,17 @@ class Ledger:
         found = "SELECT 1 FROM releases WHERE run = ? AND stage = ?"
         with self._connected() as db:
             return db.execute(found, (run.hex(), stage)).fetchone() is not None
+
+    def begun(self, run: bytes) -> bool:
+        """Return whether any stage of a run was reserved."""
+        with self._connected() as db:
+            return db.execute("SELECT 1 FROM releases WHERE run = ?", (run.hex(),)).fetchone() is not None
+
+    def close(self, run: bytes) -> None:
+        """Let no more stage of this run be reserved, ever: what `has` says of it then is final."""
+        with self._writing() as db:
+            if not _is_run(db, run):
+                _insert_run(db, run, self._clock())
 
     def entries(self, coordinator: bytes | None = None, year: int | None = None) -> list[Line]:
         """Return the lines, oldest first, once it is certain that none was changed."""
@@ -297,7 +311,7 @@ class _Runs(MutableSet[bytes]):
         if not isinstance(run, bytes):
             return False
         with self._ledger._connected() as db:
-            return db.execute("SELECT 1 FROM runs WHERE run = ?", (run.hex(),)).fetchone() is not None
+            return _is_run(db, run)
 
     def __iter__(self) -> Iterator[bytes]:
         with self._ledger._connected() as db:
@@ -310,14 +324,22 @@ class _Runs(MutableSet[bytes]):
     def add(self, value: bytes) -> None:
         """Remember a run; whoever comes second with the same one is refused."""
         with self._ledger._writing() as db:
-            if db.execute("SELECT 1 FROM runs WHERE run = ?", (value.hex(),)).fetchone() is not None:
+            if _is_run(db, value):
                 raise Refused(f"run {value.hex()} was used before; every run needs a new name")
-            at = self._ledger._clock().astimezone(UTC)
-            db.execute("INSERT INTO runs VALUES (?, ?)", (value.hex(), at.isoformat()))
+            _insert_run(db, value, self._ledger._clock())
 
     def discard(self, value: bytes) -> None:
         """Runs are never forgotten."""
         raise Refused("the ledger forgets no run")
+
+
+def _is_run(db: sqlite3.Connection, run: bytes) -> bool:
+    """Return whether a name is taken: of a session of secure aggregation, or of a run that was closed."""
+    return db.execute("SELECT 1 FROM runs WHERE run = ?", (run.hex(),)).fetchone() is not None
+
+
+def _insert_run(db: sqlite3.Connection, run: bytes, now: datetime) -> None:
+    db.execute("INSERT INTO runs VALUES (?, ?)", (run.hex(), now.astimezone(UTC).isoformat()))
 
 
 def _sum(db: sqlite3.Connection, coordinator: bytes | None, year: int | None) -> Amount:

@@ -23,7 +23,7 @@ from cape.privacy import gaussian
 from cape.release.query import Neighbours
 from cape.site import Schema
 from cape.site.schema import hint
-from cape.steward.keyring import person, read_public
+from cape.steward.keyring import person, read_keys
 from cape.steward.ledger import Amount, Limit
 from cape.study import places
 from cape.study.sites import Place, place_of
@@ -156,6 +156,8 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
             raise InvalidInput(f"expires must be a day without quotes, as in 2027-12-31, not {expires!r}")
         with places.at("data"):
             data = place_of(site["data"], path.parent)
+            if data.elsewhere:
+                raise InvalidInput("data must say where the rows are: a path, or a table with path or query")
     allow = places.section(document, "allow")
     with places.at("[allow]"):
         places.keys(allow, _ALLOW, ("analyses",))
@@ -174,8 +176,8 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
     with places.at("[budget]"):
         places.keys(budget, _BUDGET, _BUDGET[:3])
         allowances = {key: _allowance(key, value) for key, value in budget.items()}
-    coordinators = _keys(document, "coordinators")
-    peers = _keys(document, "peers")
+    coordinators = read_keys(document, "coordinators")
+    peers = read_keys(document, "peers")
     if name in peers:
         raise InvalidInput(f"[peers] {name}: that is this site's own name; peers are the others")
     return Policy(
@@ -208,18 +210,6 @@ def _allowance(key: str, given: Any) -> Allowance:
         places.keys(given, ("epsilon", "delta"), ("epsilon", "delta"))
         epsilon = check.real("epsilon", given["epsilon"], above=0.0)
         return Allowance(epsilon, check.probability("delta", given["delta"]))
-
-
-def _keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
-    """Return names and public keys; the section may be empty, or not there."""
-    given = document.get(name, {})
-    if not isinstance(given, dict):
-        raise InvalidInput(f"[{name}] must be a section of names and keys, not {given!r}")
-    with places.at(f"[{name}]"):
-        found = {person("a name", who): read_public(who, key) for who, key in given.items()}
-        if len(set(found.values())) < len(found):
-            raise InvalidInput("two names have the same key; each key belongs to one")
-    return found
 
 
 def _some(name: str, given: Any, known: Sequence[str]) -> frozenset[str]:

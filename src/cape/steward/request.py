@@ -5,7 +5,7 @@ that coordinator signed: the study (and so its hash), the analysis, the price, t
 and the grid that its noise comes on.
 Reason. Ed25519 over all fields but the signature, encoded once, as msgpack, after a label that nothing else
 that we sign starts with.
-Tested in tests/steward/test_request.py.
+Tested in tests/steward/test_decide.py.
 
 A request carries numbers that were released before (`Earlier`), never rows. Whatever they are, true or made
 up, the question that follows from them has a known sensitivity: that is what an analysis proves of itself.
@@ -34,7 +34,7 @@ from cape.release.schemes import SCHEMES, Parties, Scheme
 from cape.release.setting import Setting
 from cape.release.stages import Stages
 from cape.secagg.keys import KEY_BYTES, Identity, Roster, Verifier
-from cape.secagg.parameters import MAX_STEPS, RUN_BYTES
+from cape.secagg.parameters import MAX_STEPS, RUN_BYTES, Parameters
 from cape.site import Schema
 from cape.study import Study, places
 
@@ -87,6 +87,7 @@ class Request:
             grid has other noise in mind, and refuses.
         bits: width of the ring.
         coordinator: the public key of who asks.
+        trial: signed to learn what the site would say; it is never answered, whoever passes it on.
     """
 
     study: dict[str, Any]
@@ -100,6 +101,7 @@ class Request:
     grid: tuple[tuple[int, int], ...]
     bits: int
     coordinator: bytes
+    trial: bool = False
     signature: bytes = b""
 
     @property
@@ -121,6 +123,19 @@ class Request:
     def session(self) -> bytes:
         """The name of the session of secure aggregation: what `Parameters.agree` takes as run."""
         return _digest("session", self.run, self.first)[:RUN_BYTES]
+
+    def parameters(self, parties: Parties, length: int) -> Parameters:
+        """Return the session's parameters, as a site and the aggregator compute them each for itself."""
+        return Parameters.agree(
+            self.session,
+            Roster.of(dict(self.roster)),
+            length,
+            steps=self.steps,
+            bits=self.bits,
+            colluding=parties.colluding,
+            dropping=parties.sites - parties.min_sites,
+            threshold=parties.threshold,
+        )
 
     def signed(self, identity: Identity) -> Request:
         """Return it with a signature of the coordinator."""
@@ -169,7 +184,10 @@ def document(study: Study) -> dict[str, Any]:
     """Return a study as a request carries it: what everyone may know, and every analysis with its share."""
     told = study.to_dict()
     told["analyses"] = [{**entry.analysis.to_dict(), "share": entry.share} for entry in study.analyses]
-    plain: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(told))  # tuples become lists
+    # Tuples become lists, and keys texts: as a file of JSON gives it back, with the same hash.
+    plain: dict[str, Any] = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(msgspec.to_builtins(told, str_keys=True))
+    )
     return plain
 
 
@@ -284,6 +302,7 @@ def make_request(
     first: int | None = None,
     steps: int = 1,
     bits: int = 64,
+    trial: bool = False,
 ) -> Request:
     """Return the signed request for the stage that a coordinator's own talk is at."""
     calibration, _ = talk.calibrate()
@@ -300,6 +319,7 @@ def make_request(
         grid=grid_of(calibration),
         bits=bits,
         coordinator=identity.public,
+        trial=trial,
     ).signed(identity)
 
 

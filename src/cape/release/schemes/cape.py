@@ -14,9 +14,9 @@ from cape.release.calibration import RESOLUTION
 from cape.release.schemes.messages import Scheme, add_noise
 from cape.release.schemes.task import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Int64, Outcome, Parties, Task
 
-__all__ = ["Cape", "by_round", "graph_failure", "secagg_choices", "secagg_cost"]
+__all__ = ["MOST_STEPS", "Cape", "by_round", "graph_failure", "secagg_choices", "secagg_cost"]
 
-_MOST_STEPS = 1000  # for which keys are agreed at once
+MOST_STEPS = 1000  # for which keys are agreed at once
 
 
 class Cape(Scheme):
@@ -104,7 +104,7 @@ class _Series(Cape):
         self._session = secagg.Session(
             list(task.vectors),
             length,
-            max(1, min(self._steps, _MOST_STEPS)),
+            max(1, min(self._steps, MOST_STEPS)),
             bits=task.ring.bits,
             stream=task.keys,
             **secagg_choices(task.parties),

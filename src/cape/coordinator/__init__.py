@@ -1,0 +1,19 @@
+"""Who asks, and who adds up: a study sent to sites on their own machines. No transport."""
+
+from cape.coordinator.calls import Channel, Event, Link, StageOutcome
+from cape.coordinator.folder import CoordinatorFolder
+from cape.coordinator.record import Record
+from cape.coordinator.relay import Relay
+from cape.coordinator.submission import SiteReport, Submission
+
+__all__ = [
+    "Channel",
+    "CoordinatorFolder",
+    "Event",
+    "Link",
+    "Record",
+    "Relay",
+    "SiteReport",
+    "StageOutcome",
+    "Submission",
+]

@@ -1,0 +1,135 @@
+"""A coordinator's folder: its key, and the public keys of the sites that it may ask."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cape.errors import InvalidInput
+from cape.secagg.keys import Identity, Roster
+from cape.steward.approvals import write_whole
+from cape.steward.keyring import Card, load_identity, make_identity, person, read_keys, with_key
+from cape.study import places
+
+__all__ = ["CoordinatorFolder"]
+
+KEY, SITES = "identity.key", "sites.toml"
+
+_TEXT = """\
+# Who asks, and the sites that may be asked: names and public keys. `cape deploy trust FILE` adds one.
+# Exchange keys by a way that the aggregator does not control, and compare fingerprints by telephone.
+
+[coordinator]
+name = @NAME@
+
+[sites]
+"""
+
+
+class CoordinatorFolder:
+    """Everything that a coordinator owns.
+
+    >>> folder = CoordinatorFolder.create("office", "office")
+    >>> folder.trust(Card.load(Path("cleveland.key")))
+    >>> folder.roster(["cleveland", "hungary"])
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / SITES).is_file():
+            raise InvalidInput(
+                f"{str(self.path)!r} is no coordinator's folder: it has no {SITES}; `cape deploy init` makes "
+                "one"
+            )
+
+    @classmethod
+    def create(cls, path: str | Path, name: str | None = None) -> CoordinatorFolder:
+        """Make a folder with a new key and no sites; overwrite nothing."""
+        path = Path(path)
+        for file in (KEY, SITES):
+            if (path / file).exists():
+                raise InvalidInput(
+                    f"{path / file} is there already; nothing is overwritten: take another folder"
+                )
+        called = person("name", name or path.resolve().name)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be made: {error.strerror}") from None
+        make_identity(path / KEY)
+        write_whole(path / SITES, _TEXT.replace("@NAME@", json.dumps(called, ensure_ascii=False)))
+        return cls(path)
+
+    @property
+    def identity(self) -> Identity:
+        """The coordinator's key."""
+        return load_identity(self.path / KEY)
+
+    @property
+    def name(self) -> str:
+        """What sites call it."""
+        return self._read()[0]
+
+    @property
+    def card(self) -> Card:
+        """What sites need of this coordinator."""
+        return Card(self.name, self.identity.public)
+
+    @property
+    def sites(self) -> dict[str, bytes]:
+        """The pinned keys, by name, as the file says now."""
+        return self._read()[1]
+
+    def trust(self, card: Card) -> bool:
+        """Pin a site's key; return False if it was there."""
+        known = self.sites
+        if card.key == self.identity.public:
+            raise InvalidInput("that is the coordinator's own key, not a site's")
+        if known.get(card.name) == card.key:
+            return False
+        if card.name in known:
+            raise InvalidInput(
+                f"[sites] {card.name} has another key in {self.path / SITES}; if it was renewed, take the "
+                "old line out"
+            )
+        text = with_key((self.path / SITES).read_text(encoding="utf-8"), "sites", card)
+        _, after = _parse(text, self.path / SITES)
+        assert after[card.name] == card.key
+        write_whole(self.path / SITES, text)
+        return True
+
+    def roster(self, names: Iterable[str]) -> Roster:
+        """Return the sites of a study with their pinned keys, or raise an error that names those without."""
+        names, known = list(names), self.sites
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise InvalidInput(
+                f"no key of {', '.join(map(repr, missing))} in {self.path / SITES}; get each one's file "
+                "(`cape site export-key`) and run `cape deploy trust FILE`"
+            )
+        return Roster.of({name: known[name] for name in names})
+
+    def _read(self) -> tuple[str, dict[str, bytes]]:
+        path = self.path / SITES
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
+        return _parse(text, path)
+
+
+def _parse(text: str, path: Path) -> tuple[str, dict[str, bytes]]:
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+    with places.at(str(path)):
+        places.keys(document, ("coordinator", "sites"), ("coordinator", "sites"))
+        about = places.section(document, "coordinator")
+        with places.at("[coordinator]"):
+            places.keys(about, ("name",), ("name",))
+            name = person("name", about["name"])
+        return name, read_keys(document, "sites")

@@ -1,0 +1,267 @@
+"""What a coordinator has asked and been answered: a file of lines, synced before and after each stage.
+
+Claim. Whenever a coordinator is killed, the record names every stage that may have been asked: nobody is
+asked before its line is on the disk.
+Reason. Lines are only appended, each with a checksum over itself and the one before, and synced. What a crash
+tears is the last line, which is left aside: a stage whose answer is torn counts as asked and not answered. A
+whole line that does not fit is damage, and is an error: nothing is guessed.
+Tested in tests/coordinator/test_record.py, cut at every byte.
+
+It holds released numbers only: it is as public as the results.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cape.errors import CapeError, InvalidInput
+from cape.release.schemes import Cost
+
+__all__ = ["Answered", "Attempt", "Record"]
+
+_FORMAT = 1
+_DIGITS = 16  # of a checksum
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What one stage gave: the total (int64, little-endian), whose it is, rows where public, and its cost."""
+
+    total: bytes
+    participants: tuple[str, ...]
+    rows: int | None
+    cost: Cost
+
+
+@dataclass
+class Attempt:
+    """One run of one analysis.
+
+    Attributes:
+        asked: how many stages were asked, or were about to be.
+        answers: of the first stages; all that were asked, or one fewer.
+        finished: whether all that the analysis asks was answered.
+        failed: how many stages count as spent, once the run was given up; None before.
+    """
+
+    number: int
+    run: bytes
+    asked: int = 0
+    answers: list[Answered] = field(default_factory=list)
+    finished: bool = False
+    failed: int | None = None
+    why: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not known what became of it."""
+        return not self.finished and self.failed is None
+
+    @property
+    def spent(self) -> int:
+        """How many stages count as spent: what is not known counts."""
+        return self.asked if self.failed is None else self.failed
+
+
+class Record:
+    """The record of one study. One process has it at a time.
+
+    >>> with Record("results/record.jsonl") as record:
+    ...     submission = Submission(study, folder, link, record)
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.study_hash: str | None = None
+        self.attempts: list[Attempt] = []
+        self._chain = ""
+        try:
+            self._file = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._load()
+        except BlockingIOError:
+            os.close(self._file)
+            raise InvalidInput(f"{self.path} is in use: is another `cape submit` at work?") from None
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def of(self, study_hash: str, name: str) -> None:
+        """Make it the record of a study, or raise if it is that of another."""
+        if self.study_hash is None:
+            self._write(kind="study", format=_FORMAT, hash=study_hash, name=name)
+            self.study_hash = study_hash
+        elif self.study_hash != study_hash:
+            raise InvalidInput(
+                f"{self.path} is the record of another study, or of this one before it was changed; take "
+                "another folder"
+            )
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was asked."""
+        return bool(self.attempts)
+
+    def begin(self, number: int, run: bytes) -> Attempt:
+        """Write down that an analysis is about to be asked."""
+        return self._told(kind="begun", number=number, run=run.hex())
+
+    def asked(self, attempt: Attempt) -> None:
+        """Write down, synced, that the next stage is about to be asked."""
+        self._told(kind="asked", run=attempt.run.hex(), stage=attempt.asked)
+
+    def answered(self, attempt: Attempt, answered: Answered) -> None:
+        """Write down what the stage gave."""
+        cost = answered.cost
+        self._told(
+            kind="answered",
+            run=attempt.run.hex(),
+            stage=len(attempt.answers),
+            total=base64.b64encode(answered.total).decode(),
+            participants=list(answered.participants),
+            rows=answered.rows,
+            cost=[cost.rounds, cost.bytes, cost.bytes_per_site, cost.seconds],
+        )
+
+    def finished(self, attempt: Attempt) -> None:
+        """Write down that the analysis has its answer."""
+        self._told(kind="finished", run=attempt.run.hex())
+
+    def failed(self, attempt: Attempt, spent: int, why: str) -> None:
+        """Write down that a run is given up, and how many of its stages count as spent."""
+        self._told(kind="failed", run=attempt.run.hex(), spent=spent, why=why)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _told(self, **line: Any) -> Attempt:
+        self._write(**line)
+        return self._apply(line)
+
+    def _write(self, **line: Any) -> None:
+        """Append a line; it is on the disk when this returns."""
+        text = json.dumps(line)
+        chain = _checksum(self._chain, text)
+        data = memoryview(f"{chain} {text}\n".encode())
+        size = os.fstat(self._file).st_size
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fsync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, size)
+            raise CapeError(f"{self.path} cannot be written: {error.strerror}") from None
+        self._chain = chain
+
+    def _load(self) -> None:
+        with open(self.path, "rb") as file:
+            content = file.read()
+        good = 0
+        for data in content.splitlines(keepends=True):
+            line = self._read(data)
+            if line is None:
+                break
+            self._take(line)
+            good += len(data)
+        rest = content[good:]
+        if b"\n" in rest and b"\0" not in rest:  # a whole line: a crash leaves a part, or zeros
+            raise self._damaged(f"after {good} bytes")
+        if rest:
+            os.ftruncate(self._file, good)
+        os.fsync(self._file)
+        _sync_folder(self.path.parent)
+
+    def _read(self, data: bytes) -> dict[str, Any] | None:
+        """Return a line and go on to the next; None if it is torn or damaged."""
+        try:
+            text = data.decode()
+            chain, text = text[:_DIGITS], text[_DIGITS + 1 : -1]
+            if not data.endswith(b"\n") or chain != _checksum(self._chain, text):
+                return None
+            line = json.loads(text)
+        except ValueError:
+            return None
+        self._chain = chain
+        return line if isinstance(line, dict) else None
+
+    def _take(self, line: dict[str, Any]) -> None:
+        """Take in a line of an old record."""
+        try:
+            if line["kind"] == "study" and line["format"] == _FORMAT and self.study_hash is None:
+                self.study_hash = str(line["hash"])
+                return
+            if self.study_hash is not None:
+                self._apply(line)
+                return
+        except (KeyError, ValueError, TypeError, LookupError):
+            pass
+        raise self._damaged(f"at a line of kind {line.get('kind')!r}")
+
+    def _apply(self, line: dict[str, Any]) -> Attempt:
+        run = bytes.fromhex(line["run"])
+        if line["kind"] == "begun":
+            if any(attempt.run == run for attempt in self.attempts):
+                raise ValueError("a run begins once")
+            self.attempts.append(Attempt(int(line["number"]), run))
+            return self.attempts[-1]
+        attempt = next((each for each in reversed(self.attempts) if each.run == run), None)
+        if attempt is None or not attempt.open:
+            raise ValueError("a run that did not begin, or is over, does not go on")
+        match line["kind"]:
+            case "asked" if line["stage"] == attempt.asked == len(attempt.answers):
+                attempt.asked += 1
+            case "answered" if line["stage"] == len(attempt.answers) == attempt.asked - 1:
+                attempt.answers.append(
+                    Answered(
+                        base64.b64decode(line["total"], validate=True),
+                        tuple(line["participants"]),
+                        line["rows"],
+                        Cost(*line["cost"]),
+                    )
+                )
+            case "finished" if attempt.asked == len(attempt.answers):
+                attempt.finished = True
+            case "failed" if len(attempt.answers) <= line["spent"] <= attempt.asked:
+                attempt.failed, attempt.why = int(line["spent"]), str(line["why"])
+            case _:
+                raise ValueError("a line that does not follow")
+        return attempt
+
+    def _damaged(self, where: str) -> InvalidInput:
+        return InvalidInput(
+            f"{self.path} is damaged {where}, and cannot tell what was spent; keep a copy, and look at the "
+            "sites' ledgers"
+        )
+
+
+def _checksum(before: str, text: str) -> str:
+    return sha256(f"{before} {text}".encode()).hexdigest()[:_DIGITS]
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,231 @@
+"""A site's end of the wire: bytes in, bytes out, never an exception.
+
+Claim. Before the first byte that depends on this site's rows leaves, but for their number where it is public,
+the ledger holds the release, synced. Each line of the ledger is answered by at most one vector, whatever is
+sent, again, late, out of order or at once from several threads. What goes out is a message of secure
+aggregation, a vector with its noise, or a refusal: a code and a sentence, never a value, a path or a trace.
+Reason. The rounds that agree on keys do not touch the data. Where the machine needs its vector, policy and
+ledger are asked again, as they are now, and the ledger is written; the vector is computed from the grant,
+which answers once, and goes into the machine, which masks it once. A second request for the same stage finds
+it in the ledger, a second one for the same session finds its name there, in this process or in any other.
+Tested in tests/steward/test_member.py and test_member_kills.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape import __version__, secagg
+from cape.errors import BadMessage, BudgetExceeded, ProtocolError
+from cape.errors import Refused as NotAnswered
+from cape.secagg import messages, states
+from cape.steward import wire
+from cape.steward.codes import Code, Denied, Refusal
+from cape.steward.decide import SOMETHING, Grant, Offer, story
+from cape.steward.folder import SiteFolder
+from cape.steward.ledger import Amount
+from cape.steward.request import Request
+
+__all__ = ["Member"]
+
+_MOST_SESSIONS = 32
+
+
+class _Session:
+    """A session of secure aggregation that this site is in."""
+
+    def __init__(self, request: Request, machine: secagg.Site) -> None:
+        self.request, self.machine = request, machine
+        self.lock = threading.Lock()
+        self.last = -1  # the last step that was paid for
+
+    @property
+    def over(self) -> bool:
+        return (
+            self.machine.state is states.SiteState.DONE
+            and self.machine.step + 1 == self.machine.parameters.steps
+        )
+
+
+class Member:
+    """A site that takes part: `handle` is all that a transport needs.
+
+    Threads may call it at once: each session has a lock of its own.
+    """
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self.folder = folder
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def handle(self, data: bytes) -> bytes:
+        """Return the answer to a message. Never raises; the full story of a refusal is in the site's log."""
+        number = 0
+        try:
+            message = wire.unpack_to_site(data)
+            number = message.number
+            return wire.pack(self._handle(message))
+        except Denied as denied:
+            detail = f" [{denied.detail}]" if denied.detail else ""
+            self._log(f"refused a message: {denied.code}: {denied.sentence}{detail}")
+            refusal = denied.refusal
+        except BadMessage as error:  # about what came, not about what is here
+            self._log(f"refused a message: {error}")
+            refusal = Refusal(Code.REQUEST, str(error))
+        except ProtocolError as error:
+            self._log(f"refused a message: {error}")
+            refusal = Refusal(Code.RUN, str(error))
+        except Exception as error:
+            self._log(f"failed: {story(error)}")
+            refusal = Refusal(Code.SITE, SOMETHING)
+        return wire.pack(wire.refused(number, refusal))
+
+    def _handle(self, message: wire.ToSite) -> wire.FromSite:
+        match message:
+            case wire.Hello():
+                card = self.folder.card
+                return wire.Present(message.number, __version__[:40], card.name, card.key)
+            case wire.Review():
+                return self._review(message)
+            case wire.Ask():
+                return self._ask(message)
+            case wire.Carry():
+                return self._carry(message)
+            case wire.Inquiry():
+                return self._inquire(message)
+
+    def _review(self, message: wire.Review) -> wire.Reviewed:
+        """Say what would be answered, the costs of all of them added up; pay for nothing."""
+        told: list[wire.Refused | None] = []
+        rows: int | None = None
+        planned = Amount()
+        for data in message.requests:
+            offer = self.folder.consider(data)
+            if isinstance(offer, Offer):
+                if offer.request.trial and offer.request.stage == 0:
+                    rows = offer.rows
+                planned += offer.whole
+                offer = self._affordable(offer, planned)
+            told.append(None if isinstance(offer, Offer) else wire.refused(message.number, offer))
+        return wire.Reviewed(message.number, tuple(told), rows)
+
+    def _affordable(self, offer: Offer, planned: Amount) -> Offer | Refusal:
+        try:
+            if planned != Amount():
+                offer.ledger.check(offer.request.coordinator, planned, offer.limits)
+        except BudgetExceeded as error:
+            return Refusal(Code.BUDGET, str(error))
+        return offer
+
+    def _ask(self, message: wire.Ask) -> wire.FromSite:
+        offer = self.folder.consider(message.request)
+        if isinstance(offer, Refusal):
+            return wire.refused(message.number, offer)
+        if offer.request.trial:
+            raise Denied(Code.REQUEST, "the request was signed to be looked at, not to be answered")
+        if offer.parameters is None:
+            return self._alone(message.number, offer)
+        if offer.request.stage == offer.request.first:
+            machine = self._open(offer)
+            return wire.Offered(message.number, offer.rows, machine.start())
+        session = self._session(offer.request.session)
+        with session.lock:
+            if session.request.plan != offer.request.plan or session.machine.parameters != offer.parameters:
+                raise Denied(Code.RUN, "the session was opened for something else")
+            _check_opening(session, offer.request, message.opening)
+            masked = self._masked(session, offer, message.opening)
+        if isinstance(masked, Refusal):
+            return wire.refused(message.number, masked)
+        return wire.Offered(message.number, offer.rows, masked)
+
+    def _alone(self, number: int, offer: Offer) -> wire.FromSite:
+        """Answer a request whose vector needs no masks: its noise protects it, or it is empty."""
+        vector = self._vector(offer.reserve())
+        if isinstance(vector, Refusal):
+            return wire.refused(number, vector)
+        return wire.Offered(number, offer.rows, vector.astype("<i8", copy=False).tobytes())
+
+    def _open(self, offer: Offer) -> secagg.Site:
+        """Begin a session: its name is in the ledger from now on, and serves no other."""
+        assert offer.parameters is not None
+        folder = self.folder
+        card = folder.card
+        machine = secagg.Site(offer.parameters, card.name, folder.identity, seen=offer.ledger.runs)
+        with self._lock:
+            run = offer.request.run
+            for name in [name for name, other in self._sessions.items() if other.request.run == run]:
+                del self._sessions[name]  # a run that opens another session is past those before
+            self._sessions[offer.parameters.run] = _Session(offer.request, machine)
+            while len(self._sessions) > _MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        return machine
+
+    def _session(self, name: bytes) -> _Session:
+        with self._lock:
+            session = self._sessions.get(name)
+            if session is not None:
+                self._sessions.move_to_end(name)
+        if session is None:
+            raise Denied(Code.RUN, "this site is not in this session, or not any more")
+        return session
+
+    def _carry(self, message: wire.Carry) -> wire.FromSite:
+        session = self._session(message.session)
+        with session.lock:
+            machine = session.machine
+            answer: bytes | Refusal
+            if session.last < 0 and machine.state is states.SiteState.SHARED:
+                _check_opening(session, session.request, message.data)
+                offer = self.folder.consider(session.request)  # policy and ledger as they are now
+                answer = offer if isinstance(offer, Refusal) else self._masked(session, offer, message.data)
+            else:
+                answer = machine.handle(message.data)
+            over = session.over
+        if over:
+            with self._lock:
+                self._sessions.pop(message.session, None)
+        if isinstance(answer, Refusal):
+            return wire.refused(message.number, answer)
+        return wire.Carried(message.number, answer)
+
+    def _masked(self, session: _Session, offer: Offer, opening: bytes) -> bytes | Refusal:
+        """Pay, compute and mask: in this order. `opening` is the aggregator's message that asks for it."""
+        vector = self._vector(offer.reserve())
+        if isinstance(vector, Refusal):
+            return vector
+        session.last = offer.request.stage - offer.request.first
+        session.machine.begin(session.last, vector)
+        return session.machine.handle(opening)
+
+    def _vector(self, grant: Grant | Refusal) -> NDArray[np.int64] | Refusal:
+        return grant if isinstance(grant, Refusal) else self.folder.answer(grant)
+
+    def _inquire(self, message: wire.Inquiry) -> wire.Known:
+        if self.folder.policy.who(message.coordinator) is None:
+            raise Denied(Code.COORDINATOR, "this site does not trust this coordinator's key")
+        try:
+            message.verify()
+        except BadMessage:
+            raise Denied(Code.SIGNATURE, "the coordinator's signature does not fit the inquiry") from None
+        ledger = self.folder.ledger
+        ledger.close(message.run)
+        return wire.Known(message.number, ledger.has(message.run, message.stage))
+
+    def _log(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not turn into a trace for others
+            self.folder.log(line)
+
+
+def _check_opening(session: _Session, request: Request, opening: bytes) -> None:
+    """Raise unless the message asks for this stage's vector, and it was not given: before it is paid for."""
+    step = request.stage - request.first
+    asks = messages.unpack(opening, session.machine.parameters)
+    if not isinstance(asks, messages.Delivery | messages.Begin) or asks.step != step:
+        raise NotAnswered(f"the aggregator must ask for the vector of step {step} now")
+    if step <= session.last:
+        raise NotAnswered(f"step {step} is past")

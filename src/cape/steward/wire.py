@@ -1,0 +1,187 @@
+"""What a site and the aggregator say to each other, beside secure aggregation: strict, small, numbered.
+
+Every message to a site has a number, and its answer has the same: an answer that comes late is not taken for
+that of another message. No security rests on it; what a site believes is signed by its coordinator (requests)
+or by other sites (the messages of secure aggregation, which travel inside).
+Decoders are fuzzed in tests/steward/test_wire.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from cape.errors import BadMessage
+from cape.secagg.keys import KEY_BYTES, Identity, Verifier
+from cape.secagg.parameters import MAX_LENGTH, MAX_STEPS, RUN_BYTES
+from cape.steward.codes import Refusal
+
+__all__ = [
+    "MOST_BYTES",
+    "Ask",
+    "Carried",
+    "Carry",
+    "FromSite",
+    "Hello",
+    "Inquiry",
+    "Known",
+    "Offered",
+    "Present",
+    "Refused",
+    "Review",
+    "Reviewed",
+    "ToSite",
+    "pack",
+    "refused",
+    "unpack_from_site",
+    "unpack_to_site",
+]
+
+MOST_BYTES = (8 * MAX_LENGTH) + (1 << 28)  # a vector, or a request with the answers of all earlier stages
+_MOST_ANALYSES = 10_000
+_LABEL = b"cape inquiry 1\0"
+_Any = TypeVar("_Any")
+
+Number = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Rows = Annotated[int, Meta(ge=0, lt=1 << 53)]
+Run = Annotated[bytes, Meta(min_length=RUN_BYTES, max_length=RUN_BYTES)]
+Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+Short = Annotated[str, Meta(max_length=40)]
+Name = Annotated[str, Meta(max_length=200)]
+Sentence = Annotated[str, Meta(max_length=2000)]
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    number: Number
+
+
+class Hello(_Message, frozen=True, tag="hello"):
+    """Who is there?"""
+
+
+class Present(_Message, frozen=True, tag="present"):
+    """Who answers, and with which version. It is not signed: the roster of a request is what counts."""
+
+    version: Short
+    name: Name
+    key: Key
+
+
+class Review(_Message, frozen=True, tag="review"):
+    """Requests to look at, one for each analysis of a study, that are not to be answered."""
+
+    requests: Annotated[tuple[bytes, ...], Meta(max_length=_MOST_ANALYSES)]
+
+
+class Ask(_Message, frozen=True, tag="ask"):
+    """A signed request for a stage; in a session that goes on, with the message that opens its step."""
+
+    request: bytes
+    opening: bytes = b""
+
+
+class Offered(_Message, frozen=True, tag="offered"):
+    """What a site answers a request: rows where public, and its first message in the stage.
+
+    An advertisement of keys where the request opens a session, a masked vector in one that goes on; in scheme
+    "conventional" the vector with its noise.
+    """
+
+    rows: Rows | None
+    data: bytes
+
+
+class Carry(_Message, frozen=True, tag="carry"):
+    """A message of the aggregator in a session of secure aggregation."""
+
+    session: Run
+    data: bytes
+
+
+class Carried(_Message, frozen=True, tag="carried"):
+    """The site's answer in it."""
+
+    data: bytes
+
+
+class Inquiry(_Message, frozen=True, tag="inquiry"):
+    """Was this stage of a run paid for? Whoever asks has given the run up: the site closes it first."""
+
+    run: Run
+    stage: Annotated[int, Meta(ge=0, lt=MAX_STEPS)]
+    coordinator: Key
+    signature: bytes = b""
+
+    def signed(self, identity: Identity) -> Inquiry:
+        """Return it with the coordinator's signature, which does not cover the number."""
+        return msgspec.structs.replace(self, signature=identity.sign(self._body()))
+
+    def verify(self) -> None:
+        """Raise `BadMessage` unless the coordinator signed it."""
+        Verifier().check(self.coordinator, self.signature, self._body(), "the coordinator")
+
+    def _body(self) -> bytes:
+        return _LABEL + msgspec.msgpack.encode((self.run, self.stage, self.coordinator))
+
+
+class Known(_Message, frozen=True, tag="known"):
+    """Whether the ledger has it; if not, it never will."""
+
+    known: bool
+
+
+class Refused(_Message, frozen=True, tag="refused"):
+    """No, with a code and a sentence of the policy (`cape.steward.codes`)."""
+
+    code: Short
+    sentence: Sentence
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.sentence}"
+
+
+class Reviewed(_Message, frozen=True, tag="reviewed"):
+    """For each analysis why it would be refused, None where it would not; and rows where public."""
+
+    refusals: Annotated[tuple[Refused | None, ...], Meta(max_length=_MOST_ANALYSES)]
+    rows: Rows | None
+
+
+ToSite: TypeAlias = Hello | Review | Ask | Carry | Inquiry
+FromSite: TypeAlias = Present | Reviewed | Offered | Carried | Known | Refused
+
+_to_site: msgspec.msgpack.Decoder[ToSite] = msgspec.msgpack.Decoder(ToSite)
+_from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def pack(message: ToSite | FromSite) -> bytes:
+    """Return the bytes that travel."""
+    return _encoder.encode(message)
+
+
+def refused(number: int, refusal: Refusal) -> Refused:
+    """Return a refusal as it travels."""
+    return Refused(number, str(refusal.code), refusal.sentence[:2000])
+
+
+def unpack_to_site(data: bytes) -> ToSite:
+    """Read what came to a site, or raise `BadMessage`."""
+    return _unpack(_to_site, data)
+
+
+def unpack_from_site(data: bytes) -> FromSite:
+    """Read what came from a site, or raise `BadMessage`."""
+    return _unpack(_from_site, data)
+
+
+def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes) -> _Any:
+    if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) > MOST_BYTES:
+        raise BadMessage(f"a message must be at most {MOST_BYTES} bytes")
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    raise BadMessage("the message cannot be read; is it from another version of cape?")

@@ -1,0 +1,142 @@
+"""The record: cut anywhere, it tells what may have been asked, or says that it is damaged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cape.coordinator import Record
+from cape.coordinator.record import Answered, Attempt
+from cape.errors import CapeError, InvalidInput
+from cape.release.schemes import Cost
+
+COST = Cost(5, 1000, 200, 0.25)
+
+
+def told(record: Record) -> list[tuple[int, int, int, bool, int | None]]:
+    return [(a.number, a.asked, len(a.answers), a.finished, a.failed) for a in record.attempts]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A record of two analyses: one finished in two stages, one that failed in its second."""
+    with Record(tmp_path / "record.jsonl") as record:
+        record.of("hash", "lungs")
+        first = record.begin(1, bytes(16))
+        for stage in range(2):
+            record.asked(first)
+            record.answered(first, Answered(bytes([stage]) * 16, ("a", "b"), 12, COST))
+        record.finished(first)
+        second = record.begin(2, bytes(range(16)))
+        record.asked(second)
+        record.answered(second, Answered(b"", ("a",), None, COST))
+        record.asked(second)
+        record.failed(second, 2, "too few")
+    return tmp_path / "record.jsonl"
+
+
+def test_what_is_written_is_read(path: Path):
+    with Record(path) as record:
+        assert told(record) == [(1, 2, 2, True, None), (2, 2, 1, False, 2)]
+        assert record.attempts[0].answers[1] == Answered(b"\x01" * 16, ("a", "b"), 12, COST)
+        assert record.attempts[1].answers[0].rows is None
+        assert [attempt.spent for attempt in record.attempts] == [2, 2]
+        assert record.begun
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_cut_at_every_byte_it_never_forgets_what_was_asked(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # for speed
+    content = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(content) if byte == 10]
+    for cut in range(len(content) + 1):
+        path.write_bytes(content[:cut])
+        whole = max((end for end in ends if end <= cut), default=0)
+        with Record(path) as record:
+            asked = sum(attempt.asked for attempt in record.attempts)
+            assert asked == content[:whole].count(b'"kind": "asked"')
+            assert path.stat().st_size == whole, "what was torn is gone, and the next line can follow"
+            if whole:
+                record.of("hash", "lungs")
+            if record.attempts and record.attempts[-1].open:
+                record.failed(record.attempts[-1], record.attempts[-1].asked, "cut")
+        with Record(path) as record:
+            assert all(not attempt.open for attempt in record.attempts)
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_an_error(path: Path):
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    for number in range(len(lines)):
+        bent = bytearray(lines[number])
+        bent[len(bent) // 2] ^= 1
+        path.write_bytes(b"".join([*lines[:number], bytes(bent), *lines[number + 1 :]]))
+        with pytest.raises(InvalidInput, match="damaged"):
+            Record(path)
+        if number + 1 < len(lines):  # nobody can tell that the last one is gone
+            path.write_bytes(b"".join([*lines[:number], *lines[number + 1 :]]))
+            with pytest.raises(InvalidInput, match="damaged"):
+                Record(path)
+
+
+def test_zeros_at_the_end_are_a_torn_line(path: Path):
+    content = path.read_bytes()
+    path.write_bytes(content + bytes(100))
+    with Record(path) as record:
+        assert told(record) == [(1, 2, 2, True, None), (2, 2, 1, False, 2)]
+    assert path.read_bytes() == content
+
+
+def test_another_study_is_refused(path: Path):
+    with Record(path) as record:
+        with pytest.raises(InvalidInput, match="record of another study"):
+            record.of("other", "lungs")
+        record.of("hash", "lungs")
+
+
+def test_one_process_at_a_time(path: Path):
+    with Record(path), pytest.raises(InvalidInput, match="is in use"):
+        Record(path)
+    Record(path).close()
+
+
+def test_lines_must_follow_each_other(tmp_path: Path):
+    with Record(tmp_path / "r") as record:
+        record.of("hash", "lungs")
+        attempt = record.begin(1, bytes(16))
+        for wrong in (
+            lambda: record.answered(attempt, Answered(b"", (), None, COST)),
+            lambda: record.failed(attempt, 1, ""),
+            lambda: record.begin(1, bytes(16)),
+            lambda: record.asked(Attempt(1, b"x" * 16)),
+        ):
+            with pytest.raises(ValueError, match=r"begins once|go on|follow"):
+                wrong()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        Record(tmp_path / "no" / "record")
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real = os.write
+    with Record(tmp_path / "r") as record:
+        record.of("hash", "lungs")
+        size = record.path.stat().st_size
+
+        def full(handle: int, data: bytes) -> int:
+            real(handle, bytes(data)[:10])
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(CapeError, match="No space left"):
+            record.begin(1, bytes(16))
+        monkeypatch.setattr(os, "write", real)
+        assert record.path.stat().st_size == size
+        assert not record.attempts
+        record.begin(1, bytes(16))
+    with Record(tmp_path / "r") as record:
+        assert len(record.attempts) == 1

@@ -1,0 +1,102 @@
+"""What is made of released numbers is the same whenever it is made: a record can be read again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cape.analyses import KINDS
+from cape.release.query import Finding
+from cape.steward import Earlier, Talk, read
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "count": {"columns": ["age"]},
+    "sum": {"columns": ["age", "weight"]},
+    "mean": {"columns": ["age", "weight"]},
+    "variance": {"columns": ["age"]},
+    "standard-deviation": {"columns": ["age"]},
+    "covariance": {"columns": ["age", "weight"]},
+    "correlation": {"columns": ["age", "weight"]},
+    "histogram": {"column": "age", "bins": 5},
+    "contingency-table": {"columns": ["sex", "ill"]},
+    "ecdf": {"columns": ["age"]},
+    "quantiles": {"columns": ["age"], "probs": [0.5]},
+    "table-one": {"columns": ["age", "sex"], "by": "ill"},
+    "linear-regression": {"target": "weight", "features": ["age"]},
+    "logistic-regression": {"target": "ill", "features": ["age", "sex"]},
+    "polynomial-loss": {"target": "weight", "features": ["age"], "coefficients": {"1": [0, -2], "2": [1]}},
+    "pca": {"columns": ["age", "weight"], "components": 1},
+    "k-means": {"columns": ["age", "weight"], "clusters": 3},
+    "neural-network": {"target": "ill", "features": ["age"], "hidden": [2], "epochs": 3, "sampling": 0.5},
+}
+
+
+def study() -> dict[str, Any]:
+    return {
+        "name": "all",
+        "description": "",
+        "scheme": "cape",
+        "epsilon": 8.0,
+        "delta": 1e-6,
+        "colluding": 1,
+        "min_sites": 3,
+        "neighbours": "replace-one",
+        "schema": {"age": [18, 90], "weight": [40, 140], "sex": ["female", "male"], "ill": ["no", "yes"]},
+        "sites": ["a", "b", "c", "d"],
+        "analyses": [{"kind": kind, **example, "share": 0.05} for kind, example in EXAMPLES.items()],
+    }
+
+
+def made_of_released_numbers() -> dict[str, str]:
+    """A digest of what each kind makes of the same made-up totals."""
+    found = {}
+    for number, kind in enumerate(EXAMPLES, 1):
+        asked = read(study(), number)
+        talk, draw = Talk(asked), np.random.default_rng(number)
+        told: list[object] = []
+        while True:
+            calibration, _ = talk.calibrate()
+            told.append([[step.bits, step.factor] for step in calibration.steps])
+            sizes = np.concatenate(
+                [np.full(s.array.size, s.size) for s in calibration.steps] or [np.zeros(0)]
+            )
+            total = (draw.uniform(100, 900, calibration.size) / sizes).astype(np.int64)
+            try:
+                talk.tell(Earlier.of(total, 4, 2000))
+            except StopIteration as stop:
+                finding = stop.value if isinstance(stop.value, Finding) else Finding(stop.value)
+                break
+        told.append([(e.label, e.value, e.sampling, e.privacy, e.interval(0.9)) for e in finding.estimates])
+        model = getattr(finding.model, "to_dict", None)
+        told.append(repr(model()) if model else None)
+        found[kind] = sha256(repr(told).encode()).hexdigest()
+    return found
+
+
+def test_every_kind_can_be_read_again_in_another_process():
+    assert set(EXAMPLES) == set(KINDS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = made_of_released_numbers()
+    code = (
+        "import json, warnings; warnings.simplefilter('ignore')\n"
+        "from tests.coordinator.test_replay import made_of_released_numbers as f\n"
+        "print(json.dumps(f()))"
+    )
+    there = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(there.stdout) == here
