@@ -1,0 +1,21 @@
+"""Attacks on the guarantee: the real protocol, played many times, against one who sees all messages."""
+
+from __future__ import annotations
+
+from cape.audit.cases import FLOOR, FLOOR_FAST, Case, cases
+from cape.audit.run import SEED, Audit, amount, audit
+from cape.audit.table import CHECKS, ERROR, Row
+
+__all__ = [
+    "CHECKS",
+    "ERROR",
+    "FLOOR",
+    "FLOOR_FAST",
+    "SEED",
+    "Audit",
+    "Case",
+    "Row",
+    "amount",
+    "audit",
+    "cases",
+]

@@ -1,0 +1,162 @@
+"""Which games are played, how often, and what must come of each.
+
+The number of runs follows from the power that is asked for. With 2,800 runs of each table a mechanism that
+has mu = 3 gives a bound of 0.91 +- 0.016 times that, at the error that one test of the whole table may have:
+below 0.85 less than once in a thousand times. `--fast` plays 700, gets 0.84 +- 0.03, and asks for 0.7.
+A mu of 3 is more than a study should spend. It is where a number of runs shows most; noise scales with the
+budget by one factor, which the claims themselves, and the noise scale at (1, 1e-6), are checked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cape.audit.world import ANALYSES
+from cape.errors import InvalidInput
+from cape.privacy import Budget, epsilon
+from cape.release.query import Neighbours
+
+__all__ = ["FLOOR", "FLOOR_FAST", "Case", "Look", "cases", "chosen"]
+
+DELTA = 1e-5
+FLOOR, FLOOR_FAST = 0.85, 0.70
+_MANY = ("logistic-regression", "k-means", "neural-network")
+_ASKED = ("count", "mean", "histogram", "covariance", "linear-regression", "pca", *_MANY)
+Look = Literal["", "support"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    Attributes:
+        runs: of each of the two tables.
+        flag: the check that must flag it, or "" if none may.
+        bug: what is planted.
+        powered: whether the bound must also come near the claim.
+        claim: whose claim is put to the test.
+        direct: whether the test is the one that is best for epsilon at delta, and not for mu.
+    """
+
+    name: str
+    analysis: str
+    scheme: str
+    runs: int
+    mu: float = 3.0
+    delta: float = DELTA
+    neighbours: Neighbours = "replace-one"
+    sites: int = 3
+    colluding: int = 1
+    flag: str = ""
+    bug: str = ""
+    powered: bool = True
+    claim: Literal["product", "theorem 1"] = "product"
+    look: Look = ""
+    direct: bool = False
+
+    @property
+    def budget(self) -> Budget:
+        """What the release may cost."""
+        return Budget(epsilon(self.delta, self.mu), self.delta)
+
+    @property
+    def search(self) -> tuple[str, Neighbours, float, float, int, Look]:
+        """What the search for its tables depends on."""
+        return self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look
+
+
+def cases(fast: bool) -> list[Case]:
+    """Return the whole table."""
+    return [*_schemes(fast), *_others(fast), *_planted(fast)]
+
+
+def chosen(fast: bool, only: str | None) -> list[Case]:
+    """Return the rows whose name contains `only`, or all of them."""
+    known = cases(fast)
+    found = [case for case in known if only is None or only in case.name]
+    if not found:
+        names = ", ".join(dict.fromkeys(case.name for case in known))
+        raise InvalidInput(f"--only must be a part of a row's name, not {only!r}; rows: {names}")
+    return found
+
+
+def _schemes(fast: bool) -> list[Case]:
+    """Each scheme with each analysis."""
+    found = []
+    for scheme in ("cape", "cape-gaussian", "conventional", "local", "pooled"):
+        own = scheme == "cape"
+        wanted = _ASKED if fast or not own else tuple(ANALYSES)
+        for analysis in wanted:
+            many = analysis in _MANY
+            if fast and not own and analysis != "mean":
+                continue
+            runs = 2800 if not fast else 700
+            if many and (fast or not own or analysis == "k-means"):
+                runs = {"logistic-regression": 300, "k-means": 40, "neural-network": 300}[analysis]
+            if many and own and not fast:
+                runs = {"logistic-regression": 2800, "k-means": 400, "neural-network": 1000}[analysis]
+            powered = not many or (analysis == "logistic-regression" and own and not fast)
+            found.append(Case(f"{scheme}/{analysis}", analysis, scheme, runs, powered=powered))
+    return found
+
+
+def _others(fast: bool) -> list[Case]:
+    """The other relation, a small budget, many sites, and epsilon by itself."""
+    runs = 700 if fast else 2800
+    found = [
+        Case("cape/mean, add-remove", "mean", "cape", runs, neighbours="add-remove"),
+        Case("cape-gaussian/count, 30 sites", "count", "cape-gaussian", runs, sites=30, colluding=9),
+        Case("cape/mean, epsilon 1", "mean", "cape", runs // 2, mu=_mu_one(), delta=1e-6, powered=False),
+    ]
+    if not fast:
+        found.append(
+            Case("conventional/count, epsilon", "count", "conventional", 40_000, 2.0, 0.3, direct=True)
+        )
+    return found
+
+
+def _planted(fast: bool) -> list[Case]:
+    """What must be flagged, and by which check; and the same check where nothing is wrong."""
+    runs = 1000 if fast else 2000
+    small = {"mu": _mu_one(), "delta": 1e-6, "look": "support", "powered": False}
+    return [
+        Case("none/mean", "mean", "none", runs, flag="likelihood ratio"),
+        Case(
+            "theorem 1, S = 30, S_C = 9",
+            "count",
+            "cape-gaussian",
+            runs,
+            sites=30,
+            colluding=9,
+            flag="likelihood ratio",
+            claim="theorem 1",
+        ),
+        Case("bug: noise scale -5%", "mean", "cape", runs, flag="noise scale", bug="noise scale -5%"),
+        Case(
+            "bug: a site's noise left out",
+            "mean",
+            "cape",
+            runs,
+            2.0,
+            flag="likelihood ratio",
+            bug="a site's noise left out",
+        ),
+        Case("bug: a reused mask", "mean", "cape", 1500, 2.0, flag="learned", bug="a reused mask"),
+        Case(
+            "bug: a skipped composition",
+            "neural-network",
+            "cape",
+            800,
+            2.0,
+            flag="likelihood ratio",
+            bug="a skipped composition",
+        ),
+        Case("bug: a float sampler", "mean", "pooled", runs, flag="support", bug="a float sampler", **small),  # type: ignore[arg-type]
+        Case("pooled/mean, support", "mean", "pooled", runs, **small),  # type: ignore[arg-type]
+    ]
+
+
+def _mu_one() -> float:
+    """Return the mu of (1, 1e-6)."""
+    return Budget(1.0, 1e-6).mu

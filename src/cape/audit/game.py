@@ -1,0 +1,166 @@
+"""The game of differential privacy, played with the real protocol: two tables, a coin, and what is seen."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.audit.learned import features, stack
+from cape.audit.likelihood import evidence
+from cape.audit.view import Stage, Watch
+from cape.audit.world import SCHEMA, Remembered, Tables, analysis_of, site_names, stream_of
+from cape.privacy import Budget
+from cape.release.consortium import Consortium
+from cape.release.query import Neighbours
+from cape.release.schemes import CapeGaussian
+
+__all__ = ["Game", "Played", "join", "play"]
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bits = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Game:
+    """What is played: an analysis, a scheme, who takes part, what it may cost, and on which tables."""
+
+    analysis: str
+    scheme: str
+    tables: Tables
+    budget: Budget
+    colluding: int = 1
+    neighbours: Neighbours = "replace-one"
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites; the row at stake is at the first, and the last ones collude."""
+        return site_names(1 + len(self.tables.others))
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of many runs: for each, which table it was, its likelihood ratio, and all that was seen."""
+
+    present: Bits
+    ratios: Floats
+    views: Int64 | None
+    moved: float
+    squares: float
+    count: int
+    claim_mu: float
+    claim_epsilon: float
+    extra: Floats | None = None
+
+    @property
+    def attained(self) -> float:
+        """The mu that these two tables attain, by the design."""
+        return math.sqrt(self.moved)
+
+
+def coin(number: int) -> bool:
+    """Return which table a run has: each half of the runs, even and odd ones, has both equally often."""
+    return number // 2 % 2 == 1
+
+
+def play(
+    game: Game,
+    runs: range,
+    seed: int,
+    planted: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    look: Callable[[list[Stage], str, bool], float] | None = None,
+    label: str = "",
+) -> Played:
+    """Play the runs with these numbers. All noise comes from a stream keyed by the seed and the run's number.
+
+    `planted` changes one thing in the real code; `look` computes one more number from a view.
+    """
+    names = game.sites
+    target, colluders = names[0], names[len(names) - game.colluding :] if game.colluding else []
+    one, two = game.tables.sites(Remembered)
+    analysis = analysis_of(game.analysis)
+    watch = Watch(target, colluders)
+    scheme: Any = CapeGaussian() if game.scheme == "cape-gaussian" else game.scheme
+    rows: list[tuple[bool, float, float, float, int]] = []
+    views: list[Int64] = []
+    extra: list[float] = []
+    promise = None
+    with planted(), watch.on(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows, much noise, and a scheme without any: all on purpose
+        for number in runs:
+            present = coin(number)
+            world, neighbour = (two, one[target]) if present else (one, two[target])
+            consortium = Consortium(
+                world,
+                SCHEMA,
+                game.budget,
+                colluding=game.colluding,
+                neighbours=game.neighbours,
+                scheme=scheme,
+                stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
+            )
+            watch.start(neighbour)
+            if game.scheme == "cape-gaussian" and number == runs[0]:
+                consortium.prepare(_numbers(game, analysis) * len(runs))
+            promise = consortium.release(analysis, share=1.0).guarantee
+            if look is not None:
+                extra.append(look(watch.stages, target, present))
+                rows.append((present, 0.0, 0.0, 0.0, 0))
+                continue
+            told = evidence(game.scheme, watch.stages, target, present)
+            rows.append((present, told.ratio, told.moved, told.squares, told.count))
+            views.append(features(watch.stages, target))
+    assert promise is not None
+    claim = (
+        (promise.mu, promise.epsilon) if math.isfinite(promise.mu) else (game.budget.mu, game.budget.epsilon)
+    )
+    return Played(
+        np.array([row[0] for row in rows]),
+        np.array([row[1] for row in rows]),
+        stack(views) if views else None,
+        float(np.mean([row[2] for row in rows])),
+        math.fsum(row[3] for row in rows),
+        sum(row[4] for row in rows),
+        *claim,
+        np.array(extra) if extra else None,
+    )
+
+
+def _numbers(game: Game, analysis: Any) -> int:
+    """Return how many numbers one release takes at most: what noise is made ahead for."""
+    query = analysis.query(SCHEMA, game.neighbours)
+    size = sum(array.size for array in query.arrays(SCHEMA))
+    return int(size) * len(analysis.stages())
+
+
+def join(parts: list[Played]) -> Played:
+    """Return the runs of several parts as one."""
+    total = sum(part.present.size for part in parts)
+    return Played(
+        np.concatenate([part.present for part in parts]),
+        np.concatenate([part.ratios for part in parts]),
+        _stacked([part.views for part in parts]),
+        sum(part.moved * part.present.size for part in parts) / total,
+        math.fsum(part.squares for part in parts),
+        sum(part.count for part in parts),
+        parts[0].claim_mu,
+        parts[0].claim_epsilon,
+        _joined([part.extra for part in parts]),
+    )
+
+
+def _stacked(parts: list[Int64 | None]) -> Int64 | None:
+    there = [view for part in parts if part is not None for view in part]
+    return stack(there) if there else None
+
+
+def _joined(parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+    there = [part for part in parts if part is not None]
+    return np.concatenate(there) if there else None

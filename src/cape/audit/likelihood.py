@@ -1,0 +1,107 @@
+"""The best test there is, for whoever knows the design: the likelihood ratio of the two neighbouring tables.
+
+Claim. Given its view of one stage the adversary can compute a vector z with, by the design, independent
+entries of variance 1 around `shift` if the neighbour is the truth and around 0 if not; no other test is
+better.
+Reason. The view is Gaussian with the same covariance Sigma under both, and only the target's message moves.
+With w = Sigma^-1 e_target, z = w'(x - mean) / sqrt(w_target) is sufficient. For ring masks x is the sum over
+the honest sites; alone, each of their messages is uniform. For the paper's scheme the honest messages x_h,
+with the announced sum put back, have covariance alpha² (I - 11'/H) + gamma² I, once the colluders' part of
+the sum is taken off.
+So the log-likelihood ratio over all stages is sum(shift z - shift²/2), with 0 as the threshold: fixed before
+any run. It is normal with mean -+ mu²/2 and variance mu², mu² the sum of all shift².
+Tested in tests/audit/test_likelihood.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.audit.view import Stage
+from cape.noise.ring import zero_sum_share
+from cape.release.calibration import RESOLUTION
+
+__all__ = ["Evidence", "evidence", "gaussian_weights"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run says: log-likelihood ratio, squared shift, and squares of its standardised noise.
+
+    `moved` is how far the neighbour is, in standard deviations of what the adversary sees; `squares` are the
+    residuals against the truth, which only the audit knows.
+    """
+
+    ratio: float
+    moved: float
+    squares: float
+    count: int
+
+
+def evidence(scheme: str, stages: Sequence[Stage], target: str, swapped: bool) -> Evidence:
+    """Return the evidence for the second of two tables; `swapped` says that it is the true one."""
+    ratio = moved = squares = 0.0
+    count = 0
+    for stage in stages:
+        noisy, mean, scale = _honest(scheme, stage, target)
+        away = (stage.other - stage.exact[target]).astype(np.float64)  # towards the table that is not true
+        residual = (noisy - mean) * scale  # against the truth: standard normal by the design
+        shift = away * scale * (-1.0 if swapped else 1.0)  # from the first table to the second
+        z = residual + shift if swapped else residual  # against the first
+        ratio += float(shift @ z - shift @ shift / 2)
+        moved += float(shift @ shift)
+        squares += float(residual @ residual)
+        count += residual.size
+    return Evidence(ratio, moved, squares, count)
+
+
+def _honest(scheme: str, stage: Stage, target: str) -> tuple[Floats, Floats, float]:
+    """Return what is seen of the target's sums, what it would be without noise, and one over its noise.
+
+    In units in which the target's sums enter with weight one.
+    """
+    exact, own = stage.exact, float(RESOLUTION)
+    if scheme in ("conventional", "local", "none"):
+        return _floats(stage.seen[target]), _floats(exact[target]), 1 / own
+    if scheme == "pooled":
+        total = sum(exact[name] for name in exact)
+        return _floats(stage.total), _floats(total), 1 / own
+    if scheme == "cape":
+        honest = [name for name in exact if name not in stage.held]
+        known = sum(stage.held[name] for name in stage.held)
+        mean = sum(exact[name] for name in honest)
+        return _floats(stage.total - known), _floats(mean), 1 / (own * math.sqrt(len(honest)))
+    return _gaussian(stage, target, own)
+
+
+def _gaussian(stage: Stage, target: str, own: float) -> tuple[Floats, Floats, float]:
+    """Do the same for the paper's scheme, from all honest messages together."""
+    assert stage.told is not None
+    names = list(stage.seen)
+    honest = [name for name in names if name not in stage.drawn]
+    theirs = stage.told - sum(stage.drawn.values())  # the honest sites' part of the announced sum
+    first, rest = gaussian_weights(len(names), len(honest))
+    noisy: Floats = np.zeros(stage.told.size)
+    for name in honest:
+        whole = stage.seen[name] + zero_sum_share(stage.told, len(names), names.index(name))
+        seen = _floats(whole - stage.exact[name]) - _floats(theirs) / len(honest)
+        noisy += (first if name == target else rest) / first * seen
+    return noisy, np.zeros(noisy.size), math.sqrt(first) / own
+
+
+def gaussian_weights(sites: int, honest: int) -> tuple[float, float]:
+    """Return Sigma^-1 e_target for alpha² = sites and gamma = 1: the target's entry, and the others'."""
+    ratio = float(sites)
+    rest = ratio / (1 + ratio) / honest
+    return 1 / (1 + ratio) + rest, rest
+
+
+def _floats(values: object) -> Floats:
+    return np.asarray(values).astype(np.float64)

@@ -1,0 +1,120 @@
+"""Bugs to plant in the real code, one at a time: an audit that does not find them has found nothing.
+
+Each is a context manager that changes one thing while it is open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from cape.noise import Ring, SecureStream, discrete_gaussian
+from cape.release.calibration import RESOLUTION, Calibration
+from cape.release.query import Query
+from cape.release.schemes import cape as ring_masks
+from cape.release.schemes import messages
+from cape.release.stages import Stages
+from cape.secagg import masks
+
+__all__ = ["BUGS", "LESS", "float_noise"]
+
+LESS = 0.95
+Floats = NDArray[np.float64]
+
+
+@contextmanager
+def less_noise() -> Iterator[None]:
+    """Every site's noise has a scale that is 5% too small."""
+    real = discrete_gaussian
+
+    def smaller(std: float, size: int, stream: SecureStream) -> NDArray[np.int64]:
+        return real(std * LESS, size, stream)
+
+    with mock.patch.object(messages, "discrete_gaussian", smaller):
+        yield
+
+
+@contextmanager
+def noise_left_out() -> Iterator[None]:
+    """One honest site, not that of the row at stake, adds no noise."""
+    real = ring_masks._noisy
+
+    def noisy(task: Any) -> dict[str, NDArray[np.int64]]:
+        bare = list(task.vectors)[1]
+        return {**real(task), bare: task.vectors[bare]}
+
+    with mock.patch.object(ring_masks, "_noisy", noisy):
+        yield
+
+
+@contextmanager
+def reused_mask() -> Iterator[None]:
+    """Each pair of sites uses one mask in every run, instead of a fresh one."""
+
+    def same(agreed: bytes, transcript: bytes, site: int, peer: int, step: int = 0) -> bytes:
+        return hashlib.sha256(f"pair {sorted((site, peer))}".encode()).digest()
+
+    with mock.patch.object(masks, "pair_key", same):
+        yield
+
+
+@contextmanager
+def float_sampler() -> Iterator[None]:
+    """Float64 noise is added to the float64 sum, as in a textbook: no grid, no integers."""
+    encode, aggregate = Ring.encode, messages.aggregate
+
+    def add_noise(vector: NDArray[np.int64], stream: SecureStream) -> Floats:
+        return vector.astype(np.float64) + float_noise(float(RESOLUTION), vector.size, stream)
+
+    def as_it_is(ring: Ring, values: Any) -> Any:
+        return values.astype(np.float64) if values.dtype.kind == "f" else encode(ring, values)
+
+    def add_up(ring: Ring, sent: list[Any]) -> Any:
+        if not any(one.dtype.kind == "f" for one in sent):
+            return aggregate(ring, sent)
+        plain = [one if one.dtype.kind == "f" else ring.decode(one).astype(np.float64) for one in sent]
+        exact, noisy = plain[1:], plain[0]
+        return sum(exact, np.zeros(noisy.size)) + noisy
+
+    with (
+        mock.patch.object(messages, "add_noise", add_noise),
+        mock.patch.object(Ring, "encode", as_it_is),
+        mock.patch.object(messages, "aggregate", add_up),
+    ):
+        yield
+
+
+def float_noise(std: float, size: int, stream: SecureStream) -> Floats:
+    """Return normal noise as float64, by inversion of 53 uniform bits."""
+    uniform = (stream.words(size) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
+    return np.asarray(std * ndtri(uniform), np.float64)
+
+
+@contextmanager
+def skipped_composition() -> Iterator[None]:
+    """Each stage of an analysis takes the whole share, as if it were alone."""
+    real = Stages.calibrate
+
+    def calibrate(stages: Stages, stage: int, query: Query) -> tuple[Calibration, float]:
+        return real(replace(stages, parts=(Fraction(1),) * len(stages.parts)), stage, query)
+
+    with mock.patch.object(Stages, "calibrate", calibrate):
+        yield
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "noise scale -5%": less_noise,
+    "a site's noise left out": noise_left_out,
+    "a reused mask": reused_mask,
+    "a float sampler": float_sampler,
+    "a skipped composition": skipped_composition,
+}

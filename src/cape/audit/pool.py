@@ -1,0 +1,107 @@
+"""Searches and games in two processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cape.audit.cases import Case, Look
+from cape.audit.game import Game, Played, play
+from cape.audit.planted import BUGS
+from cape.audit.search import Found, find, questions
+from cape.audit.support import telltale, worst
+from cape.errors import CapeError
+from cape.privacy import Budget, epsilon
+from cape.release.query import Neighbours
+
+__all__ = ["WORKERS", "Job", "Search", "in_order"]
+
+WORKERS = 2
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search for one pair of tables."""
+
+    analysis: str
+    neighbours: Neighbours
+    mu: float
+    delta: float
+    sites: int
+    look: Look
+    seed: int
+
+    def __call__(self) -> Found:
+        """Search."""
+        budget = Budget(epsilon(self.delta, self.mu), self.delta)
+        found = find(self.analysis, self.neighbours, budget, self.seed, self.sites)
+        if self.look != "support":
+            return found
+        asked = questions(self.analysis, self.neighbours, budget, found.tables)
+        return worst(found, asked, self.seed)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some of the runs of one case."""
+
+    case: Case
+    found: Found
+    first: int
+    last: int
+    seed: int
+
+    def __call__(self) -> Played:
+        """Play."""
+        case = self.case
+        game = Game(
+            case.analysis, case.scheme, self.found.tables, case.budget, case.colluding, case.neighbours
+        )
+        look = telltale if case.look == "support" else None
+        runs = range(self.first, self.last)
+        if case.bug:
+            return play(game, runs, self.seed, BUGS[case.bug], look, label=case.name)
+        return play(game, runs, self.seed, look=look, label=case.name)
+
+
+def in_order(
+    jobs: Sequence[Callable[[], Done]], watch: Callable[[int], None], workers: int = WORKERS
+) -> list[Done]:
+    """Return what each job gives, in their order; `watch` is told the number of each that is done."""
+    if workers < 2 or len(jobs) < 2:
+        results = []
+        for number, job in enumerate(jobs):
+            results.append(job())
+            watch(number)
+        return results
+    context = multiprocessing.get_context("spawn")  # a fork would share locks and random states
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
+    found: dict[int, Done] = {}
+    try:
+        waiting = {pool.submit(_call, job): number for number, job in enumerate(jobs)}
+        for future in as_completed(waiting):
+            found[waiting[future]] = future.result()
+            watch(waiting[future])
+    except BrokenProcessPool:
+        raise CapeError("a process was ended by the system, perhaps for memory; run it again") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return [found[number] for number in range(len(jobs))]
+
+
+def _call(job: Callable[[], Done]) -> Done:
+    return job()
+
+
+def _begin() -> None:
+    """Keep processes from sharing each other's cores, and let Ctrl-C end them without words."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    threadpool_limits(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

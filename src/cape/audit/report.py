@@ -1,0 +1,118 @@
+"""What is kept of an audit: audit.json, a picture, and a page in Markdown with the date and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cape import __version__
+from cape.audit.cases import FLOOR, FLOOR_FAST
+from cape.audit.picture import draw
+from cape.audit.run import Audit
+from cape.audit.table import CHECKS, ERROR, Row
+from cape.errors import InvalidInput
+
+__all__ = ["COLUMNS", "cells", "page", "write"]
+
+COLUMNS = (
+    "row",
+    "claim mu",
+    "epsilon at delta",
+    "attained",
+    "mu >=",
+    "its epsilon",
+    "epsilon >=",
+    "ratio",
+    "noise",
+    "runs",
+    "verdict",
+)
+
+
+def write(found: Audit, out: Path, command: str) -> list[Path]:
+    """Write everything into a folder; return the files."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        told = out / "audit.json"
+        text = json.dumps(_finite({"command": command, **found.to_dict()}), indent=2, allow_nan=False)
+        told.write_text(text + "\n", encoding="utf-8")
+        said = out / "assurance-privacy.md"
+        said.write_text(page(found, command), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--out: {out} cannot be written: {error.strerror}") from None
+    pictures = draw(found, out / "audit") if found.rows else []
+    return [told, *pictures, said]
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row as text, in the order of COLUMNS."""
+    scale = "" if row.scale is None else f"{row.scale[0]:.3f} to {row.scale[1]:.3f}"
+    return (
+        row.name,
+        f"{row.claim_mu:.3f}",
+        f"{row.claim_epsilon:.2f} at {row.delta:g}",
+        f"{row.attained:.3f}" if row.scale else "",
+        f"{row.mu_bound:.3f}",
+        f"{row.epsilon_from_mu:.2f}",
+        f"{row.epsilon_bound:.2f}",
+        f"{row.ratio:.2f}",
+        scale,
+        f"{row.runs:,}",
+        row.verdict,
+    )
+
+
+def page(found: Audit, command: str) -> str:
+    """Return the page."""
+    floor = FLOOR_FAST if found.fast else FLOOR
+    plain = [row for row in found.rows if not row.must_flag]
+    planted = [row for row in found.rows if row.must_flag]
+    tight = [row.ratio for row in plain if row.needed]
+    lines = [
+        "# Empirical privacy, and rounding",
+        "",
+        f"Made on {datetime.now(UTC):%Y-%m-%d} with cape {__version__} by `{command}`, "
+        f"in {found.seconds / 60:.1f} minutes. Do not edit: it is generated.",
+        "",
+        f"All {len(CHECKS) * len(found.rows)} tests together are wrong with probability at most {ERROR:.0%}. "
+        "Lower bounds on mu and on epsilon need no assumption about the mechanism; the interval for the "
+        "noise, over its claimed scale, assumes that it is normal. *Attained* is the mu of the two tables "
+        "that the search found; *its epsilon* is that of a Gaussian release with the bound on mu. "
+        "How it works, and what it does not cover: [the audit](audit.md).",
+        "",
+    ]
+    if plain:
+        lines += ["## What must hold", ""]
+        if tight:
+            lines += [
+                f"Where power is asked for, the least ratio is {min(tight):.2f}; {floor:g} is needed.",
+                "",
+            ]
+        lines += [*_table(plain), ""]
+    if planted:
+        lines += ["## What must be flagged", "", *_table(planted), ""]
+    if found.rows:
+        lines += ["![Claim, bound and power of every row](audit.svg)", ""]
+    if found.checks:
+        lines += ["## Floating point and rounding", "", "| check | | found |", "|---|---|---|"]
+        lines += [f"| {c.name} | {'holds' if c.holds else '**FAILS**'} | {c.found} |" for c in found.checks]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _table(rows: list[Row]) -> list[str]:
+    head = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    return head + ["| " + " | ".join(cells(row)) + " |" for row in rows]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,204 @@
+"""Floating point and rounding: what is added up does not depend on order, and no edge exceeds the claim.
+
+Everything is checked in whole numbers. Neighbouring tables share the rows of `rest` and differ in one; their
+encoded sums may differ by at most R / k steps, where R steps are a site's noise and k is the noise per unit
+of sensitivity that the accountant reckons with. Cells stand at the public bounds, one float inside and
+outside of them, at zeros of both signs, at subnormals and at the largest floats; bounds are huge, tiny, and
+far from 0.
+Tested in tests/audit/test_rounding.py, which also breaks the clamping and finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cape.analyses.registry import build
+from cape.audit.world import ANALYSES, SCHEMA, analysis_of, frame, random_rows, stream_of
+from cape.errors import CapeError
+from cape.noise import SecureStream
+from cape.privacy import Budget
+from cape.release.calibration import RESOLUTION
+from cape.release.query import Analysis, Neighbours
+from cape.release.schemes import SCHEMES, Parties
+from cape.release.setting import Setting
+from cape.release.stages import Stages
+from cape.site import Schema
+from cape.site.schema import Number
+from cape.site.table import Table
+
+__all__ = ["Check", "checks", "excess", "order_matters"]
+
+Int64 = NDArray[np.int64]
+
+BOUNDS = (
+    (18.0, 90.0),
+    (0.0, 1.0),
+    (-1e300, 1e300),
+    (-1.7e308, 1.7e308),
+    (1e15, 1e15 + 1),
+    (-1e-290, 1e-290),
+    (0.1, 0.30000000000000004),
+)
+EPSILONS = (0.01, 1.0, 30.0)
+_ASKED: tuple[dict[str, Any], ...] = (
+    {"kind": "sum", "columns": ["x", "y"]},
+    {"kind": "mean", "columns": ["x", "y"]},
+    {"kind": "variance", "columns": ["x"]},
+    {"kind": "covariance", "columns": ["x", "y"]},
+    {"kind": "histogram", "column": "x", "bins": 5},
+    {"kind": "pca", "columns": ["x", "y"]},
+    {"kind": "linear-regression", "target": "y", "features": ["x"]},
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was checked, whether it holds, and on how many pairs or tables."""
+
+    name: str
+    holds: bool
+    found: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def checks(seed: int) -> list[Check]:
+    """Return all checks of this page."""
+    return [_order(seed), _float_order(seed), *_edges(seed)]
+
+
+def _order(seed: int) -> Check:
+    """Rows in another order, or in two tables, add up to the same bits."""
+    stream = stream_of("order", seed)
+    rows = random_rows(101, stream)
+    turned = shuffled(rows, stream)
+    wrong = [name for name in ANALYSES if order_matters(analysis_of(name), rows, turned)]
+    found = f"{len(ANALYSES)} analyses, 101 rows" + (f"; differs: {', '.join(wrong)}" if wrong else "")
+    return Check("sums in another order, and in two parts, give the same bits", not wrong, found)
+
+
+def order_matters(analysis: Analysis, rows: list[Any], turned: list[Any]) -> bool:
+    """Return whether the sums of these rows depend on their order, or on how they are parted.
+
+    The gradients of a network may differ by one unit in parts: their total is rounded once, at each table
+    (`cape.site.gradient`, number 5).
+    """
+    parting = 1 if analysis.kind == "neural-network" else 0
+    blocks = analysis.query(SCHEMA, "replace-one").blocks
+    parts = [rows, turned, rows[:37], rows[37:]]
+    one, two, left, right = (flat(Table("a", frame(part), SCHEMA).sums(blocks)) for part in parts)
+    return not np.array_equal(one, two) or int(np.abs(one - left - right).max()) > parting
+
+
+def _float_order(seed: int) -> Check:
+    """The same question to a textbook's float sum: it must be found out, or the check above says nothing."""
+    stream = stream_of("order", seed)
+    rows = random_rows(101, stream)
+    orders = [rows, *(shuffled(rows, stream) for _ in range(9))]
+    columns = [np.array([row[0] for row in part], np.float64) for part in orders]
+    differs = len({float(np.cumsum(column)[-1]) for column in columns}) > 1  # one cell after the other
+    return Check("a float64 sum of the same rows is told apart by their order", differs, "the check can fail")
+
+
+def _edges(seed: int) -> Iterator[Check]:
+    for low, high in BOUNDS:
+        worst, pairs = 0.0, 0
+        bad: list[str] = []
+        refused: list[str] = []
+        for said, neighbours, epsilon in _questions():
+            try:
+                with np.errstate(all="ignore"):
+                    ratio, count = excess(build(said), low, high, neighbours, epsilon, seed)
+            except CapeError:  # before anything is released: such a question is not answered
+                refused.append(said["kind"])
+                continue
+            worst, pairs = max(worst, ratio), pairs + count
+            bad += [said["kind"]] if ratio > 1 else []
+        found = f"{pairs:,} pairs; the largest has {worst:.6f} of the claimed sensitivity"
+        for word, kinds in (("exceeded by", bad), ("refused:", refused)):
+            found += f"; {word} {', '.join(dict.fromkeys(kinds))}" if kinds else ""
+        yield Check(f"cells at the edges of [{low!r}, {high!r}]", not bad and pairs > 0, found)
+
+
+def _questions() -> Iterator[tuple[dict[str, Any], Neighbours, float]]:
+    relations: tuple[Neighbours, ...] = ("replace-one", "add-remove")
+    for said in _ASKED:
+        for epsilon in EPSILONS if said["kind"] == "mean" else EPSILONS[1:2]:
+            for neighbours in relations:
+                yield said, neighbours, epsilon
+
+
+def excess(
+    analysis: Analysis, low: float, high: float, neighbours: Neighbours, epsilon: float, seed: int
+) -> tuple[float, int]:
+    """Return the largest distance of neighbouring tables over the claimed one, and how many were compared.
+
+    Above 1 exactly when the integers say so.
+    """
+    schema = Schema(x=Number(low, high), y=Number(low, high))
+    stages = Stages.of(
+        analysis,
+        Setting(schema, Budget(epsilon, 1e-6), Parties(3, 1, 3), neighbours),
+        SCHEMES["conventional"](),
+        1.0,
+    )
+    query = analysis.query(schema, neighbours)
+    calibration, local_std = stages.calibrate(0, query)
+    claimed = Fraction(RESOLUTION) ** 2 / Fraction(local_std) ** 2
+    rows = edge_rows(low, high, stream_of("edges", seed))
+    rest = [part for parts in _sums(rows[:7], schema, query.blocks) for part in parts]
+    vectors = []
+    for row in rows:
+        own = [part for parts in _sums([row], schema, query.blocks) for part in parts]
+        vectors.append(calibration.encode(tuple(a + b for a, b in zip(rest, own, strict=True))))
+    if neighbours == "add-remove":
+        pairs = [(vector, calibration.encode(tuple(rest))) for vector in vectors]
+    else:
+        pairs = [(one, two) for i, one in enumerate(vectors) for two in vectors[:i]]
+    largest = max(sum(int(step) ** 2 for step in one - two) for one, two in pairs)
+    over = Fraction(largest) / claimed
+    ratio = math.sqrt(over)
+    return (max(ratio, math.nextafter(1.0, 2.0)) if over > 1 else min(ratio, 1.0)), len(pairs)
+
+
+def edge_rows(low: float, high: float, stream: SecureStream) -> list[tuple[float, float]]:
+    """Return rows whose cells stand at edges: each cell with itself, its opposite, and two at random."""
+    column = Number(low, high)
+    cells = [
+        *(math.nextafter(at, to) for at in (low, high, column.middle) for to in (-math.inf, math.inf)),
+        *(low, high, column.middle, 0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308),
+        *(1.7976931348623157e308, -1.7976931348623157e308),
+    ]
+    rows = []
+    for place, cell in enumerate(cells):
+        others = [cell, cells[-1 - place], *(cells[stream.integer(len(cells))] for _ in range(2))]
+        rows += [(cell, other) for other in others]
+    return rows
+
+
+def _sums(rows: list[tuple[float, float]], schema: Schema, blocks: Any) -> list[tuple[Int64, ...]]:
+    table = pl.DataFrame(rows, schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
+    return Table("edges", table, schema).sums(blocks)
+
+
+def flat(sums: Iterable[tuple[Int64, ...]]) -> Int64:
+    """Return all integers of some sums in a row."""
+    return np.concatenate([part.reshape(-1) for parts in sums for part in parts])
+
+
+def shuffled(rows: list[Any], stream: SecureStream) -> list[Any]:
+    """Return rows in another order."""
+    left, out = list(rows), []
+    while left:
+        out.append(left.pop(stream.integer(len(left))))
+    return out

@@ -1,0 +1,120 @@
+"""The whole audit: search, play, judge; checks of rounding; and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from cape.audit.cases import Case, chosen
+from cape.audit.game import Played, join
+from cape.audit.pool import WORKERS, Job, Search, in_order
+from cape.audit.rounding import Check, checks
+from cape.audit.table import CHECKS, ERROR, Row, judge
+
+__all__ = ["SEED", "Audit", "amount", "audit"]
+
+SEED = 9
+Watch = Callable[[str], None]
+
+_SLOW = {"logistic-regression": 4, "k-means": 16, "neural-network": 2}
+_CHUNK = 400
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All that came of it."""
+
+    rows: tuple[Row, ...]
+    checks: tuple[Check, ...]
+    fast: bool
+    seed: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was flagged that keeps its claim, and everything that does not."""
+        return all(row.ok for row in self.rows) and all(check.holds for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "ok": self.ok,
+            "fast": self.fast,
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "family_wise_error": ERROR,
+            "tests": len(CHECKS) * len(self.rows),
+            "rows": [row.to_dict() for row in self.rows],
+            "rounding": [check.to_dict() for check in self.checks],
+        }
+
+
+def audit(
+    *,
+    fast: bool = False,
+    seed: int = SEED,
+    only: str | None = None,
+    watch: Watch = lambda what: None,
+    workers: int = WORKERS,
+) -> Audit:
+    """Attack every row of the table, or those whose name contains `only` ("rounding" for those checks alone).
+
+    `watch` is told of each of the `amount` parts that is done.
+    """
+    began = perf_counter()
+    if only == "rounding":
+        return Audit((), tuple(checks(seed)), fast, seed, perf_counter() - began)
+    table = chosen(fast, only)
+    searches = _searches(table, seed)
+    parts = {case: _parts(case) for case in table}
+    found = in_order(searches, lambda number: watch(f"tables for {searches[number].analysis}"), workers)
+    tables = dict(zip(searches, found, strict=True))
+    jobs = [
+        Job(case, tables[Search(*case.search, seed)], first, last, seed)
+        for case in table
+        for first, last in parts[case]
+    ]
+    order = sorted(range(len(jobs)), key=lambda number: -_SLOW.get(jobs[number].case.analysis, 1))
+    ready = [_Timed(jobs[number]) for number in order]
+    played = in_order(ready, lambda number: watch(ready[number].job.case.name), workers)
+    by_case: dict[Case, list[tuple[int, Played, float]]] = {case: [] for case in table}
+    for number, (result, seconds) in zip(order, played, strict=True):
+        by_case[jobs[number].case].append((number, result, seconds))
+    rows = []
+    for case in table:
+        mine = sorted(by_case[case], key=lambda each: each[0])
+        runs = join([result for _, result, _ in mine])
+        searched = tables[Search(*case.search, seed)].tried
+        rows.append(judge(case, runs, searched, len(table), fast, sum(took for *_, took in mine)))
+    rounded = checks(seed) if only is None else []
+    watch("rounding")
+    return Audit(tuple(rows), tuple(rounded), fast, seed, perf_counter() - began)
+
+
+def amount(fast: bool, only: str | None) -> int:
+    """Return in how many parts an audit is done."""
+    if only == "rounding":
+        return 1
+    table = chosen(fast, only)
+    return len(_searches(table, 0)) + sum(len(_parts(case)) for case in table) + 1
+
+
+def _searches(table: list[Case], seed: int) -> list[Search]:
+    return [Search(*asked, seed) for asked in dict.fromkeys(case.search for case in table)]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    job: Job
+
+    def __call__(self) -> tuple[Played, float]:
+        began = perf_counter()
+        return self.job(), perf_counter() - began
+
+
+def _parts(case: Case) -> list[tuple[int, int]]:
+    """Return which runs are played together: each part begins a round of four, two of each table."""
+    size = max(40, _CHUNK // _SLOW.get(case.analysis, 1) // 4 * 4)
+    return [(first, min(first + size, 2 * case.runs)) for first in range(0, 2 * case.runs, size)]

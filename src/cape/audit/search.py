@@ -1,0 +1,175 @@
+"""The worst neighbouring tables, found by search and not by hand.
+
+Sums over rows are exact and add up, so two tables that differ in one row are as far apart as the two rows'
+vectors (replace-one), or as one row's vector is long (add-remove): searching over rows is searching over
+tables. Rows are drawn at random, with cells at the public bounds more often than elsewhere; the best pair is
+then improved cell by cell, over both rows, until no cell helps. Distances are those of the encoded integers,
+in standard deviations of a site's noise. Where later questions depend on earlier answers, the questions are
+those of a real run, and the other rows of the tables are searched over too, since they steer it.
+Tested in tests/audit/test_search.py.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.audit.view import Watch
+from cape.audit.world import (
+    SCHEMA,
+    Cell,
+    Remembered,
+    Row,
+    Tables,
+    analysis_of,
+    anywhere,
+    columns_of,
+    frame,
+    random_rows,
+    site_names,
+    stream_of,
+    uniform,
+)
+from cape.noise import SecureStream
+from cape.privacy import Budget
+from cape.release.calibration import RESOLUTION, Calibration
+from cape.release.consortium import Consortium
+from cape.release.query import Neighbours, Query
+from cape.site.schema import Number
+from cape.site.table import Table
+
+__all__ = ["Asked", "Found", "find", "questions"]
+
+Floats = NDArray[np.float64]
+Asked = list[tuple[Query, Calibration]]
+
+_FIRST, _SWEEPS, _FILLS = 40, 6, 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """Neighbouring tables, how far apart they are in local standard deviations, and how many were tried."""
+
+    tables: Tables
+    distance: float
+    tried: int
+
+
+def find(name: str, neighbours: Neighbours, budget: Budget, seed: int, sites: int = 3) -> Found:
+    """Return the worst pair of tables for an analysis that the search has found."""
+    many = len(analysis_of(name).stages()) > 1
+    found = [_find(name, neighbours, budget, (seed, fill), sites) for fill in range(_FILLS if many else 1)]
+    best = max(found, key=lambda each: each.distance)
+    return replace(best, tried=sum(each.tried for each in found))
+
+
+def _find(name: str, neighbours: Neighbours, budget: Budget, seed: tuple[int, int], sites: int) -> Found:
+    stream = stream_of("search", name, neighbours, *seed)
+    rest = random_rows(5, stream)
+    others = tuple(tuple(random_rows(4, stream)) for _ in range(sites - 1))
+    start = Tables((*rest, rest[0]), (*rest, rest[0]), others)
+    pair = _Pair(columns_of(name), questions(name, neighbours, budget, start), neighbours)
+    one, two = pair.search(stream)
+    last: tuple[Row, ...] = (two,) if neighbours == "replace-one" else ()
+    tables = Tables((*rest, one), (*rest, *last), others)
+    return Found(tables, pair.apart(one, two), pair.tried)
+
+
+def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables) -> Asked:
+    """Return what a run asks, and on which grids, from a real run without noise cancelling."""
+    world, _ = tables.sites(Remembered)
+    target = site_names(1)[0]
+    watch = Watch(target, ())
+    watch.start(world[target])
+    consortium = Consortium(
+        world,
+        SCHEMA,
+        budget,
+        colluding=0,
+        neighbours=neighbours,
+        scheme="conventional",
+        stream=stream_of("questions", name, neighbours),
+    )
+    with watch.on(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows and much noise
+        consortium.release(analysis_of(name), share=1.0)
+    return [(stage.query, stage.calibration) for stage in watch.stages]
+
+
+class _Pair:
+    """Two rows, and what can be done to their cells."""
+
+    def __init__(self, columns: tuple[str, ...], asked: Asked, neighbours: Neighbours) -> None:
+        self._asked, self._neighbours = asked, neighbours
+        self._places = [list(SCHEMA).index(column) for column in columns]
+        self._known: dict[Row, Floats] = {}
+
+    @property
+    def tried(self) -> int:
+        """How many rows were looked at."""
+        return len(self._known)
+
+    def vector(self, row: Row) -> Floats:
+        """Return what a row adds, in standard deviations of a site's noise."""
+        if row not in self._known:
+            table = Table("search", frame([row]), SCHEMA)
+            parts = []
+            for query, calibration in self._asked:
+                sums = tuple(part for parts in table.sums(query.blocks) for part in parts)
+                parts.append(calibration.encode(sums) / RESOLUTION)
+            self._known[row] = np.concatenate(parts)
+        return self._known[row]
+
+    def apart(self, one: Row, two: Row) -> float:
+        """Return how far the tables with these rows are from each other."""
+        if self._neighbours == "add-remove":
+            return float(np.linalg.norm(self.vector(one)))
+        return float(np.linalg.norm(self.vector(one) - self.vector(two)))
+
+    def search(self, stream: SecureStream) -> tuple[Row, Row]:
+        """Return the best two rows: random ones first, then cell by cell."""
+        rows = random_rows(2, stream)
+        for _ in range(_FIRST):
+            row = list(rows[0])
+            for place in self._places:
+                choices = cells(list(SCHEMA)[place], stream)
+                row[place] = choices[stream.integer(len(choices))]
+            rows.append(tuple(row))
+        vectors = np.array([self.vector(row) for row in rows])
+        apart = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
+        first, second = np.unravel_index(int(apart.argmax()), apart.shape)
+        pair = [rows[int(first)], rows[int(second)]]
+        if self._neighbours == "add-remove":
+            pair[0] = rows[int(np.linalg.norm(vectors, axis=1).argmax())]
+        best = self.apart(*pair)
+        for _ in range(_SWEEPS):
+            before = best
+            for which in (0, 1):
+                best = self._improve(pair, which, best, stream)
+            if math.isclose(before, best, rel_tol=1e-9):
+                break
+        return pair[0], pair[1]
+
+    def _improve(self, pair: list[Row], which: int, best: float, stream: SecureStream) -> float:
+        for place in self._places:
+            for cell in cells(list(SCHEMA)[place], stream):
+                tried = list(pair)
+                tried[which] = (*pair[which][:place], cell, *pair[which][place + 1 :])
+                found = self.apart(*tried)
+                if found > best:
+                    best, pair[which] = found, tried[which]
+        return best
+
+
+def cells(name: str, stream: SecureStream) -> list[Cell]:
+    """Return cells to try: the bounds, the middle, between, and none where that is allowed."""
+    column = SCHEMA[name]
+    nothing: list[Cell] = [None] if column.missing else []
+    if not isinstance(column, Number):
+        return [*nothing, *column.values]
+    near = column.low + (column.high - column.low) * 0.2 * uniform(stream)
+    return [*nothing, column.low, column.high, column.middle, near, anywhere(name, stream)]

@@ -1,0 +1,92 @@
+"""The events that tell float Gaussians apart: answers that one table can give and its neighbour cannot.
+
+A float y is the rounded sum of x and float noise only if it has no finer bits than both leave: when the
+noise that leads from x to y is larger than y itself, its last bits are coarser than y's may be. So for some
+y there is a float that leads there from one table and none from the other, and one such answer tells which
+(Mironov 2012). On our grid every integer within the sampler's reach can come from either table, and such
+events do not exist.
+Tested in tests/audit/test_support.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.audit.planted import float_noise
+from cape.audit.search import Asked, Found
+from cape.audit.view import Stage
+from cape.audit.world import SCHEMA, Row, Tables, frame, random_rows, stream_of
+from cape.noise import SecureStream
+from cape.noise.gaussian import largest
+from cape.release.calibration import RESOLUTION
+from cape.site.table import Table
+
+__all__ = ["reachable", "telltale", "worst"]
+
+_FILLS, _TRIES = 100, 500
+
+
+def reachable(answer: NDArray[np.generic], exact: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each entry whether some noise leads from the exact sum to the answer."""
+    if answer.dtype.kind != "f":
+        reach = 64 * largest(float(RESOLUTION))  # of up to 64 sites
+        return np.asarray(np.abs(answer.astype(np.int64) - exact) <= reach)
+    start = exact.astype(np.float64)
+    noise = answer.astype(np.float64) - start
+    tries = (noise, np.nextafter(noise, np.inf), np.nextafter(noise, -np.inf))
+    return np.asarray(np.any([start + one == answer for one in tries], axis=0))
+
+
+def worst(found: Found, asked: Asked, seed: int) -> Found:
+    """Return the tables with other rows, searched for: those whose float sums would tell most.
+
+    How often an answer tells depends on where the exact sums lie, so on the rows that both tables share.
+    """
+    best, most = found, -1.0
+    for fill in range(_FILLS):
+        stream = stream_of("support", seed, fill)
+        tables = _filled(found.tables, stream)
+        first, second = (_total(rows, tables.others, asked) for rows in (tables.one, tables.two))
+        told = 0.0
+        for exact, other in ((first, second), (second, first)):
+            answers = exact + float_noise(float(RESOLUTION), _TRIES * exact.size, stream).reshape(_TRIES, -1)
+            told = max(
+                told, 1 - float(reachable(answers, np.broadcast_to(other, answers.shape)).all(1).mean())
+            )
+        if told > most:
+            best, most = replace(found, tables=tables), told
+    return best
+
+
+def _filled(tables: Tables, stream: SecureStream) -> Tables:
+    rest = tuple(random_rows(len(tables.one) - 1, stream))
+    others = tuple(tuple(random_rows(len(rows), stream)) for rows in tables.others)
+    return Tables((*rest, tables.one[-1]), (*rest, *tables.two[len(rest) :]), others)
+
+
+def _total(rows: Sequence[Row], others: Sequence[Sequence[Row]], asked: Asked) -> NDArray[np.int64]:
+    """Return the exact sum over all sites, in steps."""
+    query, calibration = asked[0]
+    vectors = []
+    for site in (rows, *others):
+        sums = Table("support", frame(site), SCHEMA).sums(query.blocks)
+        vectors.append(calibration.encode(tuple(part for parts in sums for part in parts)))
+    return np.asarray(np.sum(vectors, axis=0))
+
+
+def telltale(stages: list[Stage], target: str, swapped: bool) -> float:
+    """Return 1 if the view cannot come from the first table, -1 if not from the second, else 0."""
+    for stage in stages:
+        exact = stage.exact
+        true = np.sum([exact[name] for name in exact], axis=0)
+        false = true - exact[target] + stage.other
+        first, second = (false, true) if swapped else (true, false)
+        if not reachable(stage.total, first).all():
+            return 1.0
+        if not reachable(stage.total, second).all():
+            return -1.0
+    return 0.0

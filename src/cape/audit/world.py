@@ -1,0 +1,167 @@
+"""What is audited on: a small schema, the analyses, and tables made from a seed.
+
+Three sites, of which the last colludes. The person whose row is at stake is at the first site, which is the
+largest, so that it is the one that `local` asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cape.analyses.registry import build
+from cape.noise import SecureStream
+from cape.release.query import Analysis, Neighbours
+from cape.site import Schema
+from cape.site.blocks import Block
+from cape.site.holder import Holder
+from cape.site.schema import Category, Number
+from cape.site.table import Table
+
+__all__ = ["ANALYSES", "SCHEMA", "Cell", "Row", "Tables", "columns_of", "frame", "random_rows", "stream_of"]
+
+Cell = float | str | int | bool | None
+Row = tuple[Cell, ...]
+
+SCHEMA = Schema(
+    age=Number(18, 90),
+    chol=Number(100, 600, missing=False),
+    sex=["female", "male"],
+    disease=Category(("no", "yes"), missing=False),
+)
+
+ANALYSES: dict[str, dict[str, Any]] = {
+    "count": {"kind": "count", "where": {"sex": "female"}},
+    "mean": {"kind": "mean", "columns": ["age", "chol"]},
+    "variance": {"kind": "variance", "columns": ["age"]},
+    "covariance": {"kind": "covariance", "columns": ["age", "chol"]},
+    "histogram": {"kind": "histogram", "column": "age", "bins": 4},
+    "contingency-table": {"kind": "contingency-table", "columns": ["sex", "disease"]},
+    "quantiles": {"kind": "quantiles", "columns": ["age"], "bins": 16},
+    "table-one": {"kind": "table-one", "columns": ["age", "sex"], "by": "disease"},
+    "linear-regression": {"kind": "linear-regression", "target": "chol", "features": ["age"]},
+    "pca": {"kind": "pca", "columns": ["age", "chol"], "components": 1},
+    "logistic-regression": {
+        "kind": "logistic-regression",
+        "target": "disease",
+        "features": ["age", "chol"],
+        "rounds": 1,
+    },
+    "k-means": {"kind": "k-means", "columns": ["age", "chol"], "clusters": 2, "steps": 1},
+    "neural-network": {
+        "kind": "neural-network",
+        "target": "disease",
+        "features": ["age", "chol"],
+        "hidden": [2],
+        "epochs": 3,
+    },
+}
+
+
+def analysis_of(name: str) -> Analysis:
+    """Return an analysis of the audit by its name."""
+    return build(ANALYSES[name])
+
+
+def columns_of(name: str) -> tuple[str, ...]:
+    """Return the columns that an analysis reads: those whose cells are searched."""
+    said = ANALYSES[name]
+    found = [*said.get("columns", ()), *said.get("where", {}), *said.get("features", ())]
+    found += [said[key] for key in ("column", "by", "target") if key in said]
+    return tuple(dict.fromkeys(found))
+
+
+def stream_of(*parts: object) -> SecureStream:
+    """Return the stream of a purpose: the same for the same parts."""
+    return SecureStream(hashlib.sha256(repr(("cape audit", *parts)).encode()).digest())
+
+
+def uniform(stream: SecureStream) -> float:
+    """Return a number between 0 and 1."""
+    return stream.integer(1 << 53) * 2.0**-53
+
+
+def anywhere(name: str, stream: SecureStream) -> Cell:
+    """Return a cell at random, within the public bounds or among the public categories."""
+    column = SCHEMA[name]
+    if isinstance(column, Number):
+        return column.low + (column.high - column.low) * uniform(stream)
+    return column.values[stream.integer(len(column.values))]
+
+
+def random_rows(count: int, stream: SecureStream) -> list[Row]:
+    """Return whole rows at random."""
+    return [tuple(anywhere(name, stream) for name in SCHEMA) for _ in range(count)]
+
+
+def frame(rows: Sequence[Row], schema: Schema = SCHEMA) -> pl.DataFrame:
+    """Return rows as a table."""
+    kinds = {name: pl.Float64 if isinstance(schema[name], Number) else pl.String for name in schema}
+    return pl.DataFrame(list(rows), schema=kinds, orient="row")
+
+
+class Remembered(Holder):
+    """A table whose sums are computed once for each question, by the real code, and then remembered.
+
+    The sums of a table without sampling are exact and do not change; a run of the protocol then costs what
+    noise and messages cost.
+    """
+
+    def __init__(self, name: str, rows: Sequence[Row]) -> None:
+        self.name = name
+        self._table = Table(name, frame(rows), SCHEMA)
+        self._rows = len(rows)
+        self._known: dict[Any, list[tuple[NDArray[np.int64], ...]]] = {}
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self._rows
+
+    def sums(
+        self, blocks: Sequence[Block], stream: SecureStream | None = None
+    ) -> list[tuple[NDArray[np.int64], ...]]:
+        """Return the sums of every block."""
+        asked = tuple(blocks)
+        try:
+            if asked in self._known:
+                return self._known[asked]
+        except (TypeError, ValueError):  # parameters of a step: asked once
+            return self._table.sums(blocks, stream)
+        found = self._table.sums(blocks, stream)
+        if len(self._known) < 16:
+            self._known[asked] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows of the target's site under both hypotheses, and those of the other sites.
+
+    `one` is the target's site as it is, `two` its neighbour.
+    """
+
+    one: tuple[Row, ...]
+    two: tuple[Row, ...]
+    others: tuple[tuple[Row, ...], ...]
+
+    def sites(self, make: Callable[[str, Sequence[Row]], Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return both worlds; the other sites are shared between them."""
+        names = site_names(1 + len(self.others))
+        rest = {name: make(name, rows) for name, rows in zip(names[1:], self.others, strict=True)}
+        return {names[0]: make(names[0], self.one), **rest}, {names[0]: make(names[0], self.two), **rest}
+
+
+def site_names(count: int) -> list[str]:
+    """Return names in the order of the alphabet, which is the order of secure aggregation."""
+    return [f"site-{number:02d}" for number in range(count)]
+
+
+def neighbours_of(name: str) -> Neighbours:
+    """Return which relation a case is about, from its name."""
+    return "add-remove" if name.endswith("add-remove") else "replace-one"

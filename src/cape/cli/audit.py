@@ -1,0 +1,105 @@
+"""`cape audit`: attacks on the guarantee, with the real protocol, and whether they find bugs there are."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from cape.cli import screen
+from cape.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from cape.audit import Audit
+
+__all__ = ["audit"]
+
+_SEED = 9
+_COLUMNS = ("row", "claim mu", "epsilon at delta", "mu >=", "epsilon >=", "ratio", "runs", "verdict")
+
+
+def audit(
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Fewer rows and runs: about 2 minutes instead of 12.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write audit.json, a picture and assurance-privacy.md here."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the search, the tables and all noise.", min=0)] = _SEED,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Rows whose name contains this; or rounding.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try to break the guarantee: lower bounds on what an adversary learns, beside what is claimed.
+
+    The real protocol runs many times on neighbouring tables that a search found, with a colluding site. Bugs
+    are planted too, and must be flagged. Exit status 1 if anything is not as it must be.
+
+    Example: [bold]cape audit --fast[/bold]
+
+    Example: [bold]cape audit --out assurance --json[/bold]
+
+    Example: [bold]cape audit --only bug[/bold]
+    """
+    from cape import audit as attacks
+    from cape.audit import report
+
+    with screen.progress(attacks.amount(fast, only)) as steps:
+
+        def watch(what: str) -> None:
+            steps.start(what)
+            steps.done()
+
+        found = attacks.audit(fast=fast, seed=seed, only=only, watch=watch)
+    files = report.write(found, out, command(fast, seed, only)) if out is not None else []
+    if as_json:
+        screen.print_json(found.to_dict() | {"files": [str(file) for file in files]})
+    else:
+        _show(found, files)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def command(fast: bool, seed: int, only: str | None) -> str:
+    """Return what to type for the same result, without the folders of this machine."""
+    chosen = ["--fast"] if fast else []
+    chosen += ["--seed", str(seed)] if seed != _SEED else []
+    chosen += ["--only", shlex.quote(only)] if only else []
+    return " ".join(["cape audit", *chosen, "--out DIR"])
+
+
+def _show(found: Audit, files: list[Path]) -> None:
+    from cape.audit import CHECKS, ERROR, report
+
+    console = screen.console()
+    if found.rows:
+        table = Table(box=box.SIMPLE_HEAD, title="lower bounds beside claims", title_justify="left")
+        for title in _COLUMNS:
+            table.add_column(
+                title, justify="left" if title in ("row", "verdict") else "right", overflow="fold"
+            )
+        for row in found.rows:
+            style = "green" if row.ok else "bold red"
+            told = dict(zip(report.COLUMNS, map(escape, report.cells(row)), strict=True))
+            told["verdict"] = f"[{style}]{told['verdict']}[/{style}]"
+            table.add_row(*(told[title] for title in _COLUMNS))
+        console.print(table)
+        typer.echo(
+            f"{len(CHECKS) * len(found.rows)} tests, together wrong with probability at most {ERROR:.0%}; "
+            f"seed {found.seed}, {found.seconds:.0f} s."
+        )
+    for check in found.checks:
+        style, word = ("green", "holds") if check.holds else ("bold red", "FAILS")
+        console.print(f"[{style}]{word}[/{style}] {escape(check.name)}: {escape(check.found)}")
+    bad = [row.name for row in found.rows if not row.ok] + [c.name for c in found.checks if not c.holds]
+    typer.echo("Everything is as it must be." if not bad else f"Not as it must be: {'; '.join(bad)}")
+    for file in files:
+        typer.echo(f"Written: {file}")

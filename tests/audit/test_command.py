@@ -1,0 +1,135 @@
+"""`cape audit` as a user types it, with few rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import nullcontext
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import cape.audit.run as whole
+import cape.cli.audit as command
+from cape.audit import CHECKS, SEED, amount, audit, cases
+from cape.audit.cases import Case
+from cape.audit.planted import BUGS
+from cape.errors import InvalidInput
+
+FEW = [
+    Case("pooled/mean", "mean", "pooled", 60, powered=False),
+    Case(
+        "bug: a float sampler",
+        "mean",
+        "pooled",
+        120,
+        0.2367,
+        1e-6,
+        flag="support",
+        bug="a float sampler",
+        look="support",
+        powered=False,
+    ),
+]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """A table of two rows, in this process."""
+    monkeypatch.setattr(
+        whole, "chosen", lambda fast, only: [c for c in FEW if only is None or only in c.name]
+    )
+    monkeypatch.setattr(whole, "in_order", lambda jobs, watch, workers: [_one(job, watch) for job in jobs])
+    monkeypatch.setattr(whole, "checks", lambda seed: [])
+
+
+def _one(job, watch):
+    watch(0)
+    return job()
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer()
+    app.command()(command.audit)
+    return lambda *typed: CliRunner().invoke(app, [str(word) for word in typed], env={"COLUMNS": "200"})
+
+
+def test_a_table_and_files(few, run, tmp_path):
+    done = run("--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "Everything is as it must be." in done.output
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "audit.json",
+        "audit.png",
+        "audit.svg",
+        "assurance-privacy.md",
+    }
+    told = json.loads((tmp_path / "audit.json").read_text())
+    assert [row["name"] for row in told["rows"]] == [case.name for case in FEW]
+    assert told["ok"]
+    page = (tmp_path / "assurance-privacy.md").read_text()
+    assert "Made on 20" in page
+    assert "`cape audit --out DIR`" in page
+    assert str(tmp_path) not in page
+    assert "flagged by support" in page
+
+
+def test_a_machine_can_read_it_and_it_repeats(few, run):
+    one, two = (json.loads(run("--json", "--seed", 3).stdout) for _ in range(2))
+    for told in (one, two):
+        told.pop("seconds")
+        for row in told["rows"]:
+            row.pop("seconds")
+    assert one == two
+    assert one["family_wise_error"] == 0.05
+    assert one["tests"] == 2 * len(CHECKS)
+
+
+def test_status_1_when_a_bug_is_not_found(few, run, monkeypatch):
+    monkeypatch.setitem(BUGS, "a float sampler", nullcontext)
+    done = run("--only", "float")
+    assert done.exit_code == 1
+    assert "NOT FLAGGED" in done.output
+    assert "Not as it must be: bug: a float sampler" in done.output
+
+
+def test_rounding_alone(run, monkeypatch):
+    monkeypatch.setattr("cape.audit.rounding.BOUNDS", ((0.0, 1.0),))
+    done = run("--only", "rounding")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("holds") == 3
+
+
+def test_a_wrong_name_is_one_line_that_names_the_rows():
+    with pytest.raises(
+        InvalidInput, match=r"--only must be a part of a row's name, not 'capo'; rows: cape/count"
+    ):
+        audit(only="capo")
+
+
+def test_the_whole_table_has_every_scheme_and_what_must_be_flagged():
+    full, fast = cases(fast=False), cases(fast=True)
+    for scheme in ("cape", "cape-gaussian", "conventional", "local", "pooled"):
+        asked = {case.analysis for case in full if case.scheme == scheme and not case.flag}
+        assert asked >= {
+            "count",
+            "mean",
+            "histogram",
+            "covariance",
+            "linear-regression",
+            "pca",
+            "logistic-regression",
+            "k-means",
+            "neural-network",
+        }
+        assert any(case.scheme == scheme for case in fast)
+    for table in (full, fast):
+        assert len({case.name for case in table}) == len(table)
+        assert sum(bool(case.flag) for case in table) == 7
+        assert all(case.runs % 2 == 0 for case in table)
+    assert amount(True, None) > len(fast)
+    assert amount(True, "rounding") == 1
+    assert command._SEED == SEED
+    assert math.isclose(sum(case.mu for case in full if case.name == "cape/mean"), 3.0)

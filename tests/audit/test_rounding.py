@@ -1,0 +1,71 @@
+"""Order and edges, and that breaking either is seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cape.analyses.registry import build
+from cape.audit import rounding
+from cape.audit.rounding import BOUNDS, checks, edge_rows, excess, order_matters, shuffled
+from cape.audit.world import analysis_of, random_rows, stream_of
+from cape.site import steps
+
+MEAN = {"kind": "mean", "columns": ["x", "y"]}
+
+
+def test_everything_holds_here(monkeypatch):
+    monkeypatch.setattr(rounding, "BOUNDS", BOUNDS[2:5])
+    found = checks(1)
+    assert len(found) == 5
+    assert all(check.holds for check in found), found
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_the_edges_nearly_attain_the_claim(neighbours):
+    ratio, pairs = excess(build(MEAN), 18.0, 90.0, neighbours, 1.0, 1)
+    assert pairs > 60
+    assert 0.999 < ratio <= 1
+
+
+def test_edges_hold_both_bounds_and_their_neighbours():
+    cells = {cell for row in edge_rows(18.0, 90.0, stream_of("test")) for cell in row}
+    assert {18.0, 90.0, math.nextafter(90.0, 100), math.nextafter(18.0, 0), 5e-324} <= cells
+    assert any(cell == 0 and math.copysign(1, cell) < 0 for cell in cells)
+
+
+def test_cells_that_are_not_clamped_are_seen(monkeypatch):
+    def unclamped(self, values, out):
+        np.divide(values - self.middle, self.size, out=out)
+        return np.clip(out, -(2.0**21), 2.0**21, out=out)
+
+    monkeypatch.setattr(steps.Steps, "scale", unclamped)
+    assert excess(build(MEAN), 18.0, 90.0, "replace-one", 1.0, 1)[0] > 1
+
+
+def test_a_claim_that_is_a_thousandth_too_small_is_seen(monkeypatch):
+    monkeypatch.setattr(rounding, "RESOLUTION", rounding.RESOLUTION * 999 // 1000)
+    assert excess(build(MEAN), 18.0, 90.0, "replace-one", 1.0, 1)[0] > 1
+
+
+def test_a_sum_that_depends_on_the_order_is_seen(monkeypatch):
+    stream = stream_of("test order")
+    rows = random_rows(50, stream)
+    turned = shuffled(rows, stream)
+    assert sorted(map(repr, rows)) == sorted(map(repr, turned))
+    assert not order_matters(analysis_of("covariance"), rows, turned)
+    monkeypatch.setattr(steps.Steps, "scale", _drifting(steps.Steps.scale))
+    assert order_matters(analysis_of("covariance"), rows, turned)
+
+
+def _drifting(real):
+    """What a row adds depends on the place that it stands at."""
+
+    def scale(self, values, out):
+        real(self, values, out)
+        out += np.arange(out.shape[-1]) * 0.01
+        return out
+
+    return scale

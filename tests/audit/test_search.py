@@ -1,0 +1,37 @@
+"""The search finds tables as far apart as is claimed, and none further."""
+
+from __future__ import annotations
+
+import pytest
+
+from cape.analyses.registry import KINDS
+from cape.audit.search import find
+from cape.audit.world import ANALYSES, analysis_of
+from cape.privacy import Budget, epsilon
+
+BUDGET = Budget(epsilon(1e-5, 3.0), 1e-5)
+ONE_STAGE = [name for name in ANALYSES if len(analysis_of(name).stages()) == 1]
+
+
+def test_analyses_are_those_of_the_registry():
+    assert all(analysis_of(name).kind in KINDS for name in ANALYSES)
+
+
+@pytest.mark.parametrize("name", ONE_STAGE)
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_the_worst_pair_is_found(name, neighbours):
+    found = find(name, neighbours, BUDGET, 1)
+    assert 0.99 * BUDGET.mu < found.distance <= BUDGET.mu
+    one, two = found.tables.one, found.tables.two
+    assert one[:-1] == two[: len(one) - 1]
+    assert len(two) == len(one) - (neighbours == "add-remove")
+
+
+@pytest.mark.parametrize("name", sorted(set(ANALYSES) - set(ONE_STAGE) - {"k-means"}))
+def test_questions_that_follow_answers_are_searched_too(name):
+    found = find(name, "replace-one", BUDGET, 1)
+    assert 0.7 * BUDGET.mu < found.distance <= BUDGET.mu
+
+
+def test_the_search_repeats():
+    assert find("mean", "replace-one", BUDGET, 4) == find("mean", "replace-one", BUDGET, 4)
