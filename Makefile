@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-torch lint types bench docs clean
+.PHONY: demo test test-all test-torch test-deploy lint types bench audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -17,6 +17,9 @@ test-all: lint types
 test-torch: .venv-torch/.test
 	.venv-torch/bin/python -m pytest tests_torch
 
+test-deploy: .venv-flare/.test
+	.venv-flare/bin/python -m pytest tests_deploy
+
 lint: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,19 +30,27 @@ types: .venv/.test
 bench: .venv/.test
 	$(BIN)/python -m benchmarks
 
+# Takes about half an hour. What could not be checked here (status 3) is said so on the page, and is no failure.
+audit: .venv/.test .venv/.audit
+	$(BIN)/cape audit --out assurance-out
+	$(BIN)/python -m assurance; status=$$?; $(BIN)/python -m assurance page && { [ $$status -eq 0 ] || [ $$status -eq 3 ]; }
+
+paper: .venv/.core
+	$(BIN)/cape paper all --out paper
+
 docs: .venv/.docs
 	$(BIN)/python docs/figures.py
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv .venv-torch site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf .venv .venv-torch .venv-flare site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) -e .
 	touch $@
 
-.venv/.test .venv/.docs: .venv/.%: .venv/.core
+.venv/.test .venv/.docs .venv/.audit: .venv/.%: .venv/.core
 	$(PIP) -e '.[$*]'
 	touch $@
 
@@ -49,4 +60,10 @@ clean:
 	grep -v '^mpmath==' constraints.txt > .venv-torch/constraints.txt
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-torch/constraints.txt \
 		-e '.[accounting]' pytest torch==2.13.0
+	touch $@
+
+# NVFLARE wants older versions of packages that `make test` does not need it for.
+.venv-flare/.test: pyproject.toml constraints.txt
+	test -x .venv-flare/bin/python || $(PYTHON) -m venv .venv-flare
+	.venv-flare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[flare]' pytest
 	touch $@

@@ -274,7 +274,7 @@ def test_ctrl_c_in_an_analysis_says_what_it_cost_and_keeps_what_was_released(
 
 
 def test_ctrl_c_while_results_are_shown(cape, study, monkeypatch):
-    monkeypatch.setattr("cape.cli.run._show", interrupt)
+    monkeypatch.setattr("cape.cli.output._show", interrupt)
     done = cape("run", study)
     assert done.code == 130
     assert "interrupted while results were being shown" in done.err

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from scipy.special import ndtr, ndtri
 
 import cape
+from cape.privacy import gaussian
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -56,3 +58,12 @@ def test_the_page_of_analyses_has_every_kind_as_a_study_file_says_it(tmp_path):
     from cape.analyses import KINDS
 
     assert kinds == list(KINDS)
+
+
+def test_the_table_for_ethics_boards_is_computed():
+    text = (ROOT / "docs/ethics.md").read_text()
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+)% \|$", text, re.MULTILINE)
+    assert len(rows) == 6
+    for epsilon, found in rows:
+        power = ndtr(ndtri(0.05) + gaussian.mu(float(epsilon), 1e-6))
+        assert float(found) == pytest.approx(100 * power, abs=0.051)

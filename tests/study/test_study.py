@@ -147,6 +147,15 @@ def test_a_mistake_is_one_line_with_its_place(write, old, new, said):
     assert "\n" not in str(caught.value)
 
 
+def test_a_site_on_a_machine_of_its_own_needs_no_path(write) -> None:
+    study = cape.Study.load(write('"data/va.csv"', "{}"))
+    assert study.sites["va"].elsewhere
+    assert not study.sites["cleveland"].elsewhere
+    assert study.plan(study.analyses[0]).scheme == "cape"
+    with pytest.raises(cape.InvalidInput, match="`cape submit` asks the site itself"):
+        study.consortium()
+
+
 @pytest.mark.parametrize("name", ["study", "privacy", "schema", "sites"])
 def test_a_missing_section(write, tmp_path, name):
     sections = STUDY.split("\n[")

@@ -6,12 +6,16 @@ from typing import TextIO
 
 import typer
 
-from cape import __version__
+from cape import __version__, check
+from cape.cli.audit import audit
 from cape.cli.demo import demo
+from cape.cli.deploy import deploy
+from cape.cli.machines import join, serve, status
 from cape.cli.paper import paper
 from cape.cli.plan import plan
 from cape.cli.run import run
 from cape.cli.site import site
+from cape.cli.submit import submit
 
 __all__ = ["app", "warn"]
 
@@ -27,7 +31,13 @@ app.command()(demo)
 app.command()(plan)
 app.command()(run)
 app.command()(paper)
+app.command()(audit)
+app.command()(serve)
+app.command()(join)
+app.command()(submit)
+app.command()(status)
 app.add_typer(site)
+app.add_typer(deploy)
 
 
 def _version(asked: bool) -> None:
@@ -54,4 +64,4 @@ def warn(
     line: str | None = None,
 ) -> None:
     """Show a warning as one line, without the place in our code that it came from."""
-    typer.echo(f"cape: warning: {message}", err=True)
+    typer.echo(f"cape: warning: {check.plain(' '.join(str(message).split()), 600)}", err=True)

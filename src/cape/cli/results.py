@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from cape import __version__
@@ -21,7 +22,7 @@ from cape.site import Schema
 from cape.site.table import Table
 from cape.study import Entry, Study
 
-__all__ = ["Answered", "Results", "execute"]
+__all__ = ["Answered", "Results", "answered", "execute"]
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,13 @@ class Results:
     failed: Entry | None = None
     lost: Fraction = Fraction(0)  # what the analysis that failed has cost all the same
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
+    promised: Promise | None = None  # where it is not what the budget says: a study that was paid twice
 
     @property
     def promise(self) -> Promise:
         """What all releases together promise, those that failed after messages were sent included."""
+        if self.promised is not None:
+            return self.promised
         return self.study.promise(self.budget.spent, self.scheme)
 
     @property
@@ -183,8 +187,14 @@ def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps
         if done.of > 1:
             steps.tell(words.step(done))
 
+    release = partial(consortium.release, entry.analysis, entry.share, drop=drop, progress=told)
+    return answered(entry, release, consortium.schema)
+
+
+def answered(entry: Entry, release: Callable[[], Release], schema: Schema) -> Answered:
+    """Return an analysis with its release and what was warned of meanwhile."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        release = consortium.release(entry.analysis, entry.share, drop=drop, progress=told)
+        released = release()
     said = [str(warning.message) for warning in caught]
-    return Answered(entry, release, consortium.schema, tuple(dict.fromkeys(said)))
+    return Answered(entry, released, schema, tuple(dict.fromkeys(said)))

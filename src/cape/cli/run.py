@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
-from cape.cli.results import Results, execute
-from cape.cli.tables import shown
+from cape.cli.output import finish, writable
+from cape.cli.results import execute
 from cape.errors import InvalidInput
 from cape.release.schemes import SCHEMES, SECAGG_ROUNDS
 from cape.site.schema import hint
@@ -21,8 +17,6 @@ from cape.study import Entry, Study
 from cape.study.study import scheme_name
 
 __all__ = ["run"]
-
-_INTERRUPTED = 130
 
 
 def run(
@@ -59,31 +53,9 @@ def run(
     chosen = scheme_name(scheme or study.scheme)
     lost, entries = _lost(drop or [], study, chosen), _only(only or [], study)
     if out is not None:
-        _writable(out)  # before anything is spent
+        writable(out)  # before anything is spent
     results = execute(study, chosen, entries, lost)
-    try:
-        _tell(results, out, as_json)
-    except KeyboardInterrupt:
-        typer.echo(f"cape: interrupted while results were being shown.\nBudget: {results.budget}.", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
-    if results.failure is not None:
-        typer.echo(f"cape: {results.failure}", err=True)
-        wrong = 2 if isinstance(results.error, InvalidInput) else 1
-        raise typer.Exit(_INTERRUPTED if results.interrupted else wrong)
-
-
-def _tell(results: Results, out: Path | None, as_json: bool) -> None:
-    """Write and show what there is; a run that was interrupted before it gave anything leaves files alone."""
-    if out is not None and (results.answered or results.budget.spent or not results.interrupted):
-        written = f"Written: {', '.join(map(str, _write(results, out)))}"
-    else:
-        written = ""
-    if as_json:
-        screen.print_json(results.to_dict())
-    else:
-        _show(screen.console(), results)
-    if written and (results.interrupted or not as_json):
-        typer.echo(written, err=as_json)
+    finish(results, out, as_json)
 
 
 def _lost(drop: list[str], study: Study, scheme: str) -> dict[str, str]:
@@ -111,44 +83,3 @@ def _only(asked: list[str], study: Study) -> list[Entry]:
         if name not in names:
             raise InvalidInput(f"--only: no analysis {name!r}{hint(name, dict.fromkeys(names))}")
     return [e for e in study.analyses if str(e.number) in asked or e.analysis.kind in asked]
-
-
-def _writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "permission denied")
-    except OSError as error:
-        raise InvalidInput(f"--out: {folder} cannot be written: {error.strerror}") from None
-
-
-def _write(results: Results, folder: Path) -> list[Path]:
-    from cape.cli.report import page
-
-    paths = [folder / "results.json", folder / "report.html"]
-    paths[0].write_text(screen.to_json(results.to_dict()) + "\n", encoding="utf-8")
-    paths[1].write_text(page(results), encoding="utf-8")
-    return paths
-
-
-def _show(console: Console, results: Results) -> None:
-    if not results.answered:
-        return
-    about = f": {escape(results.study.description)}" if results.study.description else ""
-    console.print(f"\n[bold]{escape(results.study.name)}[/bold]{about}\n")
-    for each in results.answered:
-        release = each.release
-        for part in shown(each, console.width):
-            console.print(part)
-        cost = release.cost
-        console.print(
-            f"[dim]{escape(', '.join(release.participants))}"
-            + ("" if release.rows is None else f" ({release.rows:,} rows)")
-            + f"; share {release.share:.4g}; {cost.rounds} rounds, {cost.bytes / 1e3:,.1f} kB, "
-            f"{cost.seconds:.2f} s[/dim]"
-        )
-        for warning in each.warnings:
-            console.print(f"[yellow]Warning: {escape(warning)}[/yellow]")
-        console.print()
-    console.print(f"[dim]{escape(str(results.promise))}[/dim]")
-    console.print(f"Budget: {results.budget}.")

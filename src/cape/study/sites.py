@@ -1,4 +1,7 @@
-"""The [sites] of a study file: a path, or a table that describes a text file or a database query."""
+"""The [sites] of a study file: a path, a table that describes a text file or a database query, or neither.
+
+A site on a machine of its own knows where its rows are; the study then says `name = {}`.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,16 @@ class Place:
     rows: int | None = None
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether only the site itself knows where its rows are."""
+        return not ({"path", "query"} & set(self.described))
+
+    @property
     def where(self) -> tuple[str, ...]:
         """What tells it from other places: the file, links followed, or the query and the connection."""
         given = self.described
+        if self.elsewhere:
+            return ()
         if "query" in given:
             return given["query"], _uri(given["connection"], self.folder)
         path = _beside(given["path"], self.folder)
@@ -46,6 +56,11 @@ class Place:
         from cape.site import Csv, Database
 
         given = self.described
+        if self.elsewhere:
+            raise InvalidInput(
+                "the study does not say where a site's rows are: `cape submit` asks the site itself; to run "
+                "the study here, give a path"
+            )
         if "query" in given:
             return Database(given["query"], _uri(given["connection"], self.folder))
         path = _beside(given["path"], self.folder)
@@ -81,6 +96,8 @@ def _refuse_twins(sites: Mapping[str, Place]) -> None:
     """Raise an error if two sites have the same rows: each person in them would be counted twice."""
     found: dict[tuple[str, ...], str] = {}
     for name, place in sites.items():
+        if place.elsewhere:
+            continue
         other = found.setdefault(place.where, name)
         if other != name:
             what = "ask the same query" if "query" in place.described else "read the same file"
@@ -92,24 +109,33 @@ def place_of(described: Any, folder: Path) -> Place:
     if isinstance(described, str):
         described = {"path": described}
     if not isinstance(described, dict):
-        raise InvalidInput(f'must be a path, or a table such as {{path = "a.csv"}}, not {described!r}')
+        raise InvalidInput(
+            f'must be a path, or a table such as {{path = "a.csv"}}, not {check.show(described)}'
+        )
     if "query" in described or "connection" in described:
         places.keys(described, _QUERY, ("query", "connection"))
-        places.text("connection", described["connection"])
+        if not isinstance(described["connection"], str) or not described["connection"].strip():
+            raise InvalidInput(
+                "connection must be a text such as 'sqlite:///rows.db'"
+            )  # it may hold a password
+    elif not set(described) - {"rows"}:
+        pass  # its rows are elsewhere
     else:
         places.keys(described, _FILE, ("path",))
-        places.text("path", described["path"])
+        if "\0" in places.text("path", described["path"]):
+            raise InvalidInput("path must be that of a file; it holds a zero byte")
         _check_header(described)
     rows = described.get("rows")
     place = Place(described, folder, None if rows is None else check.integer("rows", rows, least=1))
-    place.source()
+    if not place.elsewhere:
+        place.source()
     return place
 
 
 def _check_header(described: Mapping[str, Any]) -> None:
     header = described.get("has_header", "columns" not in described)
     if not isinstance(header, bool):
-        raise InvalidInput(f"has_header must be true or false, not {header!r}")
+        raise InvalidInput(f"has_header must be true or false, not {check.show(header)}")
     if header == ("columns" in described):
         raise InvalidInput("columns must be given when has_header is false, and only then")
 

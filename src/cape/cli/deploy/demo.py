@@ -1,0 +1,150 @@
+"""`cape deploy demo`: a study across real processes on this machine, from nothing to results and down."""
+
+from __future__ import annotations
+
+import tempfile
+import tomllib
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cape.cli import screen
+from cape.cli.options import AsJson
+from cape.cli.output import finish, writable
+from cape.errors import InvalidInput
+from cape.flare.kits import require_flare
+
+__all__ = ["demo"]
+
+_SITES = {"north": 110, "east": 120, "south": 140, "west": 199}
+_STUDY = """\
+[study]
+name = "demo"
+description = "Cell nuclei of 569 patients at four hospitals"
+
+[privacy]
+epsilon = 3.0
+delta = 1e-6
+colluding = 1
+min_sites = 3
+
+[schema]
+radius = [5, 30]
+texture = [5, 40]
+perimeter = [30, 200]
+diagnosis = ["malignant", "benign"]
+
+[sites]          # each site knows where its rows are
+north = {}
+east = {}
+south = {}
+west = {}
+
+[[analysis]]
+kind = "mean"
+columns = ["radius", "texture", "perimeter"]
+share = 0.2
+
+[[analysis]]
+kind = "count"
+share = 0.1
+where = {diagnosis = "malignant"}
+
+[[analysis]]
+kind = "histogram"
+column = "radius"
+bins = 10
+share = 0.2
+
+[[analysis]]
+kind = "quantiles"
+columns = ["perimeter"]
+share = 0.5
+"""
+
+
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep kits, sites, logs and results in it; else a temporary folder is used."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deploy an aggregator and four sites on this machine, run a study over them, and take all of it down.
+
+    Real processes, mutual TLS, pinned keys, policies and ledgers: what a deployment has, on the loopback.
+
+    Example: [bold]cape deploy demo --out demo[/bold]
+    """
+    require_flare()
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="cape-deploy-") as folder:
+            _play(Path(folder), as_json)
+        return
+    if out.exists() and any(out.iterdir()):
+        raise InvalidInput(f"--out: {out} is not empty; nothing is overwritten: take another folder")
+    writable(out)
+    _play(out, as_json)
+    typer.echo(f"Everything is kept in {out}: look at `cape site ledger --site {out}/sites/north`.", err=True)
+
+
+def _play(folder: Path, as_json: bool) -> None:
+    from cape.cli.submit import Terms, run_study
+    from cape.coordinator import CoordinatorFolder
+    from cape.flare.rehearsal import Rehearsal
+    from cape.study import Study
+
+    path = folder / "study.toml"
+    path.write_text(_STUDY, encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study = Study.load(path)
+    results = folder / "results"
+    results.mkdir()
+    with screen.progress(2) as steps:
+        steps.start("making kits, keys, policies and data")
+        kinds = [entry.analysis.kind for entry in study.analyses]
+        here = Rehearsal(
+            folder, _tables(folder), tomllib.loads(_STUDY)["schema"], analyses=kinds, budget=(3.0, 1e-6)
+        )
+        steps.done()
+        steps.start("starting an aggregator and four sites")
+        try:
+            here.start()
+            steps.done()
+        except BaseException:
+            here.stop()
+            raise
+    try:
+        found = run_study(study, CoordinatorFolder(here.coordinator), results, Terms())
+    finally:
+        here.stop()
+    finish(found, results, as_json)
+
+
+def _tables(folder: Path) -> dict[str, Path]:
+    """Write each hospital's rows as a file of its own."""
+    import polars
+    from sklearn.datasets import load_breast_cancer
+
+    data: Any = load_breast_cancer()
+    names = list(data.feature_names)
+    table = polars.DataFrame(
+        {
+            **{
+                name: data.data[:, names.index(f"mean {name}")] for name in ("radius", "texture", "perimeter")
+            },
+            "diagnosis": [str(data.target_names[code]) for code in data.target],
+        }
+    )
+    (folder / "data").mkdir()
+    start, found = 0, {}
+    for site, rows in _SITES.items():
+        found[site] = folder / "data" / f"{site}.csv"
+        table[start : start + rows].write_csv(found[site])
+        start += rows
+    return found

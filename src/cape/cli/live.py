@@ -1,0 +1,147 @@
+"""What goes on in a study across machines, while it goes on: sites, rounds, who is gone, and results.
+
+On a terminal a table that moves; elsewhere a line for whatever a log should keep. All of it goes to the error
+stream, so that results can be piped.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live as Drawing
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from cape.cli import words
+from cape.cli.results import Answered
+from cape.coordinator import Event
+from cape.privacy import Budget
+from cape.release.result import number
+from cape.release.run import Progress
+from cape.study import Entry
+
+__all__ = ["Live"]
+
+_COLOURS = {"answered": "green", "asked": "cyan", "refused": "yellow", "lost": "red", "connected": "green"}
+_MOST = 3  # estimates of one analysis in its line
+
+
+@dataclass
+class _Seen:
+    """What was last heard of a site."""
+
+    what: str = "not connected"
+    round: str = ""
+    at: float = 0.0
+
+
+class Live:
+    """The moving table of one study.
+
+    Args:
+        name: the study's.
+        sites: who is asked.
+        total: how many analyses there are.
+    """
+
+    def __init__(self, name: str, sites: Sequence[str], total: int) -> None:
+        self._name, self._total = name, total
+        self._sites = {site: _Seen() for site in sites}
+        self._task, self._line, self._budget = "connecting", "", ""
+        self._done = 0
+        self._lock = threading.Lock()
+        self._console = Console(stderr=True)
+        self._drawing: Drawing | None = None
+        if sys.stderr.isatty():
+            self._drawing = Drawing(
+                get_renderable=self._table, console=self._console, refresh_per_second=8, transient=True
+            )
+
+    def __enter__(self) -> Live:
+        if self._drawing is not None:
+            self._drawing.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._drawing is not None:
+            self._drawing.stop()
+
+    def connected(self, alive: Sequence[str]) -> None:
+        """Say who is there."""
+        self.present(alive)
+        away = [site for site in self._sites if site not in alive]
+        self.say(f"connected: {', '.join(alive)}" + (f"; not there: {', '.join(away)}" if away else ""))
+
+    def present(self, alive: Sequence[str]) -> None:
+        """Take in who shows a sign of life."""
+        with self._lock:
+            for site, seen in self._sites.items():
+                if site in alive and seen.what in ("not connected", "lost"):
+                    seen.what, seen.round, seen.at = "connected", "", time.monotonic()
+                elif site not in alive and seen.what == "connected":
+                    seen.what = "not connected"
+
+    def event(self, event: Event) -> None:
+        """Take in what the aggregator says of a site."""
+        with self._lock:
+            seen = self._sites.get(event.site)
+            if seen is None:
+                return
+            new = seen.what != event.what
+            seen.what, seen.round, seen.at = event.what, event.round, time.monotonic()
+        if new and event.what == "lost":
+            self.say(f"{event.site} is gone (in the round {event.round!r})")
+
+    def start(self, entry: Entry, budget: Budget) -> None:
+        """Say which analysis is asked now."""
+        self._task, self._line = f"{entry.number}. {entry.analysis.kind}", ""
+        self._budget = str(budget)
+
+    def step(self, done: Progress) -> None:
+        """Say how far an analysis of several stages is."""
+        if done.of > 1:
+            self._line = words.step(done)
+
+    def done(self, each: Answered, budget: Budget) -> None:
+        """Show a result as it comes."""
+        self._done += 1
+        self._budget = str(budget)
+        found = each.release.estimates
+        shown = ", ".join(
+            f"{estimate.label} {number(estimate.value)} ± {number(estimate.standard_error)}"
+            for estimate in found[:_MOST]
+        )
+        more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        who = words.count(len(each.release.participants), "site")
+        self.say(
+            f"{each.entry.number}. {each.entry.analysis.kind} ({who}, {each.release.cost.seconds:.1f} s): "
+            f"{shown}{more}"
+        )
+
+    def say(self, line: str) -> None:
+        """Write a line that stays."""
+        self._console.print(Text(line), soft_wrap=True)
+
+    def _table(self) -> RenderableType:
+        table = Table(box=box.SIMPLE, header_style="bold", padding=(0, 1))
+        for header in ("site", "state", "round", "for"):
+            table.add_column(header)
+        with self._lock:
+            for site, seen in self._sites.items():
+                colour = _COLOURS.get(seen.what, "dim")
+                age = f"{time.monotonic() - seen.at:.0f} s" if seen.at else ""
+                table.add_row(escape(site), f"[{colour}]{seen.what}[/{colour}]", escape(seen.round), age)
+        heading = Text(f"{self._name}: {self._task} ({self._done} of {self._total} done)", style="bold")
+        parts: list[RenderableType] = [heading, table]
+        if self._line:
+            parts.append(Text(self._line, no_wrap=True, overflow="ellipsis"))
+        if self._budget:
+            parts.append(Text(f"Budget: {self._budget}", style="dim"))
+        return Group(*parts)

@@ -1,0 +1,88 @@
+"""What a study's results look like when it is over: on the screen, and as files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from cape.cli import screen
+from cape.cli.results import Results
+from cape.cli.tables import shown
+from cape.errors import InvalidInput
+
+__all__ = ["finish", "writable"]
+
+_INTERRUPTED = 130  # the exit status after Ctrl-C
+
+
+def finish(results: Results, out: Path | None, as_json: bool) -> None:
+    """Show what there is, write it where it is wanted, and leave with the right status."""
+    try:
+        _tell(results, out, as_json)
+    except KeyboardInterrupt:
+        typer.echo(f"cape: interrupted while results were being shown.\nBudget: {results.budget}.", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    if results.failure is not None:
+        typer.echo(f"cape: {results.failure}", err=True)
+        wrong = 2 if isinstance(results.error, InvalidInput) else 1
+        raise typer.Exit(_INTERRUPTED if results.interrupted else wrong)
+
+
+def _tell(results: Results, out: Path | None, as_json: bool) -> None:
+    """Write and show what there is; a run that was interrupted before it gave anything leaves files alone."""
+    if out is not None and (results.answered or results.budget.spent or not results.interrupted):
+        written = f"Written: {', '.join(map(str, _write(results, out)))}"
+    else:
+        written = ""
+    if as_json:
+        screen.print_json(results.to_dict())
+    else:
+        _show(screen.console(), results)
+    if written and (results.interrupted or not as_json):
+        typer.echo(written, err=as_json)
+
+
+def writable(folder: Path) -> None:
+    """Make the folder of --out, or raise."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "permission denied")
+    except OSError as error:
+        raise InvalidInput(f"--out: {folder} cannot be written: {error.strerror}") from None
+
+
+def _write(results: Results, folder: Path) -> list[Path]:
+    from cape.cli.report import page
+
+    paths = [folder / "results.json", folder / "report.html"]
+    paths[0].write_text(screen.to_json(results.to_dict()) + "\n", encoding="utf-8")
+    paths[1].write_text(page(results), encoding="utf-8")
+    return paths
+
+
+def _show(console: Console, results: Results) -> None:
+    if not results.answered:
+        return
+    about = f": {escape(results.study.description)}" if results.study.description else ""
+    console.print(f"\n[bold]{escape(results.study.name)}[/bold]{about}\n")
+    for each in results.answered:
+        release = each.release
+        for part in shown(each, console.width):
+            console.print(part)
+        cost = release.cost
+        console.print(
+            f"[dim]{escape(', '.join(release.participants))}"
+            + ("" if release.rows is None else f" ({release.rows:,} rows)")
+            + f"; share {release.share:.4g}; {cost.rounds} rounds, {cost.bytes / 1e3:,.1f} kB, "
+            f"{cost.seconds:.2f} s[/dim]"
+        )
+        for warning in each.warnings:
+            console.print(f"[yellow]Warning: {escape(warning)}[/yellow]")
+        console.print()
+    console.print(f"[dim]{escape(str(results.promise))}[/dim]")
+    console.print(f"Budget: {results.budget}.")

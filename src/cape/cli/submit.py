@@ -1,0 +1,185 @@
+"""`cape submit`: a study across machines, from the coordinator's desk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cape.cli.live import Live
+from cape.cli.options import AsJson, StudyFile
+from cape.cli.output import finish, writable
+from cape.cli.results import Results, answered
+from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
+from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
+from cape.study import Entry, Study
+
+__all__ = ["Terms", "run_study", "submit"]
+
+RECORD = "record.jsonl"
+_AGAIN = 3.0  # seconds between two looks at a study that a steward has to approve
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a study is submitted: whether it goes on with an earlier one, pays again, waits for stewards."""
+
+    resume: bool = False
+    retry: bool = False
+    wait: float = 0.0
+
+
+def submit(
+    study_file: StudyFile,
+    kit: Annotated[Path, typer.Option(metavar="DIR", help="The coordinator's kit.")] = Path(),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where results.json, report.html and the record go.")
+    ] = Path("results"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last analysis that was finished.")
+    ] = False,
+    retry: Annotated[
+        bool,
+        typer.Option(
+            "--retry",
+            help="Ask again for what broke off, even if that takes the study above its stated epsilon.",
+        ),
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long to wait for stewards to approve the study.")
+    ] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study at sites on machines of their own. The paths in the study file are not used.
+
+    Sites look at the whole study before anything is asked of their rows. Each of them decides by its own
+    policy, and pays from its own ledger.
+
+    Example: [bold]cape submit study.toml --kit kits/coordinator --out results[/bold]
+
+    Example: [bold]cape submit study.toml --kit kits/coordinator --out results --resume[/bold]
+    """
+    study = Study.load(study_file)
+    folder = CoordinatorFolder(kit)
+    folder.roster(study.sites)  # a site without a key is found before anybody is asked
+    writable(out)
+    finish(run_study(study, folder, out, Terms(resume, retry, wait)), out, as_json)
+
+
+def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) -> Results:
+    """Submit a study, and return what came of it; what was released before a failure is in it."""
+    with Record(out / RECORD) as record, Live(study.name, list(study.sites), len(study.analyses)) as live:
+        if record.begun and not terms.resume:
+            raise InvalidInput(
+                f"{out} holds the record of an earlier submission; --resume goes on with it, and another "
+                "--out begins anew, with a new budget"
+            )
+        desk = _Desk(study, folder, record, live, terms)
+        try:
+            desk.work()
+        except CapeError as error:
+            desk.results.error = error
+        except KeyboardInterrupt:
+            desk.results.interrupted = True
+        return desk.close()
+
+
+class _Desk:
+    """One study on the coordinator's desk."""
+
+    def __init__(
+        self, study: Study, folder: CoordinatorFolder, record: Record, live: Live, terms: Terms
+    ) -> None:
+        from cape.flare.link import Network
+
+        self._study, self._live, self._terms = study, live, terms
+        self._link = Network(folder.path, study.name, list(study.sites), live.event, live.present)
+        self._submission = Submission(study, folder, self._link, record, live.step)
+        self.results = Results(study, study.scheme, self._submission.budget)
+        self._paid = self._submission.spent
+        self._left_out: list[tuple[Entry, CapeError]] = []
+
+    def work(self) -> None:
+        """Ask the sites whether they would answer, then ask for one analysis after the other.
+
+        An analysis that broke off before and cannot be paid for again is left out; the others are asked.
+        """
+        submission, results = self._submission, self.results
+        open_ = [entry for entry in self._study.analyses if not submission.finished(entry)]
+        if open_:
+            self._link.open()
+            self._live.connected(self._link.alive)
+            self._agree()
+        for entry in self._study.analyses:
+            results.failed, self._paid = entry, submission.spent
+            self._live.start(entry, submission.budget)
+            if entry in open_ and entry is not open_[0]:
+                self._look_who_is_back()
+            try:
+                ask = partial(submission.answer, entry, retry=self._terms.retry)
+                each = answered(entry, ask, self._study.setting.schema)
+            except BudgetExceeded as error:
+                self._left_out.append((entry, error))
+                self._live.say(f"left out: {error}")
+                continue
+            results.answered.append(each)
+            self._live.done(each, submission.budget)
+        results.failed = None
+        if self._left_out:
+            results.failed, results.error = self._left_out[0]
+
+    def close(self) -> Results:
+        """End the job, and return the results with what they cost."""
+        self._link.close()
+        submission, results = self._submission, self.results
+        results.lost = submission.spent - self._paid if results.failed is not None else Fraction(0)
+        if self._left_out and results.error is self._left_out[0][1]:
+            results.lost = Fraction(0)
+        results.budget = submission.budget
+        results.promised = submission.promise if submission.spent > 1 else None
+        results.finished = datetime.now(UTC)
+        return results
+
+    def _look_who_is_back(self) -> None:
+        before = self._link.alive
+        if self._link.refresh() != before:
+            self._live.connected(self._link.alive)
+
+    def _agree(self) -> None:
+        """Wait until enough sites would answer everything, or say who would not, and why."""
+        until = time.monotonic() + self._terms.wait
+        told: set[str] = set()
+        while True:
+            reports = list(self._submission.check().values())
+            for line in [str(report) for report in reports if not report.ready]:
+                if line not in told:
+                    self._live.say(line)
+                    told.add(line)
+            held = [report.site for report in reports if report.held]
+            if held and time.monotonic() < until:
+                time.sleep(_AGAIN)
+                continue
+            if held and not self._terms.wait:
+                raise Refused(
+                    f"the study waits for the steward of {', '.join(held)} (`cape site approve`); submit it "
+                    "again then, or give --wait SECONDS. Nothing was spent"
+                )
+            return self._require_enough(reports)
+
+    def _require_enough(self, reports: Sequence[SiteReport]) -> None:
+        needed = self._study.setting.parties.min_sites
+        for number in range(1, len(self._study.analyses) + 1):
+            willing = [report.site for report in reports if report.would_answer(number)]
+            if len(willing) < needed:
+                why = "; ".join(str(report) for report in reports if not report.would_answer(number))
+                raise TooFewSites(
+                    f"{len(willing)} of {len(reports)} sites would answer analysis {number}, and min_sites "
+                    f"asks for {needed}. {why}"
+                )

@@ -1,0 +1,239 @@
+"""The coordinator's end: a session with the aggregator, one job for a study, and calls into it.
+
+NVFLARE does not take a site into a job that has begun. So when a site that was lost is connected again, the
+job is ended between two analyses and a new one begins, with everybody who is there: what was released is
+with the coordinator, and sites keep nothing in memory that an analysis which has not begun would need.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from cape.coordinator import Event
+from cape.errors import CapeError, InvalidInput
+from cape.flare.job import write_job
+from cape.flare.kits import ADMIN, require_flare
+from cape.flare.names import COMMAND, START
+
+__all__ = ["AggregatorGone", "Network", "Status"]
+
+_CONNECT = 10.0  # seconds to reach the aggregator
+_COMMAND = 10.0  # seconds for one command
+_FRESH = 5.0  # seconds: a client that was heard of so recently is there; it says so every two
+_TRIES = 2  # jobs that are begun anew for a site that is connected and yet does not come up
+
+
+class AggregatorGone(CapeError):
+    """The aggregator does not answer, or the study's job in it has ended."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the aggregator says of itself: which sites are connected, and which jobs run."""
+
+    since: float | None
+    sites: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+
+class Network:
+    """A `cape.coordinator.Link` to the sites of one study.
+
+    >>> with Network(kit, "heart", ["a", "b", "c"]) as link:
+    ...     Submission(study, folder, link, record)
+
+    Args:
+        kit: the coordinator's kit.
+        name: the study's name, for the aggregator's list of jobs.
+        sites: who is asked.
+        told: called with each event of a round, as it is heard of.
+        present: called with the sites that show a sign of life, whenever that is heard of.
+    """
+
+    def __init__(
+        self,
+        kit: Path,
+        name: str,
+        sites: Sequence[str],
+        told: Callable[[Event], None] = lambda event: None,
+        present: Callable[[Sequence[str]], None] = lambda sites: None,
+    ) -> None:
+        self._kit, self._sites, self._told, self._present = kit, tuple(sites), told, present
+        self._name = "".join(sign if sign.isalnum() else "-" for sign in name)[:40] or "study"
+        self._session: Any = None
+        self._job = ""
+        self._seen = 0
+        self._tried: dict[str, int] = {}  # lost site -> how many jobs were begun anew for it, in vain
+        self.alive: tuple[str, ...] = ()
+
+    def __enter__(self) -> Network:
+        self.open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Connect, begin a job, and wait until the sites that are connected have come up in it."""
+        if self._session is None:
+            self._session = connect(self._kit)
+        self._begin()
+
+    def close(self) -> None:
+        """End the job and the session, whatever state they are in."""
+        with contextlib.suppress(Exception):
+            self._command({"close": True})
+        self._job = ""
+        with contextlib.suppress(Exception):
+            self._session.close()
+        self._session = None
+
+    def call(self, data: bytes) -> bytes:
+        """Hand a call to the aggregator and return its answer, however long it takes."""
+        ticket = uuid4().hex
+        told: dict[str, Any] = {"call": base64.b64encode(data).decode("ascii")}
+        while True:
+            reply = self._command({"ticket": ticket, **told})
+            told = {}
+            if reply["answer"] is not None:
+                return base64.b64decode(reply["answer"])
+            if not reply["known"]:
+                raise AggregatorGone("the aggregator has lost a call; `cape submit --resume` goes on")
+
+    def refresh(self) -> tuple[str, ...]:
+        """Take sites that came back into a new job, if there are any; return who is there now."""
+        self._command({})
+        lost = [site for site in self._sites if site not in self.alive]
+        connected = self._connected() if lost else ()
+        back = [site for site in lost if site in connected and self._tried.get(site, 0) < _TRIES]
+        if back:
+            with contextlib.suppress(AggregatorGone):
+                self._command({"close": True})
+            self._begin()
+            for site in back:
+                self._tried[site] = 0 if site in self.alive else self._tried.get(site, 0) + 1
+        return self.alive
+
+    def _begin(self) -> None:
+        connected = self._connected()
+        expected = [site for site in self._sites if site in connected]
+        if not expected:
+            raise CapeError(
+                f"none of the sites {', '.join(self._sites)} is connected to the aggregator; each has to run "
+                "`cape join`"
+            )
+        with TemporaryDirectory(prefix="cape-job-") as made:
+            job = write_job(Path(made) / self._name, self._name, expected)
+            self._job, self._seen = str(self._do("submit_job", str(job))), 0
+        self._wait(expected)
+
+    def _wait(self, expected: Sequence[str]) -> None:
+        """Wait until the job runs and everybody who is expected shows a sign of life."""
+        until, problem = time.monotonic() + START, ""
+        self.alive = ()
+        while time.monotonic() < until:
+            try:
+                self._command({})
+            except AggregatorGone as error:  # not yet
+                problem = str(error)
+            if set(expected) <= set(self.alive):
+                return
+            time.sleep(0.2)
+        if not self.alive:
+            raise AggregatorGone(
+                f"the study's job did not come up at any site within {START:.0f} seconds; the logs of the "
+                f"aggregator and the sites say why. {problem}".rstrip()
+            )
+
+    def _connected(self) -> tuple[str, ...]:
+        return _recent(self._do("get_system_info"))
+
+    def _command(self, told: dict[str, Any]) -> dict[str, Any]:
+        reply = self._do("do_app_command", self._job, COMMAND, {"seen": self._seen, **told})
+        if not isinstance(reply, dict) or "sites" not in reply:
+            raise AggregatorGone("the aggregator's answer cannot be read; is it of another version of cape?")
+        self.alive = tuple(site for site in self._sites if site in reply["sites"])
+        self._present(self.alive)
+        self._seen = reply["seen"]
+        for event in msgspec.convert(reply["events"], list[Event]):
+            self._told(event)
+        return reply
+
+    def _do(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._session, name)(*arguments)
+        except Exception as error:
+            why = _reason(error)
+        raise AggregatorGone(f"the aggregator does not answer ({why}); `cape submit --resume` goes on later")
+
+
+def status(kit: Path) -> Status:
+    """Return what the aggregator says of itself."""
+    session = connect(kit)
+    try:
+        info = session.get_system_info()
+    except Exception as error:
+        raise AggregatorGone(f"the aggregator does not answer ({_reason(error)})") from None
+    finally:
+        with contextlib.suppress(Exception):
+            session.close()
+    return Status(info.server_info.start_time, _recent(info), tuple(job.job_id for job in info.job_info))
+
+
+def _recent(info: Any) -> tuple[str, ...]:
+    """Return the sites that the aggregator heard of just now. All times are by its clock, not by ours."""
+    heard = {client.name: client.last_connect_time for client in info.client_info}
+    latest = max(heard.values(), default=0.0)
+    return tuple(sorted(site for site, when in heard.items() if latest - when < _FRESH))
+
+
+def connect(kit: Path) -> Any:
+    """Return a session with the aggregator of a kit."""
+    require_flare()
+    if not (kit / "startup" / "fed_admin.json").is_file():
+        raise InvalidInput(
+            f"{kit} is not a coordinator's kit: it has no startup/fed_admin.json (see `cape deploy init`)"
+        )
+    _knock(kit)
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    logging.getLogger("nvflare").setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            session = new_secure_session(ADMIN, str(kit), timeout=_CONNECT)
+        session.set_timeout(_COMMAND)
+    except Exception as error:
+        why = _reason(error)
+    else:
+        return session
+    raise AggregatorGone(f"the aggregator cannot be reached ({why}); is `cape serve` running there?")
+
+
+def _knock(kit: Path) -> None:
+    """Raise unless somebody listens there: NVFLARE itself would try for long, and say little."""
+    told = json.loads((kit / "startup" / "fed_admin.json").read_text(encoding="utf-8"))["admin"]
+    try:
+        socket.create_connection((told["host"], told["port"]), timeout=_CONNECT).close()
+    except OSError as error:
+        raise AggregatorGone(
+            f"the aggregator cannot be reached at {told['host']}:{told['port']} "
+            f"({error.strerror or error}); is `cape serve` running there?"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

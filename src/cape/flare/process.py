@@ -1,0 +1,147 @@
+"""Runs an NVFLARE process of a kit in the foreground: starts it again when it dies, ends it when we end."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from cape.errors import CapeError, InvalidInput
+from cape.flare.kits import require_flare
+from cape.flare.names import SITE
+from cape.flare.settings import ENVIRONMENT, aggregator_resources
+
+__all__ = ["descendants", "join", "kit_name", "serve"]
+
+CONSOLE = "console.log"
+_AGAIN = 2.0  # seconds before a process that died is started again
+_FAST = 20.0  # a process that dies sooner than this after its start has a lasting problem ...
+_TRIES = 5  # ... if it does so this often in a row
+_GRACE = 5.0  # seconds to end by itself
+_SERVER = "nvflare.private.fed.app.server.server_train"
+_CLIENT = "nvflare.private.fed.app.client.client_train"
+Say = Callable[[str], None]
+
+
+def serve(kit: Path, say: Say) -> None:
+    """Run the aggregator until SIGINT or SIGTERM."""
+    _require(kit, "fed_server.json", "an aggregator's")
+    store = (kit / "store").resolve()
+    resources = json.dumps(aggregator_resources(store), indent=2) + "\n"
+    (kit / "local" / "resources.json").write_text(resources, encoding="utf-8")
+    arguments = [_SERVER, "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", "secure_train=true"]
+    target = json.loads((kit / "startup" / "fed_server.json").read_text(encoding="utf-8"))["servers"][0]
+    say(f"The aggregator of {target['service']['target']} is starting; Ctrl-C stops it. Its log: {_log(kit)}")
+    _run(kit, [*arguments, "org=cape", "config_folder=config"], {}, say)
+
+
+def join(kit: Path, site: Path, say: Say) -> None:
+    """Run a site until SIGINT or SIGTERM."""
+    name = kit_name(kit)
+    arguments = [_CLIENT, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", "secure_train=true"]
+    arguments += [f"uid={name}", "org=cape", "config_folder=config", "heart_beat_interval=2"]
+    say(f"Site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
+    _run(kit, arguments, {SITE: str(site.resolve())}, say)
+
+
+def kit_name(kit: Path) -> str:
+    """Return the name of a site's kit."""
+    _require(kit, "fed_client.json", "a site's")
+    found = json.loads((kit / "startup" / "fed_client.json").read_text(encoding="utf-8"))
+    return str(found["client"]["fqsn"])
+
+
+def _log(kit: Path) -> str:
+    return str(kit / CONSOLE)
+
+
+def _require(kit: Path, file: str, whose: str) -> None:
+    require_flare()
+    if not (kit / "startup" / file).is_file():
+        raise InvalidInput(
+            f"{kit} is not {whose} kit: it has no startup/{file}; `cape deploy init` makes kits"
+        )
+
+
+def _run(kit: Path, arguments: list[str], environment: Mapping[str, str], say: Say) -> None:
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        _keep_alive(kit, arguments, {**os.environ, **ENVIRONMENT, **environment}, stop, say)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    say("Stopped.")
+
+
+def _keep_alive(
+    kit: Path, arguments: list[str], environment: Mapping[str, str], stop: threading.Event, say: Say
+) -> None:
+    (kit / "transfer").mkdir(exist_ok=True)
+    short = 0
+    while not stop.is_set():
+        began = time.monotonic()
+        with open(kit / CONSOLE, "ab") as log:
+            os.chmod(kit / CONSOLE, 0o600)
+            process = subprocess.Popen(
+                [sys.executable, "-u", "-m", *arguments],
+                cwd=kit,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_end_with_parent,
+                start_new_session=True,  # Ctrl-C is ours to handle
+            )
+        try:
+            while process.poll() is None and not stop.wait(0.2):
+                pass
+        finally:
+            _end(process)
+        if stop.is_set():
+            return
+        short = short + 1 if time.monotonic() - began < _FAST else 0
+        if short >= _TRIES:
+            raise CapeError(f"the process ended {_TRIES} times right after its start; see {_log(kit)}")
+        say(f"The process ended (status {process.returncode}); it is started again.")
+        stop.wait(_AGAIN)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all jobs that it started; those in turn end when it is gone (`watch_parent`)."""
+    below = descendants(process.pid)
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    for each in (process, *below):
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            each.kill()
+    process.wait()
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return all processes that a process has started, and those that they have."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return found
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process when `cape` itself is killed: nothing must go on unseen."""
+    with contextlib.suppress(OSError, AttributeError):  # where there is no such call, as on a Mac
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

@@ -1,0 +1,110 @@
+"""The texts in the kits: what an IT department does with a folder that it was handed, in five minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["aggregator_text", "coordinator_text", "overview", "site_text"]
+
+_INSTALL = "pip install 'cape-dp[flare]'      # Python 3.11 or later; the same version everywhere"
+
+
+def site_text(name: str, server: str, port: int) -> str:
+    """Return the README of a site's kit."""
+    return f"""# The kit of site {name}
+
+This folder connects one site to one aggregator. It holds a certificate for mutual TLS (`startup/`) and what
+a job may do here (`local/`): nobody can send code, run a command, restart anything or fetch a file or a log.
+Rows never leave this machine; what leaves is noisy, masked, and written into the site's ledger first.
+
+## What the network must allow
+
+One outgoing TCP connection to {server}:{port} (TLS 1.2 or later, both sides with certificates). Nothing has
+to be reachable from outside.
+
+## Set up, once
+
+    {_INSTALL}
+    cape site init site --name {name}    # makes the site's key, policy and ledger in the folder site/
+    $EDITOR site/site.toml               # the data steward: data source, bounds, budget, what is allowed
+    cape site check --site site          # tries the policy against the data
+    cape site export-key --site site > {name}.card
+
+Give `{name}.card` to the coordinator and to the other sites by a way that you trust (it holds no secret;
+what matters is that nobody swaps it), and take theirs:
+
+    cape site trust coordinator.card --coordinator --site site
+    cape site trust OTHER.card --site site    # for each of the other sites
+
+## Every day
+
+    cape join . --site site              # stays in the foreground; run it under systemd or the like
+    cape site ledger --site site         # every release: when, who asked, what, and the total
+    cape site approve STUDY --site site  # if the policy says approve = "ask"
+
+Ctrl-C or SIGTERM stops it. After a crash start it again: the ledger is on disk, and can only be too high.
+Backups: `site/`, whole. A ledger that is restored from an old copy forgets what was given since: never do it.
+
+| file | what | who may read it |
+|---|---|---|
+| `startup/` | certificate and key for TLS | this account (0600) |
+| `local/` | what NVFLARE may do here | this account |
+| `site/identity.key` | the site's own key | this account (0600); it was made here and never leaves |
+| `site/site.toml`, `site/ledger.sqlite` | policy and ledger | the data steward |
+| `site/site.log` | the full story of every refusal | the data steward |
+"""
+
+
+def aggregator_text(server: str, port: int) -> str:
+    """Return the README of the aggregator's kit."""
+    return f"""# The kit of the aggregator
+
+Runs on the machine that sites know as {server}. Nobody has to trust it: it passes messages on and adds up
+masked vectors. It has no key of the study, sees no row and no site's sum, and cannot change what it passes
+on. If it is down, a study stops; if it lies, a study fails.
+
+    {_INSTALL}
+    cape serve .                         # stays in the foreground; run it under systemd or the like
+
+The network must allow incoming TCP on port {port} (mutual TLS) from the sites and from the coordinator.
+Ctrl-C or SIGTERM stops it. After a crash start it again; the coordinator then runs `cape submit --resume`.
+"""
+
+
+def coordinator_text(server: str, port: int, sites: Sequence[str]) -> str:
+    """Return the README of the coordinator's kit."""
+    cards = " ".join(f"{name}.card" for name in sites)
+    return f"""# The kit of the coordinator
+
+Asks for studies over the aggregator at {server}:{port}. `identity.key` signs every request; sites answer
+only to keys that they trust.
+
+    {_INSTALL}
+    cape deploy export-key > coordinator.card     # give it to every site, by a way that you trust
+    cape deploy trust {cards}
+    cape status .                                 # who is connected
+    cape submit study.toml --kit . --out results  # runs a study
+    cape submit study.toml --kit . --out results --resume
+
+The study file names the sites as they are named here: {", ".join(sites)}.
+"""
+
+
+def overview(server: str, port: int, sites: Sequence[str]) -> str:
+    """Return the README beside the kits."""
+    rows = "\n".join(f"| `sites/{name}/` | the IT department of {name} |" for name in sites)
+    return f"""# Kits for one aggregator and {len(sites)} sites
+
+Hand each folder to its owner over a channel that keeps it secret: it holds a private key for TLS.
+
+| folder | goes to |
+|---|---|
+| `aggregator/` | whoever runs {server} (port {port}) |
+| `coordinator/` | whoever asks for studies |
+{rows}
+| `authority/` | nobody: the key that signs certificates. Keep it offline, or delete it |
+
+Each folder has a README to follow. Then everybody hands everybody else a card with a public key, once: see
+there. Certificates say who may connect; the cards say whom a site answers, and are made at each place, so
+that not even the maker of these kits can pretend to be a site.
+"""

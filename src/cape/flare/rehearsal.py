@@ -1,0 +1,239 @@
+"""A whole deployment on this machine: kits, keys, policies and real processes that talk over mutual TLS.
+
+For `cape deploy demo`, for tests and for measurements. Everything is what a real deployment has, started by
+the same commands; only the places are folders, and the network is the loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cape.coordinator import CoordinatorFolder
+from cape.errors import CapeError
+from cape.flare import kits
+from cape.flare.link import Status, status
+from cape.flare.process import descendants
+from cape.steward.folder import SiteFolder
+
+__all__ = ["Rehearsal", "free_port"]
+
+_UP = 60.0  # seconds in which all processes must be up and connected
+_DOWN = 15.0
+_CAPE = [sys.executable, "-m", "cape"]
+
+
+class Rehearsal:
+    """One aggregator, one coordinator and some sites, each in a folder of its own.
+
+    >>> with Rehearsal(folder, {"a": "a.csv", "b": "b.csv", "c": "c.csv"}, schema, analyses=["mean"]) as here:
+    ...     subprocess.run(["cape", "submit", study, "--kit", here.coordinator])
+
+    Args:
+        folder: an empty one.
+        tables: each site's file.
+        schema: as a study file gives it: column -> bounds or categories.
+        analyses: the kinds that every policy allows.
+        budget: (epsilon, delta) that each policy allows for a release, a coordinator and a year.
+        colluding: how many sites a study must suppose to side with the aggregator.
+        approve: whether policies answer by themselves ("auto") or hold a study ("ask").
+        environment: more variables for the processes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tables: Mapping[str, Path],
+        schema: Mapping[str, Any],
+        *,
+        analyses: Sequence[str],
+        budget: tuple[float, float] = (10.0, 1e-5),
+        colluding: int = 1,
+        approve: str = "auto",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder, self.names = folder, tuple(tables)
+        self._environment = {**os.environ, **(environment or {})}
+        self.port = free_port()
+        made = kits.make_kits(folder / "kits", self.names, "localhost", self.port)
+        self.aggregator, self.coordinator = made[kits.AGGREGATOR], made[kits.COORDINATOR]
+        self._kits = {name: made[name] for name in tables}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        office = CoordinatorFolder.create(self.coordinator, "coordinator")
+        sites = {name: SiteFolder.create(folder / "sites" / name, name) for name in tables}
+        for name, site in sites.items():
+            text = policy_text(name, tables[name].resolve(), schema, analyses, budget, colluding, approve)
+            (site.path / "site.toml").write_text(text, encoding="utf-8")
+            site.trust(office.card, coordinator=True)
+            office.trust(site.card)
+        for name, site in sites.items():
+            for other, peer in sites.items():
+                if other != name:
+                    site.trust(peer.card, coordinator=False)
+
+    def __enter__(self) -> Rehearsal:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def site(self, name: str) -> SiteFolder:
+        """Return a site's folder."""
+        return SiteFolder(self.folder / "sites" / name)
+
+    def kit(self, name: str) -> Path:
+        """Return a site's kit."""
+        return self._kits[name]
+
+    def start(self) -> None:
+        """Start the aggregator and every site, and wait until all are connected."""
+        self.serve()
+        for name in self.names:
+            self.join(name)
+        self.wait(self.names)
+
+    def serve(self) -> subprocess.Popen[bytes]:
+        """Start the aggregator with `cape serve`."""
+        return self._launch("aggregator", ["serve", str(self.aggregator)])
+
+    def join(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a site with `cape join`."""
+        folder = self.folder / "sites" / name
+        return self._launch(name, ["join", str(self._kits[name]), "--site", str(folder)])
+
+    def wait(self, names: Sequence[str]) -> Status:
+        """Wait until these sites are connected."""
+        until, problem = time.monotonic() + _UP, "nothing is known of it"
+        while time.monotonic() < until:
+            try:
+                found = status(self.coordinator)
+                if set(names) <= set(found.sites):
+                    return found
+                problem = f"connected: {', '.join(found.sites) or 'nobody'}"
+            except CapeError as error:
+                problem = str(error)
+            for who, process in self.processes.items():
+                if process.poll() is not None:
+                    raise CapeError(f"the process of {who} has ended; see {self._log(who)}")
+            time.sleep(0.3)
+        raise CapeError(f"the rehearsal did not come up within {_UP:.0f} seconds: {problem}")
+
+    def kill(self, who: str, *, again: bool = False) -> None:
+        """Kill everything of one party at once, as a power cut would: `cape`, NVFLARE and its jobs."""
+        process = self.processes.pop(who)
+        for each in (process, *descendants(process.pid)):
+            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                each.kill()
+        process.wait()
+        if again:
+            self.serve() if who == "aggregator" else self.join(who)
+
+    def kill_job(self, who: str) -> int:
+        """Kill the processes of one party's jobs and nothing else; return how many there were."""
+        found = [each for each in descendants(self.processes[who].pid) if _is_job(each)]
+        for each in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        return len(found)
+
+    def stop(self) -> None:
+        """Take everything down."""
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for who in list(self.processes):
+            try:
+                self.processes[who].wait(_DOWN)
+                del self.processes[who]
+            except subprocess.TimeoutExpired:
+                self.kill(who)
+
+    def _log(self, who: str) -> Path:
+        return self.folder / f"{who}.log"
+
+    def _launch(self, who: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        with open(self._log(who), "ab") as log:
+            process = subprocess.Popen(
+                [*_CAPE, *arguments],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.processes[who] = process
+        return process
+
+
+def policy_text(
+    name: str,
+    data: Path,
+    schema: Mapping[str, Any],
+    analyses: Sequence[str],
+    budget: tuple[float, float],
+    colluding: int,
+    approve: str,
+) -> str:
+    """Return a policy: what a steward would write into `site.toml`."""
+    expires = (datetime.now(UTC) + timedelta(days=30)).date()
+    columns = "\n".join(f"{column} = {json.dumps(given)}" for column, given in schema.items())
+    amount = f"{{epsilon = {budget[0]}, delta = {budget[1]}}}"
+    return f"""\
+[site]
+name = {json.dumps(name)}
+data = {json.dumps(str(data))}
+expires = {expires.isoformat()}
+approve = {json.dumps(approve)}
+
+[schema]
+{columns}
+
+[allow]
+analyses = {json.dumps(list(analyses))}
+schemes = ["cape", "conventional"]
+
+[protect]
+min_rows = 20
+other_honest = 1
+colluding = {colluding}
+
+[budget]
+release = {amount}
+coordinator = {amount}
+year = {amount}
+
+[coordinators]
+
+[peers]
+"""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def _is_job(process: psutil.Process) -> bool:
+    """Return whether a process runs a job of NVFLARE, and is not one of its long-lived parents."""
+    try:
+        command = " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+    return "worker_process" in command or "runner_process" in command

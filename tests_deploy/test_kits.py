@@ -1,0 +1,160 @@
+"""What is in the kits, and what people are told who use them wrongly. Nothing is started here."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import stat
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from cape.cli import main
+from cape.flare.kits import make_kits
+from cape.steward import SiteFolder
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def cape(*arguments: object) -> Done:
+    """Run the command in this process: nothing that it is asked here starts another."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["cape", *map(str, arguments)]),
+        mock.patch.object(warnings, "showwarning"),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+            status = 0
+        except SystemExit as left:
+            status = int(left.code or 0)
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "kits"
+    made = cape("deploy", "init", "--sites", "a,b,c", "--server", "localhost", "--port", 1, "--out", folder)
+    assert made.returncode == 0, made.stderr
+    assert "Fingerprint of the coordinator's key" in made.stdout
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _everybody_is_there() -> None:
+    """No deployment is needed here."""
+
+
+def test_each_party_has_a_kit_with_a_readme(kits: Path) -> None:
+    for kit in ("aggregator", "coordinator", "sites/a", "sites/b", "sites/c"):
+        assert "cape" in (kits / kit / "README.md").read_text()
+    text = (kits / "sites" / "b" / "README.md").read_text()
+    for command in ("cape site init site --name b", "cape join . --site site", "b.card"):
+        assert command in text
+    assert "authority/" in (kits / "README.md").read_text()
+
+
+def test_only_the_owner_can_read_a_kit(kits: Path) -> None:
+    for path in kits.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+@pytest.mark.parametrize("kit", ["aggregator", "sites/a"])
+def test_nobody_may_bring_code_or_run_commands(kits: Path, kit: str) -> None:
+    local = kits / kit / "local"
+    allowed = json.loads((local / "authorization.json").read_text())["permissions"]
+    assert set(allowed) == {"project_admin"}
+    for right in ("byoc", "shell_commands", "operate", "download_job", "clone_job"):
+        assert allowed["project_admin"][right] == "none"
+    resources = json.loads((local / "resources.json").read_text())
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    assert resources["class_allow_list"] == ["cape.flare.controller.Aggregator", "cape.flare.executor.Site"]
+    assert "/tmp/" not in json.dumps(resources)
+
+
+def test_no_log_of_a_site_is_streamed(kits: Path) -> None:
+    resources = json.loads((kits / "sites" / "a" / "local" / "resources.json").read_text())
+    assert resources["allow_log_streaming"] is False
+    assert "streamer" not in json.dumps(resources).lower()
+
+
+def test_only_the_coordinators_kit_has_a_key_that_sites_believe(kits: Path) -> None:
+    assert [path.relative_to(kits).parts[0] for path in kits.rglob("identity.key")] == ["coordinator"]
+
+
+@pytest.mark.parametrize(
+    ("sites", "server", "says"),
+    [
+        ("a", "localhost", "at least two sites"),
+        ("a,b,a", "localhost", "different names"),
+        ("a,b c", "localhost", "letters, digits"),
+        ("a,../b", "localhost", "letters, digits"),
+        ("a,b", "not a host", "the name of a machine"),
+        ("a,b", "a", "the name of a machine"),
+    ],
+)
+def test_wrong_names_are_refused_in_a_sentence(tmp_path: Path, sites: str, server: str, says: str) -> None:
+    done = cape("deploy", "init", "--sites", sites, "--server", server, "--out", tmp_path / "kits")
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "kits").exists()
+
+
+def test_nothing_is_overwritten(kits: Path) -> None:
+    done = cape("deploy", "init", "--sites", "a,b", "--server", "localhost", "--out", kits)
+    assert done.returncode == 2
+    assert "nothing is overwritten" in done.stderr
+
+
+def test_an_address_serves_as_a_servers_name(tmp_path: Path) -> None:
+    made = make_kits(tmp_path / "kits", ["a", "b"], "10.0.0.7")
+    told = json.loads((made["a"] / "startup" / "fed_client.json").read_text())
+    assert told["servers"][0]["service"]["target"] == "10.0.0.7:8102"
+
+
+def test_a_site_joins_with_its_own_kit_only(kits: Path, tmp_path: Path) -> None:
+    assert "is no site's folder" in cape("join", kits / "sites" / "a").stderr
+    SiteFolder.create(tmp_path / "b", "b")
+    done = cape("join", kits / "sites" / "a", "--site", tmp_path / "b")
+    assert done.returncode == 2
+    assert "is not" not in done.stdout
+    done = cape("join", kits / "aggregator", "--site", tmp_path / "b")
+    assert "is not a site's kit" in done.stderr
+    assert "is not an aggregator's kit" in cape("serve", kits / "sites" / "a").stderr
+
+
+def test_without_an_aggregator_the_coordinator_is_told(kits: Path, tmp_path: Path) -> None:
+    done = cape("status", kits / "coordinator")
+    assert done.returncode == 1
+    assert "is `cape serve` running there?" in done.stderr
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[study]\nname = "s"\n[privacy]\nepsilon = 1\ndelta = 1e-6\ncolluding = 1\n[schema]\nage = [0, 100]\n'
+        '[sites]\na = {}\nb = {}\nc = {}\n[[analysis]]\nkind = "mean"\ncolumns = ["age"]\n'
+    )
+    done = cape("submit", study, "--kit", kits / "coordinator", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "no key of 'a', 'b', 'c'" in done.stderr
+    assert "cape deploy trust FILE" in done.stderr
+    for name in "abc":
+        site = SiteFolder.create(tmp_path / "sites" / name, name)
+        (tmp_path / f"{name}.card").write_text(site.card.to_text())
+    cards = [tmp_path / f"{name}.card" for name in "abc"]
+    assert cape("deploy", "trust", *cards, "--kit", kits / "coordinator").returncode == 0
+    done = cape("submit", study, "--kit", kits / "coordinator", "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "Nothing was spent" in done.stderr
+    assert "is `cape serve` running there?" in done.stderr
