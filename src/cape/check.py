@@ -12,7 +12,7 @@ from typing import Any
 
 from cape.errors import InvalidInput
 
-__all__ = ["array_of", "integer", "probability", "real", "shape"]
+__all__ = ["array_of", "integer", "plain", "probability", "real", "shape", "show"]
 
 
 def real(
@@ -31,7 +31,7 @@ def real(
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}") from None
+        raise InvalidInput(f"{name} must be {wanted}, not {show(value)}") from None
     if (
         math.isnan(number)
         or (math.isinf(number) and not infinite)
@@ -39,7 +39,7 @@ def real(
         or (least is not None and not number >= least)
         or (most is not None and not number <= most)
     ):
-        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}")
+        raise InvalidInput(f"{name} must be {wanted}, not {show(value)}")
     return number
 
 
@@ -51,9 +51,9 @@ def integer(name: str, value: Any, *, least: int | None = None, most: int | None
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}") from None
+        raise InvalidInput(f"{name} must be {wanted}, not {show(value)}") from None
     if (least is not None and number < least) or (most is not None and number > most):
-        raise InvalidInput(f"{name} must be {wanted}, not {_show(value)}")
+        raise InvalidInput(f"{name} must be {wanted}, not {show(value)}")
     return number
 
 
@@ -64,7 +64,7 @@ def probability(name: str, value: Any) -> float:
     except InvalidInput:
         number = 1.0
     if number >= 1.0:
-        raise InvalidInput(f"{name} must lie strictly between 0 and 1, not {_show(value)}")
+        raise InvalidInput(f"{name} must lie strictly between 0 and 1, not {show(value)}")
     return number
 
 
@@ -82,7 +82,23 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
     try:
         return tuple(integer(name, size, least=0) for size in sizes)
     except InvalidInput:
-        raise InvalidInput(f"{name} must be a count or a shape, not {_show(value)}") from None
+        raise InvalidInput(f"{name} must be a count or a shape, not {show(value)}") from None
+
+
+def show(value: Any, most: int = 80) -> str:
+    """Return a value as an error shows it: short, in one line, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer with thousands of digits has none
+        text = f"a value of type {type(value).__name__}"
+    return plain(text, most)
+
+
+def plain(text: str, most: int = 80) -> str:
+    """Return a text with nothing in it that could move a terminal's cursor, and no longer than `most`."""
+    if len(text) > most:
+        text = f"{text[: most - 3]}..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _range(kind: str, above: float | None, least: float | None, most: float | None) -> str:
@@ -98,8 +114,3 @@ def _range(kind: str, above: float | None, least: float | None, most: float | No
 
 def _is_boolean(value: Any) -> bool:
     return str(getattr(value, "dtype", "")) == "bool"
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -35,3 +35,7 @@ def test_questions_that_follow_answers_are_searched_too(name):
 
 def test_the_search_repeats():
     assert find("mean", "replace-one", BUDGET, 4) == find("mean", "replace-one", BUDGET, 4)
+
+
+def test_every_kind_of_analysis_is_audited() -> None:
+    assert {said["kind"] for said in ANALYSES.values()} == set(KINDS)

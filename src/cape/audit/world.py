@@ -38,14 +38,24 @@ SCHEMA = Schema(
 
 ANALYSES: dict[str, dict[str, Any]] = {
     "count": {"kind": "count", "where": {"sex": "female"}},
+    "sum": {"kind": "sum", "columns": ["age"]},
     "mean": {"kind": "mean", "columns": ["age", "chol"]},
     "variance": {"kind": "variance", "columns": ["age"]},
+    "standard-deviation": {"kind": "standard-deviation", "columns": ["chol"]},
     "covariance": {"kind": "covariance", "columns": ["age", "chol"]},
+    "correlation": {"kind": "correlation", "columns": ["age", "chol"]},
     "histogram": {"kind": "histogram", "column": "age", "bins": 4},
     "contingency-table": {"kind": "contingency-table", "columns": ["sex", "disease"]},
+    "ecdf": {"kind": "ecdf", "columns": ["chol"], "bins": 16},
     "quantiles": {"kind": "quantiles", "columns": ["age"], "bins": 16},
     "table-one": {"kind": "table-one", "columns": ["age", "sex"], "by": "disease"},
     "linear-regression": {"kind": "linear-regression", "target": "chol", "features": ["age"]},
+    "polynomial-loss": {
+        "kind": "polynomial-loss",
+        "target": "chol",
+        "features": ["age"],
+        "coefficients": {"1": [0, -2], "2": [1]},
+    },
     "pca": {"kind": "pca", "columns": ["age", "chol"], "components": 1},
     "logistic-regression": {
         "kind": "logistic-regression",

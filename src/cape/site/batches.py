@@ -86,6 +86,8 @@ class Batches:
             if name not in names:
                 if reader.text and not any(column in names for column in self._schema):
                     raise faults.no_header(site, name)  # what stands there may be cells: show none of it
+                if reader.text:
+                    raise faults.not_in_header(site, name, names)
                 raise faults.no_column(site, name, names)
             if names.count(name) > 1 or (
                 reader.text and f"{name}_duplicated_0" in names

@@ -138,7 +138,9 @@ def _name(series: pl.Series, row: int) -> str:
 def _is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, (float, np.floating, Decimal)) and math.isnan(value)
+    if isinstance(value, Decimal):
+        return value.is_nan()  # math.isnan fails at a signaling one
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
 
 
 def _objects_missing(series: pl.Series) -> pl.Series:

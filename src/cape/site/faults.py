@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from polars.exceptions import PanicException
+
+from cape import check
 from cape.errors import CapeError, DataError
 from cape.site.schema import Category, Column, hint
 
@@ -18,6 +21,7 @@ __all__ = [
     "missing_cell",
     "no_column",
     "no_header",
+    "not_in_header",
     "not_lazy",
     "too_large",
     "twice",
@@ -35,7 +39,7 @@ def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
         return call()
     except CapeError:
         raise
-    except Exception as error:
+    except (Exception, PanicException) as error:  # a panic of Rust is no Exception
         kind = type(error).__name__
     # Raised out here, so that the error does not carry the other one, which may quote a cell.
     raise DataError(site, f"{what} could not be read ({kind}); {advice}")
@@ -49,6 +53,17 @@ def empty(site: str) -> DataError:
 def no_column(site: str, column: str, known: Iterable[str]) -> DataError:
     """A column of the schema that the table does not have."""
     return DataError(site, f"no column {column!r} in the table{hint(column, map(str, known))}", column)
+
+
+def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
+    """A column that the first line of a text file does not have; what else stands there may be cells.
+
+    So it is for a file whose lines are not told apart, or whose first line has run into the second. Only a
+    name that is the schema's own but for case, spaces and signs is shown.
+    """
+    same = [name for name in known if _letters(name) == _letters(column)]
+    advice = f"did you mean {check.show(same[0])}?" if same else "compare it with the schema's names"
+    return DataError(site, f"no column {column!r} in the table; {advice}", column)
 
 
 def no_header(site: str, column: str) -> DataError:
@@ -115,6 +130,10 @@ def missing_cell(site: str, name: str, row: int | None = None) -> DataError:
         row,
         "the cell is missing, and the schema says that none is; leave missing = false out of it if some are",
     )
+
+
+def _letters(name: str) -> str:
+    return "".join(sign for sign in name.casefold() if sign.isalnum())
 
 
 def _fault(site: str, name: str, row: int | None, problem: str) -> DataError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Protocol
 
 import narwhals as nw
@@ -99,10 +100,12 @@ def text_scan(
 
 def from_values(name: str, values: list[Any]) -> pl.Series:
     """Return Python values as a column; as objects, to be looked at one by one, if their types differ."""
-    try:
-        return pl.Series(name, values, strict=True)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        return pl.Series(name, values, dtype=pl.Object)
+    if not any(isinstance(value, Decimal) and not value.is_finite() for value in values):  # polars panics
+        try:
+            return pl.Series(name, values, strict=True)
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            pass
+    return pl.Series(name, values, dtype=pl.Object)
 
 
 def _to_polars(frame: nw.DataFrame[Any]) -> pl.DataFrame:
@@ -115,12 +118,18 @@ def _to_polars(frame: nw.DataFrame[Any]) -> pl.DataFrame:
 
 
 def _column(name: str, values: Any) -> pl.Series:
-    """Return a pandas column as a polars one; Arrow carries it if it is there and can."""
-    if getattr(values.dtype, "kind", "O") in "biuf" and type(values.dtype).__module__.startswith("numpy"):
+    """Return a pandas column as a polars one; Arrow carries it if it is there and can.
+
+    Python objects do not go through Arrow: some mixtures of them end the process there.
+    """
+    kind = getattr(values.dtype, "kind", "O")
+    if kind in "biuf" and type(values.dtype).__module__.startswith("numpy"):
         return pl.Series(name, values.to_numpy())
-    try:
-        return pl.Series(name, pl.from_pandas(values))
-    except Exception:
-        return from_values(
-            name, [None if missing else v for v, missing in zip(values, values.isna(), strict=True)]
-        )
+    if str(values.dtype) != "object":
+        try:
+            return pl.Series(name, pl.from_pandas(values))
+        except Exception:
+            pass
+    return from_values(
+        name, [None if missing else v for v, missing in zip(values, values.isna(), strict=True)]
+    )

@@ -18,6 +18,7 @@ __all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
 
 Value = str | int | bool
 
+_LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
 
 
@@ -63,10 +64,14 @@ class Category:
     def __post_init__(self) -> None:
         values = tuple(self.values)
         if not all(isinstance(value, (str, int, bool)) for value in values):
-            raise InvalidInput(f"categories must be text, integers or booleans, not {list(values)!r}")
+            raise InvalidInput(
+                f"categories must be text, integers or booleans, not {check.show(list(values))}"
+            )
         distinct = min(len(set(values)), len(set(map(str, values))))  # True is 1, and "1" reads as 1
         if not values or distinct != len(values):
-            raise InvalidInput(f"categories must be different and at least one, not {list(values)!r}")
+            raise InvalidInput(
+                f"categories must be different and at least one, not {check.show(list(values))}"
+            )
         object.__setattr__(self, "values", values)
 
 
@@ -93,7 +98,11 @@ class Schema(Mapping[str, Column]):
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        given = {**(columns or {}), **named}
+        if columns is not None and not isinstance(columns, Mapping):
+            raise InvalidInput(
+                f"a schema has names and columns, as in Schema(age=(18, 90)), not {check.show(columns)}"
+            )
+        given: dict[Any, Any] = {**(columns or {}), **named}
         if not given:
             raise InvalidInput("a schema must have at least one column, as in Schema(age=(18, 90))")
         self._columns = {name: _column(name, description) for name, description in given.items()}
@@ -102,7 +111,9 @@ class Schema(Mapping[str, Column]):
         try:
             return self._columns[name]
         except (KeyError, TypeError):
-            raise InvalidInput(f"no column {name!r} in the schema{hint(name, self._columns)}") from None
+            raise InvalidInput(
+                f"no column {check.show(name)} in the schema{hint(name, self._columns)}"
+            ) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
@@ -144,11 +155,11 @@ class Schema(Mapping[str, Column]):
 
 def _column(name: str, description: Any) -> Column:
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"a column's name must be text, not {name!r}")
+        raise InvalidInput(f"a column's name must be text, not {check.show(name)}")
     try:
         return _read(description)
     except InvalidInput as error:
-        raise InvalidInput(f"column {name!r}: {error}") from None
+        raise InvalidInput(f"column {check.show(name)}: {error}") from None
 
 
 def _read(description: Any) -> Column:
@@ -158,13 +169,14 @@ def _read(description: Any) -> Column:
         keys = set(description) - {"missing"}
         missing = description.get("missing", True)
         if not isinstance(missing, bool):
-            raise InvalidInput(f"missing must be true or false, not {missing!r}")
+            raise InvalidInput(f"missing must be true or false, not {check.show(missing)}")
         if keys == {"low", "high"}:
             return Number(description["low"], description["high"], missing)
         if keys == {"categories"}:
             return Category(_values(description["categories"]), missing)
         raise InvalidInput(
-            f"keys must be low and high, or categories (and missing), not {sorted(map(str, description))}"
+            "keys must be low and high, or categories (and missing), not "
+            f"{check.show(sorted(map(str, description)))}"
         )
     values = _values(description)
     if isinstance(description, tuple) and len(values) != 2:
@@ -177,11 +189,14 @@ def _read(description: Any) -> Column:
 
 
 def _values(description: Any) -> tuple[Any, ...]:
-    if isinstance(description, (str, bytes)) or not isinstance(description, Iterable):
-        raise InvalidInput(
-            f'must be bounds such as [18, 90] or categories such as ["no", "yes"], not {description!r}'
-        )
-    return tuple(description)
+    if not isinstance(description, (str, bytes)):
+        try:
+            return tuple(description)
+        except TypeError:  # an array of no dimensions says that it can be gone through, and cannot
+            pass
+    raise InvalidInput(
+        f'must be bounds such as [18, 90] or categories such as ["no", "yes"], not {check.show(description)}'
+    )
 
 
 def _describe(column: Column) -> str:
@@ -194,8 +209,9 @@ def _describe(column: Column) -> str:
 
 def hint(name: Any, known: Iterable[str]) -> str:
     """Return the end of an error's sentence: the name that was probably meant, or all there are."""
-    names = list(known)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    if close:
+    names, wanted = list(known), str(name)
+    close = difflib.get_close_matches(wanted, names, n=1) if len(wanted) <= _LONGEST_NAME else []
+    if close and len(close[0]) <= _LONGEST_NAME:
         return f"; did you mean {close[0]!r}?"
-    return f"; it has {', '.join(names[:20])}" + (" and others" if len(names) > 20 else "")
+    shown = [check.plain(each, _SHOWN_NAME) for each in names[:_SHOWN_NAMES]]
+    return f"; it has {', '.join(shown)}" + (" and others" if len(names) > _SHOWN_NAMES else "")

@@ -8,6 +8,7 @@ polars (DuckDB, Dask, Spark, Ibis) stays a narwhals frame, for `cape.site.pushdo
 from __future__ import annotations
 
 import glob
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
+from cape import check
 from cape.errors import DataError, InvalidInput
 from cape.site.database import QueryReader, SqliteReader, UriReader, sqlite_path
 from cape.site.faults import guarded
@@ -53,7 +55,7 @@ class Csv:
             raise InvalidInput(f"path must be text or a Path, not {type(self.path).__name__}")
         object.__setattr__(self, "null_values", _texts("null_values", self.null_values))
         if not isinstance(self.separator, str) or len(self.separator) != 1:
-            raise InvalidInput(f"separator must be one character, not {self.separator!r}")
+            raise InvalidInput(f"separator must be one character, not {check.show(self.separator)}")
         if self.columns is not None:
             columns = _texts("columns", self.columns)
             if not columns or len(set(columns)) != len(columns):
@@ -154,24 +156,34 @@ def _open_frame(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
     columns = list(getattr(source, "columns", ()))
     for name in columns:
         if columns.count(name) > 1:
-            raise DataError(site, f"the table has more than one column {name!r}; rename one")
+            raise DataError(site, f"the table has more than one column {check.show(name)}; rename one")
     raise DataError(site, f"a source must be {_SOURCES}, not {type(source).__name__}")
 
 
 def _find(site: str, source: str | Path) -> tuple[str, bool]:
     """Return the path as text and whether it is a pattern, once there is something to read."""
-    path = str(Path(source).expanduser()) if "://" not in str(source) else str(source)
-    if "://" in path or Path(path).is_file():
-        return path, False
-    if any(sign in path for sign in "*?[") and glob.glob(path, recursive=True):
-        return path, True
-    if Path(path).is_dir():
-        raise DataError(site, f"{path!r} is a folder; give its files, as in {path + '/*.parquet'!r}")
-    raise DataError(site, f"no file {path!r} (seen from {str(Path.cwd())!r}); correct the path")
+    try:
+        path = str(Path(source).expanduser()) if "://" not in str(source) else str(source)
+        if "://" in path or Path(path).is_file():
+            return path, False
+        if any(sign in path for sign in "*?[") and glob.glob(path, recursive=True):
+            return path, True
+        if Path(path).is_dir():
+            raise DataError(site, f"{path!r} is a folder; give its files, as in {path + '/*.parquet'!r}")
+    except (OSError, ValueError, RuntimeError, re.error) as error:  # too long, a zero byte, an unknown ~user
+        kind = type(error).__name__
+    else:
+        raise DataError(
+            site, f"no file {check.show(path, 300)} (seen from {str(Path.cwd())!r}); correct the path"
+        )
+    raise DataError(site, f"{check.show(str(source))} cannot be a path ({kind}); correct it")
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
-    texts = (values,) if isinstance(values, str) else tuple(values)
+    try:
+        texts = (values,) if isinstance(values, str) else tuple(values)
+    except TypeError:
+        texts = (None,)
     if not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{name} must be a list of texts")
     return texts

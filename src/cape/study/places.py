@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from cape import check
 from cape.errors import InvalidInput
 from cape.site.schema import hint
 
-__all__ = ["at", "keys", "section", "text"]
+__all__ = ["at", "keys", "parse", "section", "text"]
+
+_LONGEST, _PLACE = 600, 250  # characters
 
 
 @contextmanager
 def at(place: str) -> Iterator[None]:
-    """Put the place in front of what an error inside says."""
+    """Put the place in front of what an error inside says, and keep all of it short and printable."""
     try:
         yield
     except InvalidInput as error:
-        raise InvalidInput(f"{place}: {error}") from None
+        raise InvalidInput(f"{check.plain(place, _PLACE)}: {check.plain(str(error), _LONGEST)}") from None
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """Return what a TOML file says, or raise `InvalidInput`."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        problem = "its brackets are nested too deeply"
+    except ValueError as error:  # also numbers with thousands of digits, which are no TOMLDecodeError
+        problem = str(error)
+    raise InvalidInput(f"{path} is not a TOML file: {check.plain(problem, _LONGEST)}")
 
 
 def section(document: Mapping[str, Any], name: str, empty: str = "") -> dict[str, Any]:
@@ -29,7 +45,7 @@ def section(document: Mapping[str, Any], name: str, empty: str = "") -> dict[str
     if value == {} and empty:
         raise InvalidInput(empty)
     if not isinstance(value, dict) or not value:
-        raise InvalidInput(f"[{name}] must be a section with keys, not {value!r}")
+        raise InvalidInput(f"[{name}] must be a section with keys, not {check.show(value)}")
     return value
 
 
@@ -38,7 +54,7 @@ def keys(given: Mapping[str, Any], known: Iterable[str], needed: Iterable[str] =
     names = list(known)
     for key in given:
         if key not in names:
-            raise InvalidInput(f"unknown key {key!r}{hint(key, names)}")
+            raise InvalidInput(f"unknown key {check.show(key)}{hint(key, names)}")
     for key in needed:
         if key not in given:
             raise InvalidInput(f"the key {key!r} is missing")
@@ -47,5 +63,5 @@ def keys(given: Mapping[str, Any], known: Iterable[str], needed: Iterable[str] =
 def text(name: str, value: Any) -> str:
     """Return a text that is not empty."""
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be a text, not {value!r}")
+        raise InvalidInput(f"{name} must be a text, not {check.show(value)}")
     return value

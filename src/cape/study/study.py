@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +75,9 @@ class Study:
         file is opened: none of them has to be there.
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise InvalidInput(f"path must be that of a TOML file, as in 'study.toml', not {path!r}")
+            raise InvalidInput(
+                f"path must be that of a TOML file, as in 'study.toml', not {check.show(path)}"
+            )
         path = Path(path)
         document = _parse(path)
         with places.at(str(path)):
@@ -159,19 +160,19 @@ def scheme_name(name: Any) -> str:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return places.parse(path, path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput(f"no study file {str(path)!r}; give the path of a TOML file") from None
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not a TOML file: {error}") from None
 
 
 def _read(path: Path, document: Mapping[str, Any]) -> Study:
     for name in document:
         if name not in _SECTIONS:
-            raise InvalidInput(f"unknown section [{name}]{hint(name, _SECTIONS)}")
+            raise InvalidInput(f"unknown section [{check.plain(name)}]{hint(name, _SECTIONS)}")
     about = places.section(document, "study")
     with places.at("[study]"):
         places.keys(about, ("name", "description"), ("name",))
@@ -252,7 +253,7 @@ def _check_keys(described: Mapping[str, Any]) -> None:
     keys = ["kind", *keys_of(kind), "share"]
     for key in described:
         if key not in keys:
-            raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")
+            raise InvalidInput(f"an analysis of kind {kind!r} has no key {check.show(key)}{hint(key, keys)}")
 
 
 def _share_out(shares: Sequence[float | None]) -> list[float]:
@@ -271,5 +272,5 @@ def _share_out(shares: Sequence[float | None]) -> list[float]:
 
 def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
     if value not in known:
-        raise InvalidInput(f"unknown {name} {value!r}{hint(value, known)}")
+        raise InvalidInput(f"unknown {name} {check.show(value)}{hint(value, known)}")
     return str(value)

@@ -1,0 +1,1 @@
+"""Attacks on the product itself: bad input, load, kills, supply chain. See `python -m assurance --help`."""

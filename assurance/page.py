@@ -1,0 +1,140 @@
+"""The page docs/assurance.md, made of the JSON files in assurance-out; never edited by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from assurance.results import load
+
+__all__ = ["PAGE", "page", "write"]
+
+PAGE = Path("docs/assurance.md")
+
+_HEAD = """\
+# Assurance
+
+What was tried against this software, when, and what came of it. This page is generated: `make audit` runs
+everything and writes it; `python -m assurance page` makes it again from the results in `assurance-out`.
+"""
+
+# part -> (title, what it is about)
+_PARTS = {
+    "fuzz": (
+        "Bad input",
+        "Right study files, schemas, tables, messages, requests, policies and ledgers, bent at random. Each "
+        "input must work or be refused by an error of one or two lines, within 5 seconds and 1 GB. Cells of "
+        "tables are values that can be recognised, and no error, log or output may hold one. *Panics below*: "
+        "files that made the Parquet reader below us panic; they were refused, and it printed a trace. "
+        "*Tried again*: took longer than 5 seconds on a busy machine, and less in a second try.",
+    ),
+    "load": (
+        "Load",
+        "The real protocol with many sites, many releases in a row and long vectors. Every sum is compared "
+        "with that of the survivors' vectors, added up in the open.",
+    ),
+    "soak": (
+        "Soak",
+        "Sessions of random sizes one after the other, in which sites drop in random rounds and come back.",
+    ),
+    "kills": (
+        "Kills",
+        "A site's process is killed (SIGKILL) at random points between being asked and having answered. What "
+        "left it must be in its ledger.",
+    ),
+    "supply": (
+        "Supply chain",
+        "Packages with known vulnerabilities, and the licences of all that is installed. *Library*: may be "
+        "used as it is, with its own terms.",
+    ),
+}
+_SIGNS = {"pass": "passed", "fail": "**failed**", "skip": "**not checked**"}
+
+
+def write(out: Path, path: Path) -> Path:
+    """Write the page."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(out), encoding="utf-8")
+    return path
+
+
+def page(out: Path) -> str:
+    """Return the page."""
+    parts = [_HEAD, *_audit(out / "audit.json")]
+    for name, (title, about) in _PARTS.items():
+        parts.append(f"## {title}\n\n{about}\n")
+        file = out / f"{name}.json"
+        if not file.is_file():
+            parts.append(f"Not run yet: `python -m assurance {name}`.\n")
+            continue
+        parts += [_table(load(file)), *_more(load(file))]
+    return "\n".join(parts)
+
+
+def _audit(file: Path) -> list[str]:
+    """Return the part about `cape audit`: a list of objects with a name and a verdict at least."""
+    about = "## The guarantee\n\n`cape audit` takes the adversary's side; `cape audit --help` says how.\n"
+    if not file.is_file():
+        return [about, "Not run yet: `cape audit --out assurance-out`.\n"]
+    rows = [row for row in load(file) if isinstance(row, dict)]
+    return [about, _table([_even(row) for row in rows])]
+
+
+def _even(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of `cape audit` in the form that all others have."""
+    known = {"name", "verdict", "command", "date", "notes", "figures"}
+    figures = row.get("figures") or {key: value for key, value in row.items() if key not in known}
+    return {
+        **row,
+        "figures": figures,
+        "command": row.get("command", "cape audit"),
+        "notes": row.get("notes", []),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| check | verdict | figures | date | command |", "|---|---|---|---|---|"]
+    for row in rows:
+        cells = (
+            row.get("name", ""),
+            _SIGNS.get(str(row.get("verdict")), str(row.get("verdict", ""))),
+            _figures(row.get("figures", {})),
+            str(row.get("date", ""))[:10],
+            f"`{row['command']}`" if row.get("command") else "",
+        )
+        lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _figures(figures: dict[str, Any]) -> str:
+    shown = []
+    for key, value in figures.items():
+        if isinstance(value, (list, dict)):
+            continue
+        if isinstance(value, float):
+            value = f"{value:.4g}"
+        shown.append(
+            f"{key.replace('_', ' ')} {value:,}"
+            if isinstance(value, int)
+            else f"{key.replace('_', ' ')} {value}"
+        )
+    return ", ".join(shown)
+
+
+def _more(rows: list[dict[str, Any]]) -> list[str]:
+    """Return remarks, and tables that a result brings with it."""
+    found = []
+    for row in rows:
+        notes = row.get("notes") or []
+        if notes:
+            found.append(f"{row['name']}:\n\n" + "\n".join(f"- {_cell(note)}" for note in notes) + "\n")
+        table = row.get("figures", {}).get("table")
+        if table:
+            lines = ["| package | version | licence | kind |", "|---|---|---|---|"]
+            lines += ["| " + " | ".join(_cell(str(cell)) for cell in line) + " |" for line in table]
+            found.append("\n".join(lines) + "\n")
+    return found
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())[:600]

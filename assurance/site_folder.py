@@ -1,0 +1,106 @@
+"""A site's folder to be asked, and somebody who asks: what requests, kills and secrets are tried on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cape.secagg import Identity, Roster
+from cape.steward import Request, SiteFolder, Talk, make_request, read
+from cape.steward.keyring import public_text
+
+__all__ = ["CELL", "Asking", "make_folder"]
+
+CELL = "71.90" + "625"  # stands in the table once, and may stand nowhere else
+
+_POLICY = """
+[site]
+name = "a"
+data = "rows.csv"
+expires = 2999-12-31
+approve = "auto"
+[schema]
+age = [18, 90]
+weight = {{low = 40, high = 140, missing = false}}
+sex = ["female", "male"]
+ill = ["no", "yes"]
+[allow]
+analyses = ["count", "mean", "histogram", "k-means", "logistic-regression"]
+schemes = ["cape", "conventional"]
+[protect]
+min_rows = 10
+other_honest = 1
+colluding = 1
+[budget]
+release = {{epsilon = {epsilon}, delta = 1e-6}}
+coordinator = {{epsilon = {epsilon}, delta = 1e-6}}
+year = {{epsilon = {epsilon}, delta = 1e-6}}
+[coordinators]
+office = "{office}"
+[peers]
+b = "{b}"
+c = "{c}"
+"""
+
+
+class Asking:
+    """A coordinator's side: makes requests that the folder's policy allows."""
+
+    def __init__(self, office: Identity, own: bytes) -> None:
+        self._office = office
+        peers = {name: peer(name).public for name in "bc"}
+        self._roster = Roster.of({"a": own, **peers})
+
+    def study(self, analysis: dict[str, Any]) -> dict[str, Any]:
+        """Return a study with this one analysis, as a request carries it."""
+        return {
+            "name": "lungs",
+            "description": "three clinics",
+            "scheme": "cape",
+            "epsilon": 1.0,
+            "delta": 1e-6,
+            "colluding": 1,
+            "min_sites": 3,
+            "neighbours": "replace-one",
+            "schema": {
+                "age": {"low": 18.0, "high": 90.0, "missing": True},
+                "weight": {"low": 40.0, "high": 140.0, "missing": False},
+                "sex": {"categories": ["female", "male"], "missing": True},
+                "ill": {"categories": ["no", "yes"], "missing": True},
+            },
+            "sites": ["a", "b", "c"],
+            "analyses": [analysis],
+        }
+
+    def request(self, analysis: dict[str, Any], run: bytes) -> Request:
+        """Return the signed request for the first stage."""
+        study = self.study(analysis)
+        talk = Talk(read(study, 1))
+        return make_request(study, 1, talk, roster=self._roster, run=run, identity=self._office)
+
+
+def peer(name: str) -> Identity:
+    """Return the key of another site."""
+    return Identity(f"the key of site {name}".encode().ljust(32, b"."))
+
+
+def make_folder(
+    path: Path, office: Identity, *, epsilon: float, private: bytes = b"the key of this site".ljust(32, b".")
+) -> tuple[SiteFolder, Asking]:
+    """Make a folder that answers the office; the same one each time."""
+    folder = SiteFolder.create(path, "a")
+    (path / "identity.key").write_text(f"cape-private-ed25519:{private.hex()}\n")
+    (path / "site.toml").write_text(
+        _POLICY.format(
+            epsilon=epsilon,
+            office=public_text(office.public),
+            b=public_text(peer("b").public),
+            c=public_text(peer("c").public),
+        )
+    )
+    lines = [
+        f"{20 + i},{45 + i},{'female' if i % 3 else 'male'},{'yes' if i % 4 else 'no'}" for i in range(60)
+    ]
+    lines[7] = f"{CELL},61,male,no"
+    (path / "rows.csv").write_text("\n".join(["age,weight,sex,ill", *lines]) + "\n")
+    return folder, Asking(office, Identity(private).public)

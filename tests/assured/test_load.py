@@ -1,0 +1,51 @@
+"""Short versions of what `python -m assurance load`, `soak` and `kills` do for longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from assurance import load
+from assurance.kills import kills
+from assurance.soak import soak
+
+
+def test_releases_in_a_row_keep_memory_constant():
+    result = load.many_releases(releases=60, sites=4, warm=30)
+    assert result.verdict == "pass", result.line()
+
+
+def test_sums_of_many_sites_are_exact():
+    result = load.many_sites(sites=55, steps=2, length=50, dropping=3)
+    assert result.verdict == "pass", result.line()
+    assert result.figures["sums"] == 2
+
+
+def test_sums_of_long_vectors_are_exact():
+    result = load.long_vectors(length=200_000, sites=4, sums=2)
+    assert result.verdict == "pass", result.line()
+
+
+def test_a_wrong_sum_would_be_seen(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cape.secagg.masks.sign", lambda site, peer: 1)
+    assert load.long_vectors(length=10, sites=4, sums=1).verdict == "fail"
+    assert soak(0.02).verdict == "fail"
+
+
+def test_a_short_soak():
+    result = soak(0.05, seed=3)
+    assert result.verdict == "pass", result.line()
+    assert result.figures["right_sums"] > 5
+
+
+def test_a_few_kills():
+    result = kills(6, seed=5)
+    assert result.verdict == "pass", result.line()
+    assert result.figures["arrived"] >= 6
+
+
+@pytest.mark.slow
+def test_two_hundred_kills():
+    result = kills(200)
+    assert result.verdict == "pass", result.line()
+    assert result.figures["before_the_ledger"]
+    assert result.figures["ledger_but_not_sent"]
