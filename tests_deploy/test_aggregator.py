@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests_deploy.conftest import SITES, World, mean, until
 
 
@@ -41,31 +43,37 @@ def test_resume_goes_on_after_the_last_finished_analysis(world: World) -> None:
     assert 0.6 <= found["budget"]["spent"] < 0.71
 
 
-def test_a_study_without_reserve_says_what_a_retry_would_cost(world: World) -> None:
+def test_a_study_without_reserve_is_held_to_what_it_states(world: World) -> None:
     study = world.study("no-reserve", mean(0.5) + mean(0.5))
-    (world.here.site("a").path / "crash").write_text("")
     running = subprocess.Popen(
         world.command(study), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    record = world.folder / "no-reserve" / "record.jsonl"
-    (world.here.site("d").path / "crash").write_text("unmask before silent\n")  # keeps the round open
-    until(lambda: record.is_file() and '"asked"' in record.read_text())
-    until(lambda: not (world.here.site("d").path / "crash").read_text())
+    crash = world.here.site("d").path / "crash"
+    crash.write_text("unmask before silent\n")  # keeps the round open
+    until(lambda: not crash.read_text())
     world.here.kill("aggregator")
     running.communicate(timeout=90)
     world.here.kill_job("d")
+    down = world.submit(study, "--resume")
+    assert down.returncode == 1
+    assert "is `cape serve` running there?" in down.stderr
+    assert "Nothing was spent on it." in down.stderr  # but 0.5 was before
+    assert world.results("no-reserve")["budget"]["spent"] == 0.5
     world.here.serve()
     world.back()
     done = world.submit(study, "--resume")
     assert done.returncode == 1
     told = " ".join(done.stderr.split())
-    assert "`--retry`" in told
-    assert "above its stated 1" in told
+    assert (
+        "analysis 1 (mean) needs 0.5 of the budget, and 0 is left for it: 0.5 was spent on attempts" in told
+    )
     found = world.results("no-reserve")
     assert [each["number"] for each in found["analyses"]] == [2]
     assert found["budget"]["spent"] == 1
-    paid = world.submit(study, "--resume", "--retry")
-    assert paid.returncode == 0, paid.stderr
-    found = world.results("no-reserve")
-    assert [each["number"] for each in found["analyses"]] == [1, 2]
-    assert found["guarantee"]["epsilon"] > 1.2  # the truth, not what the study says
+    assert found["guarantee"]["epsilon"] == pytest.approx(1, abs=1e-9)
+    # The same study again, as if it were new: every site knows that its budget is gone.
+    again = world.submit(study, out="again")
+    assert again.returncode == 1
+    assert "the budget that the study itself states does not cover this release" in " ".join(
+        again.stderr.split()
+    )

@@ -48,7 +48,7 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "kits"
     made = cape("deploy", "init", "--sites", "a,b,c", "--server", "localhost", "--port", 1, "--out", folder)
     assert made.returncode == 0, made.stderr
-    assert "Fingerprint of the coordinator's key" in made.stdout
+    assert not list(folder.rglob("identity.key"))  # keys are made at each place, not by whoever makes kits
     return folder
 
 
@@ -90,7 +90,14 @@ def test_no_log_of_a_site_is_streamed(kits: Path) -> None:
     assert "streamer" not in json.dumps(resources).lower()
 
 
-def test_only_the_coordinators_kit_has_a_key_that_sites_believe(kits: Path) -> None:
+def test_the_coordinators_key_is_made_at_its_desk(kits: Path) -> None:
+    assert "is not a coordinator's kit" in cape("deploy", "export-key", "--kit", kits / "sites" / "a").stderr
+    assert "has no coordinator's key yet" in cape("status", kits / "coordinator").stderr
+    made = cape("deploy", "export-key", "--kit", kits / "coordinator", "--name", "office")
+    assert made.returncode == 0
+    assert "Made the coordinator's key" in made.stderr
+    again = cape("deploy", "export-key", "--kit", kits / "coordinator")
+    assert (again.stdout, again.stderr) == (made.stdout, "")
     assert [path.relative_to(kits).parts[0] for path in kits.rglob("identity.key")] == ["coordinator"]
 
 

@@ -20,7 +20,7 @@ def test_a_folder_is_made_once(tmp_path: Path):
     assert folder.sites == {}
     with pytest.raises(InvalidInput, match="nothing is overwritten"):
         CoordinatorFolder.create(folder.path)
-    with pytest.raises(InvalidInput, match="no coordinator's folder"):
+    with pytest.raises(InvalidInput, match="has no coordinator's key yet"):
         CoordinatorFolder(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Loaded by the processes of a rehearsed deployment: kills a site at a chosen round, once for each line.
+"""Loaded by the processes of a rehearsed deployment: kills a site at a chosen round, and lets one lie.
 
 The file `crash` in a site's folder holds lines such as "mask before job" or "unmask after client". The first
 line is acted on when its round comes, and removed first. Only tests put this folder on PYTHONPATH.
@@ -7,8 +7,11 @@ line is acted on when its round comes, and removed first. Only tests put this fo
 import os
 import signal
 import sys
+import threading
+import time
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import PathFinder
+from pathlib import Path
 
 _ROUNDS = {
     "Adverts": "share",
@@ -65,22 +68,54 @@ def _patch(module):
     module.Member.handle = handled
 
 
+def _lie(module):
+    """Let a site ask another's NVFLARE process for what the file `lie` in its folder says: whom, and what."""
+    begin = module.FedAdminAgent.__init__
+
+    def begun(self, client_name, cell, app_ctx):
+        begin(self, client_name, cell, app_ctx)
+        threading.Thread(target=_ask, args=(cell, Path(os.environ["CAPE_SITE"])), daemon=True).start()
+
+    module.FedAdminAgent.__init__ = begun
+
+
+def _ask(cell, folder):
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.defs import CellChannel, SysCommandTopic, new_cell_message
+
+    while True:
+        time.sleep(0.5)
+        if (folder / "lie").is_file():
+            target, command = (folder / "lie").read_text().split(" ", 1)
+            (folder / "lie").unlink()
+            request = new_cell_message({}, Message(SysCommandTopic.SHELL, command))
+            options = {"channel": CellChannel.CLIENT_MAIN, "topic": "x", "timeout": 5}
+            reply = cell.send_request(target=target, request=request, **options)
+            (folder / "got").write_text(str(getattr(reply.payload, "body", reply.payload)))
+
+
+_PATCHES = {"cape.steward.member": _patch, "nvflare.private.fed.client.admin": _lie}
+
+
 class _Finder(MetaPathFinder, Loader):
-    """Patches `cape.steward.member` as it is loaded."""
+    """Patches these modules as they are loaded."""
+
+    def __init__(self):
+        self._loaders = {}
 
     def find_spec(self, name, path, target=None):
-        if name != "cape.steward.member":
+        if name not in _PATCHES:
             return None
         spec = PathFinder.find_spec(name, path)
-        self._loader, spec.loader = spec.loader, self
+        self._loaders[name], spec.loader = spec.loader, self
         return spec
 
     def create_module(self, spec):
-        return self._loader.create_module(spec)
+        return self._loaders[spec.name].create_module(spec)
 
     def exec_module(self, module):
-        self._loader.exec_module(module)
-        _patch(module)
+        self._loaders[module.__name__].exec_module(module)
+        _PATCHES[module.__name__](module)
 
 
 sys.meta_path.insert(0, _Finder())

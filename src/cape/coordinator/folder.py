@@ -41,9 +41,14 @@ class CoordinatorFolder:
         self.path = Path(path)
         if not (self.path / SITES).is_file():
             raise InvalidInput(
-                f"{str(self.path)!r} is no coordinator's folder: it has no {SITES}; `cape deploy init` makes "
-                "one"
+                f"{str(self.path)!r} has no coordinator's key yet ({SITES} is missing); `cape deploy "
+                "export-key` makes it"
             )
+
+    @staticmethod
+    def is_at(path: str | Path) -> bool:
+        """Return whether a folder is a coordinator's already."""
+        return (Path(path) / SITES).is_file()
 
     @classmethod
     def create(cls, path: str | Path, name: str | None = None) -> CoordinatorFolder:

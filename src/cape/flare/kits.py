@@ -21,7 +21,16 @@ from cape.errors import CapeError, InvalidInput
 from cape.flare.readme import aggregator_text, coordinator_text, overview, site_text
 from cape.flare.settings import AUTHORIZATION, aggregator_resources, site_resources
 
-__all__ = ["ADMIN", "AGGREGATOR", "COORDINATOR", "PORT", "SITES", "make_kits", "require_flare"]
+__all__ = [
+    "ADMIN",
+    "AGGREGATOR",
+    "COORDINATOR",
+    "PORT",
+    "SITES",
+    "make_kits",
+    "require_coordinator",
+    "require_flare",
+]
 
 PORT = 8102
 ADMIN = "coordinator@cape.study"  # NVFLARE wants an e-mail address; nothing is ever sent there
@@ -29,6 +38,14 @@ AGGREGATOR, COORDINATOR, SITES, AUTHORITY = "aggregator", "coordinator", "sites"
 _PROJECT = "cape"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9-]{1,63})*\Z")
+
+
+def require_coordinator(kit: Path) -> None:
+    """Raise unless a folder is the coordinator's kit."""
+    if not (kit / "startup" / "fed_admin.json").is_file():
+        raise InvalidInput(
+            f"{kit} is not a coordinator's kit: it has no startup/fed_admin.json (see `cape deploy init`)"
+        )
 
 
 def require_flare() -> None:

@@ -11,6 +11,8 @@ from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 
 __all__ = ["Launcher"]
 
+_THEIRS, _OURS = " nvflare.private.fed.app.client.worker_process ", " cape.flare.worker "
+
 
 class _Handle(ProcessHandle):
     """A process that was killed ended for an unknown reason.
@@ -26,7 +28,14 @@ class _Handle(ProcessHandle):
 
 
 class Launcher(ClientProcessJobLauncher):
-    """NVFLARE's launcher with that handle."""
+    """NVFLARE's launcher with that handle, of a process that is guarded (`cape.flare.guard`)."""
+
+    def get_command(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> str:
+        """Return the command line."""
+        command = str(super().get_command(job_meta, fl_ctx))
+        if command.count(_THEIRS) != 1:
+            raise RuntimeError("this version of NVFLARE starts jobs in another way than cape knows")
+        return command.replace(_THEIRS, _OURS)
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> _Handle:
         """Start the process of a job."""

@@ -12,7 +12,9 @@ import contextlib
 import io
 import json
 import logging
+import queue
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,9 +26,9 @@ from uuid import uuid4
 import msgspec
 
 from cape.coordinator import Event
-from cape.errors import CapeError, InvalidInput
+from cape.errors import CapeError
 from cape.flare.job import write_job
-from cape.flare.kits import ADMIN, require_flare
+from cape.flare.kits import ADMIN, require_coordinator, require_flare
 from cape.flare.names import COMMAND, START
 
 __all__ = ["AggregatorGone", "Network", "Status"]
@@ -34,6 +36,8 @@ __all__ = ["AggregatorGone", "Network", "Status"]
 _CONNECT = 10.0  # seconds to reach the aggregator
 _COMMAND = 10.0  # seconds for one command
 _FRESH = 5.0  # seconds: a client that was heard of so recently is there; it says so every two
+_LOOK = 3.0  # seconds between two looks whether the aggregator is there at all, while it takes its time
+_SETTLE = 8.0  # seconds that a client has for its next sign, before a job begins without it
 _TRIES = 2  # jobs that are begun anew for a site that is connected and yet does not come up
 
 
@@ -129,8 +133,7 @@ class Network:
         return self.alive
 
     def _begin(self) -> None:
-        connected = self._connected()
-        expected = [site for site in self._sites if site in connected]
+        expected = self._expected()
         if not expected:
             raise CapeError(
                 f"none of the sites {', '.join(self._sites)} is connected to the aggregator; each has to run "
@@ -140,6 +143,16 @@ class Network:
             job = write_job(Path(made) / self._name, self._name, expected)
             self._job, self._seen = str(self._do("submit_job", str(job))), 0
         self._wait(expected)
+
+    def _expected(self) -> list[str]:
+        """Return the sites to begin a job with; wait a little for those that are just connecting again."""
+        until = time.monotonic() + _SETTLE
+        while True:
+            info = self._do("get_system_info")
+            fresh, listed = _recent(info), {client.name for client in info.client_info}
+            if time.monotonic() > until or all(site in fresh for site in self._sites if site in listed):
+                return [site for site in self._sites if site in fresh]
+            time.sleep(0.5)
 
     def _wait(self, expected: Sequence[str]) -> None:
         """Wait until the job runs and everybody who is expected shows a sign of life."""
@@ -174,11 +187,27 @@ class Network:
         return reply
 
     def _do(self, name: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self._session, name)(*arguments)
-        except Exception as error:
-            why = _reason(error)
-        raise AggregatorGone(f"the aggregator does not answer ({why}); `cape submit --resume` goes on later")
+        """Ask the aggregator for something. One that is down is noticed soon, not by NVFLARE's limits."""
+        answers: queue.Queue[tuple[Any, str]] = queue.Queue()
+
+        def ask() -> None:
+            try:
+                answers.put((getattr(self._session, name)(*arguments), ""))
+            except Exception as error:
+                answers.put((None, _reason(error)))
+
+        threading.Thread(target=ask, daemon=True).start()
+        while True:
+            try:
+                answer, why = answers.get(timeout=_LOOK)
+            except queue.Empty:
+                _knock(self._kit, "`cape submit --resume` goes on once it is back")
+                continue
+            if not why:
+                return answer
+            raise AggregatorGone(
+                f"the aggregator does not answer ({why}); `cape submit --resume` goes on later"
+            )
 
 
 def status(kit: Path) -> Status:
@@ -204,10 +233,7 @@ def _recent(info: Any) -> tuple[str, ...]:
 def connect(kit: Path) -> Any:
     """Return a session with the aggregator of a kit."""
     require_flare()
-    if not (kit / "startup" / "fed_admin.json").is_file():
-        raise InvalidInput(
-            f"{kit} is not a coordinator's kit: it has no startup/fed_admin.json (see `cape deploy init`)"
-        )
+    require_coordinator(kit)
     _knock(kit)
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
@@ -223,7 +249,7 @@ def connect(kit: Path) -> Any:
     raise AggregatorGone(f"the aggregator cannot be reached ({why}); is `cape serve` running there?")
 
 
-def _knock(kit: Path) -> None:
+def _knock(kit: Path, advice: str = "is `cape serve` running there?") -> None:
     """Raise unless somebody listens there: NVFLARE itself would try for long, and say little."""
     told = json.loads((kit / "startup" / "fed_admin.json").read_text(encoding="utf-8"))["admin"]
     try:
@@ -231,7 +257,7 @@ def _knock(kit: Path) -> None:
     except OSError as error:
         raise AggregatorGone(
             f"the aggregator cannot be reached at {told['host']}:{told['port']} "
-            f"({error.strerror or error}); is `cape serve` running there?"
+            f"({error.strerror or error}); {advice}"
         ) from None
 
 

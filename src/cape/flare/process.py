@@ -29,7 +29,7 @@ _FAST = 20.0  # a process that dies sooner than this after its start has a lasti
 _TRIES = 5  # ... if it does so this often in a row
 _GRACE = 5.0  # seconds to end by itself
 _SERVER = "nvflare.private.fed.app.server.server_train"
-_CLIENT = "nvflare.private.fed.app.client.client_train"
+_CLIENT = "cape.flare.client"
 Say = Callable[[str], None]
 
 

@@ -77,10 +77,10 @@ def coordinator_text(server: str, port: int, sites: Sequence[str]) -> str:
     return f"""# The kit of the coordinator
 
 Asks for studies over the aggregator at {server}:{port}. `identity.key` signs every request; sites answer
-only to keys that they trust.
+only to keys that they trust. It is made here, by the first command below, and never leaves.
 
     {_INSTALL}
-    cape deploy export-key > coordinator.card     # give it to every site, by a way that you trust
+    cape deploy export-key > coordinator.card     # makes the key; give the card to every site, by a safe way
     cape deploy trust {cards}
     cape status .                                 # who is connected
     cape submit study.toml --kit . --out results  # runs a study

@@ -236,4 +236,4 @@ def _is_job(process: psutil.Process) -> bool:
         command = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    return "worker_process" in command or "runner_process" in command
+    return "cape.flare.worker" in command or "runner_process" in command

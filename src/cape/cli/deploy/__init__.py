@@ -40,30 +40,39 @@ def init(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")] = Path("kits"),
     port: Annotated[int, typer.Option(help="The one port that the aggregator listens on.")] = kits.PORT,
-    name: Annotated[
-        str, typer.Option(metavar="NAME", help="What sites call the coordinator.")
-    ] = "coordinator",
 ) -> None:
     """Make a kit for the aggregator, the coordinator and each site, with a README that its owner can follow.
 
     Example: [bold]cape deploy init --sites cleveland,hungary,zurich --server cape.example.org[/bold]
     """
     names = [each.strip() for each in sites.split(",") if each.strip()]
-    made = kits.make_kits(out, names, server, port)
-    folder = CoordinatorFolder.create(made[kits.COORDINATOR], name)
+    kits.make_kits(out, names, server, port)
     typer.echo(
         f"Made kits for the aggregator, the coordinator and {len(names)} sites in {out}. Read "
-        f"{out / 'README.md'}.\nFingerprint of the coordinator's key: {fingerprint(folder.identity.public)}"
+        f"{out / 'README.md'}. Keys are made at each place, by its owner."
     )
 
 
 @deploy.command("export-key")
-def export_key(kit: Kit = _HERE, as_json: AsJson = False) -> None:
-    """Print the coordinator's public key, as a file for the sites.
+def export_key(
+    kit: Kit = _HERE,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="What sites call the coordinator, when its key is made.")
+    ] = "coordinator",
+    as_json: AsJson = False,
+) -> None:
+    """Print the coordinator's public key, as a file for the sites; the first time, make the key.
+
+    It is made here, at the coordinator's desk, and not by whoever made the kits.
 
     Example: [bold]cape deploy export-key --kit kits/coordinator > coordinator.card[/bold]
     """
-    card = CoordinatorFolder(kit).card
+    kits.require_coordinator(kit)
+    if CoordinatorFolder.is_at(kit):
+        card = CoordinatorFolder(kit).card
+    else:
+        card = CoordinatorFolder.create(kit, name).card
+        typer.echo(f"Made the coordinator's key; its fingerprint: {fingerprint(card.key)}", err=True)
     if as_json:
         screen.print_json(
             {"name": card.name, "key": public_text(card.key), "fingerprint": fingerprint(card.key)}
