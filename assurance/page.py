@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from assurance.results import load
 __all__ = ["PAGE", "page", "write"]
 
 PAGE = Path("docs/assurance.md")
+AUDIT, PICTURE = "assurance-privacy.md", "img/audit.png"
 
 _HEAD = """\
 # Assurance
@@ -55,12 +57,17 @@ def write(out: Path, path: Path) -> Path:
     """Write the page."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(out), encoding="utf-8")
+    drawn = out / "audit.png"
+    if drawn.is_file():
+        picture = path.parent / PICTURE
+        picture.parent.mkdir(exist_ok=True)
+        shutil.copyfile(drawn, picture)
     return path
 
 
 def page(out: Path) -> str:
     """Return the page."""
-    parts = [_HEAD, *_audit(out / "audit.json")]
+    parts = [_HEAD, *_audit(out)]
     for name, (title, about) in _PARTS.items():
         parts.append(f"## {title}\n\n{about}\n")
         file = out / f"{name}.json"
@@ -71,25 +78,15 @@ def page(out: Path) -> str:
     return "\n".join(parts)
 
 
-def _audit(file: Path) -> list[str]:
-    """Return the part about `cape audit`: a list of objects with a name and a verdict at least."""
-    about = "## The guarantee\n\n`cape audit` takes the adversary's side; `cape audit --help` says how.\n"
+def _audit(out: Path) -> list[str]:
+    """Return the part about `cape audit`: the page that it made, one level lower."""
+    about = "## The guarantee\n\n`cape audit` takes the adversary's side: [how](audit.md).\n"
+    file = out / AUDIT
     if not file.is_file():
         return [about, "Not run yet: `cape audit --out assurance-out`.\n"]
-    rows = [row for row in load(file) if isinstance(row, dict)]
-    return [about, _table([_even(row) for row in rows])]
-
-
-def _even(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of `cape audit` in the form that all others have."""
-    known = {"name", "verdict", "command", "date", "notes", "figures"}
-    figures = row.get("figures") or {key: value for key, value in row.items() if key not in known}
-    return {
-        **row,
-        "figures": figures,
-        "command": row.get("command", "cape audit"),
-        "notes": row.get("notes", []),
-    }
+    lines = file.read_text(encoding="utf-8").splitlines()
+    body = [f"#{line}" if line.startswith("#") else line for line in lines if not line.startswith("# ")]
+    return [about, "\n".join(body).replace("](audit.svg)", f"]({PICTURE})").strip() + "\n"]
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

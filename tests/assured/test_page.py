@@ -1,22 +1,25 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from assurance.page import page
+from assurance.page import page, write
 from assurance.results import Result, load, save, worst
 
 
 def test_the_page_is_made_of_the_files(tmp_path: Path):
     save("fuzz", [Result("bad input", "pass", "python -m assurance fuzz", {"inputs": 100000})], tmp_path)
     save("supply", [Result("known vulnerabilities", "skip", "x", {}, ["Not checked: no network"])], tmp_path)
-    audit = [{"name": "cape, mean", "verdict": "pass", "claim": 1.0, "bound": 0.9}]
-    (tmp_path / "audit.json").write_text(json.dumps(audit))
+    (tmp_path / "assurance-privacy.md").write_text("# Empirical\n\n## What must hold\n\n![x](audit.svg)\n")
+    (tmp_path / "audit.png").write_bytes(b"picture")
     text = page(tmp_path)
     assert "| bad input | passed | inputs 100,000 |" in text
     assert "**not checked**" in text
     assert "no network" in text
-    assert "| cape, mean | passed | claim 1, bound 0.9 |" in text
+    assert "### What must hold" in text
+    assert "![x](img/audit.png)" in text
+    assert (
+        write(tmp_path, tmp_path / "docs" / "page.md").parent / "img" / "audit.png"
+    ).read_bytes() == b"picture"
     assert "Not run yet: `python -m assurance soak`." in text
 
 

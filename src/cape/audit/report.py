@@ -72,7 +72,7 @@ def page(found: Audit, command: str) -> str:
     planted = [row for row in found.rows if row.must_flag]
     tight = [row.ratio for row in plain if row.needed]
     lines = [
-        "# Empirical privacy, and rounding",
+        "# Empirical privacy, rounding, and the protocol",
         "",
         f"Made on {datetime.now(UTC):%Y-%m-%d} with cape {__version__} by `{command}`, "
         f"in {found.seconds / 60:.1f} minutes. Do not edit: it is generated.",
@@ -96,10 +96,12 @@ def page(found: Audit, command: str) -> str:
         lines += ["## What must be flagged", "", *_table(planted), ""]
     if found.rows:
         lines += ["![Claim, bound and power of every row](audit.svg)", ""]
-    if found.checks:
-        lines += ["## Floating point and rounding", "", "| check | | found |", "|---|---|---|"]
-        lines += [f"| {c.name} | {'holds' if c.holds else '**FAILS**'} | {c.found} |" for c in found.checks]
-        lines += [""]
+    titles = {"Floating point and rounding": found.rounding, "The protocol under attack": found.protocol}
+    for title, checks in titles.items():
+        if checks:
+            lines += [f"## {title}", "", "| check | | found |", "|---|---|---|"]
+            lines += [f"| {c.name} | {'holds' if c.holds else '**FAILS**'} | {c.found} |" for c in checks]
+            lines += [""]
     return "\n".join(lines)
 
 

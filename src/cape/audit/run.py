@@ -1,4 +1,4 @@
-"""The whole audit: search, play, judge; checks of rounding; and what is kept of it."""
+"""The whole audit: search, play, judge; rounding; attacks on the protocol; and what is kept of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from cape.audit.cases import Case, chosen
 from cape.audit.game import Played, join
 from cape.audit.pool import WORKERS, Job, Search, in_order
+from cape.audit.protocol import play
 from cape.audit.rounding import Check, checks
 from cape.audit.table import CHECKS, ERROR, Row, judge
 
@@ -20,6 +21,7 @@ Watch = Callable[[str], None]
 
 _SLOW = {"logistic-regression": 4, "k-means": 16, "neural-network": 2}
 _CHUNK = 400
+_CHECKS = ("rounding", "protocol")
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,16 @@ class Audit:
     """All that came of it."""
 
     rows: tuple[Row, ...]
-    checks: tuple[Check, ...]
+    rounding: tuple[Check, ...]
+    protocol: tuple[Check, ...]
     fast: bool
     seed: int
     seconds: float
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What either holds or does not."""
+        return self.rounding + self.protocol
 
     @property
     def ok(self) -> bool:
@@ -47,7 +55,8 @@ class Audit:
             "family_wise_error": ERROR,
             "tests": len(CHECKS) * len(self.rows),
             "rows": [row.to_dict() for row in self.rows],
-            "rounding": [check.to_dict() for check in self.checks],
+            "rounding": [check.to_dict() for check in self.rounding],
+            "protocol": [check.to_dict() for check in self.protocol],
         }
 
 
@@ -59,13 +68,16 @@ def audit(
     watch: Watch = lambda what: None,
     workers: int = WORKERS,
 ) -> Audit:
-    """Attack every row of the table, or those whose name contains `only` ("rounding" for those checks alone).
+    """Attack every row of the table, or those whose name contains `only`, or "rounding" or "protocol" alone.
 
     `watch` is told of each of the `amount` parts that is done.
     """
     began = perf_counter()
-    if only == "rounding":
-        return Audit((), tuple(checks(seed)), fast, seed, perf_counter() - began)
+    rounded = checks(seed) if only in (None, "rounding") else []
+    attacked = play() if only in (None, "protocol") else []
+    watch("rounding, protocol")
+    if only in _CHECKS:
+        return Audit((), tuple(rounded), tuple(attacked), fast, seed, perf_counter() - began)
     table = chosen(fast, only)
     searches = _searches(table, seed)
     parts = {case: _parts(case) for case in table}
@@ -88,14 +100,12 @@ def audit(
         runs = join([result for _, result, _ in mine])
         searched = tables[Search(*case.search, seed)].tried
         rows.append(judge(case, runs, searched, len(table), fast, sum(took for *_, took in mine)))
-    rounded = checks(seed) if only is None else []
-    watch("rounding")
-    return Audit(tuple(rows), tuple(rounded), fast, seed, perf_counter() - began)
+    return Audit(tuple(rows), tuple(rounded), tuple(attacked), fast, seed, perf_counter() - began)
 
 
 def amount(fast: bool, only: str | None) -> int:
     """Return in how many parts an audit is done."""
-    if only == "rounding":
+    if only in _CHECKS:
         return 1
     table = chosen(fast, only)
     return len(_searches(table, 0)) + sum(len(_parts(case)) for case in table) + 1

@@ -34,7 +34,11 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of the search, the tables and all noise.", min=0)] = _SEED,
     only: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Rows whose name contains this; or rounding.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Rows whose name contains this; or rounding, or protocol.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

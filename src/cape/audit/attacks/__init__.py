@@ -1,0 +1,30 @@
+"""What somebody who lies can try, played against the real sites: each attack is refused or paid for."""
+
+from __future__ import annotations
+
+from cape.audit.attacks import again, asked, keys, lists, rounds, sums
+from cape.audit.attacks.attack import Attack, attack
+from cape.audit.attacks.session import Session
+from cape.audit.attacks.sites import World
+from cape.audit.attacks.verdict import Verdict, judge
+
+__all__ = ["ATTACKS", "Attack", "Verdict", "World", "judge", "no_attack"]
+
+
+@attack
+def no_attack(world: World) -> None:
+    """An aggregator that follows the protocol gets one sum, with the attacker's own tools."""
+    Session(world, world.request()).whole()
+    if len(world.claims) != 1:
+        world.won.append("the attacker's tools do not even find the sum that it is entitled to")
+
+
+# What a module of attacks exports is its attacks.
+ATTACKS: tuple[Attack, ...] = (
+    no_attack,
+    *(
+        getattr(module, name)
+        for module in (keys, lists, rounds, again, asked, sums)
+        for name in module.__all__
+    ),
+)

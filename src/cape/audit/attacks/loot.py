@@ -1,0 +1,116 @@
+"""What the attacker makes of all shares that it got: every sum that can be computed from them.
+
+For each set of honest sites it needs the seed of each one's own mask, and for each pair of one inside and one
+outside of the set the masking key of either. A secret counts as found when enough shares, of this step or of
+any other, give back what its owner published. Nothing else takes a mask off, so what is not found here cannot
+be computed from the shares at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.audit.attacks.words import Words
+from cape.errors import BadMessage
+from cape.secagg import masks, shamir
+from cape.secagg import messages as m
+from cape.secagg.keys import KeyPair
+from cape.secagg.site import commitment
+
+__all__ = ["Loot"]
+
+Pieces = dict[tuple[int, str], dict[int, bytes]]  # (step, whose) -> point -> share
+
+
+class Loot:
+    """Shares, masked vectors and the puppets' own secrets, as they come in.
+
+    Attributes:
+        words: each masked vector, by step and site.
+        seeds, keys: shares of seeds and of masking keys.
+        own: the puppets' own secrets of all steps: (seed, masking key).
+    """
+
+    def __init__(self, said: Words) -> None:
+        self._said = said
+        self.words: dict[tuple[int, str], bytes] = {}
+        self.seeds: Pieces = {}
+        self.keys: Pieces = {}
+        self.own: dict[str, list[tuple[bytes, bytes]]] = {}
+
+    def add(
+        self, step: int, whose: str, point: int, *, seed: bytes | None = None, key: bytes | None = None
+    ) -> None:
+        """Keep shares."""
+        for pieces, part in ((self.seeds, seed), (self.keys, key)):
+            if part is not None:
+                pieces.setdefault((step, whose), {})[point] = part
+
+    def sums(self, step: int, honest: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        """Yield every set of honest sites whose sum can be computed, with the sum."""
+        here = [name for name in honest if (step, name) in self.words]
+        ring = self._said.parameters.ring
+        for chosen in (each for size in range(1, len(here) + 1) for each in combinations(here, size)):
+            off = self._masks(step, chosen)
+            if off is not None:
+                total: NDArray[Any] = np.zeros(self._said.parameters.length, ring.dtype)
+                for name in chosen:
+                    total += np.frombuffer(self.words[step, name], ring.dtype)
+                masks.apply(total, off)
+                yield chosen, ring.decode(total)
+
+    def _masks(self, step: int, chosen: tuple[str, ...]) -> list[tuple[bytes, int]] | None:
+        """Return all masks on a sum, with the sign that takes them off; None if one is not known."""
+        said, off = self._said, []
+        for name in chosen:
+            seed = self._seed(step, name)
+            if seed is None:
+                return None
+            number, at = said.roster.index(name), said.keys_at(name)
+            off.append((masks.self_key(seed, at, number, step), -1))
+            for peer in said.told[name]:
+                if peer == name or (peer in chosen and said.keys_at(peer) == at):
+                    continue
+                agreed = self._agreed(step, name, peer)
+                if agreed is None:
+                    return None
+                other = said.roster.index(peer)
+                off.append((masks.pair_key(agreed, at, number, other, step), -masks.sign(number, other)))
+        return off
+
+    def _agreed(self, step: int, name: str, peer: str) -> bytes | None:
+        for one, other in ((name, peer), (peer, name)):
+            private = self._key(step, one)
+            if private is not None:
+                return KeyPair(private).agree(self._said.public(step, other))
+        return None
+
+    def _seed(self, step: int, name: str) -> bytes | None:
+        signed = m.part(self._said.shares[name].commitments, step)
+        at, number = self._said.keys_at(name), self._said.roster.index(name)
+        return self._secret(self.seeds, name, lambda found: commitment(found, at, number, step) == signed)
+
+    def _key(self, step: int, name: str) -> bytes | None:
+        if name in self.own:
+            return self.own[name][step][1]
+        public = self._said.public(step, name)
+        return self._secret(self.keys, name, lambda found: KeyPair(found).public == public)
+
+    def _secret(self, pieces: Pieces, name: str, fits: Callable[[bytes], bool]) -> bytes | None:
+        """Return what enough shares give back, if it is what its owner published: of any step."""
+        need = self._said.parameters.helpers
+        for step in range(self._said.parameters.steps):
+            known = pieces.get((step, name), {})
+            for chosen in combinations(sorted(known), need):
+                try:
+                    secret = shamir.combine(chosen, [known[point] for point in chosen])
+                except BadMessage:
+                    continue
+                if fits(secret):
+                    return secret
+        return None

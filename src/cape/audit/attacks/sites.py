@@ -1,0 +1,281 @@
+"""Whom the attacker plays against: four honest sites, each with its policy, ledger, key and rows; real code.
+
+The attacker holds the wire between everybody. It has the key of a fifth site, which colludes, and in some
+attacks that of the coordinator. `World.say` is the only way to a site; what comes back is written down: each
+refusal by its code, each vector that leaves.
+The sites are `Watched`: members that note, beside their work, which vector they computed for which grant, for
+the referee alone (`cape.audit.attacks.verdict`). The attacker never looks there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.noise import SecureStream
+from cape.secagg.keys import Identity, Roster
+from cape.secagg.parameters import RUN_BYTES
+from cape.steward import Earlier, Grant, Member, Refusal, Request, SiteFolder, Talk, make_request, read, wire
+from cape.steward.keyring import public_text
+
+__all__ = [
+    "ABSENT",
+    "COLLUDER",
+    "DESCENT",
+    "HISTOGRAM",
+    "HONEST",
+    "NAMES",
+    "OTHER_HONEST",
+    "SCHEMA",
+    "Claim",
+    "Given",
+    "World",
+    "new_run",
+    "study",
+]
+
+Int64 = NDArray[np.int64]
+
+HONEST = ("a", "b", "c", "d")
+COLLUDER = "e"
+NAMES = (*HONEST, COLLUDER)
+ABSENT = ("f", "g")  # trusted by all, and not there
+OTHER_HONEST = 2  # what each site's policy demands in every sum
+ROWS = 120
+
+SCHEMA: dict[str, Any] = {
+    "age": {"low": 18.0, "high": 90.0, "missing": True},
+    "ill": {"categories": ["no", "yes"], "missing": True},
+}
+HISTOGRAM: dict[str, Any] = {"kind": "histogram", "column": "age", "bins": 128, "share": 0.25}
+DESCENT: dict[str, Any] = {
+    "kind": "neural-network",
+    "target": "ill",
+    "features": ["age"],
+    "hidden": [40],
+    "epochs": 3,
+    "share": 1.0,
+}
+
+_POLICY = """
+[site]
+name = "{name}"
+data = "rows.csv"
+expires = 2999-12-31
+approve = "auto"
+[schema]
+age = [18, 90]
+ill = ["no", "yes"]
+[allow]
+analyses = ["histogram", "neural-network"]
+schemes = ["cape", "conventional"]
+[protect]
+min_rows = 100
+other_honest = {other_honest}
+colluding = 1
+[budget]
+release = {{epsilon = 1.0, delta = 1e-6}}
+coordinator = {{epsilon = 2.0, delta = 1e-6}}
+year = {{epsilon = 3.0, delta = 1e-6}}
+[coordinators]
+office = "{office}"
+[peers]
+{peers}
+"""
+
+
+def study(*analyses: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return a study's document: five sites, of which one may collude and one may be lost."""
+    told: dict[str, Any] = {
+        "name": "lungs",
+        "description": "",
+        "scheme": "cape",
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "colluding": 1,
+        "min_sites": 4,
+        "neighbours": "replace-one",
+        "schema": SCHEMA,
+        "sites": list(NAMES),
+        "analyses": [dict(each) for each in analyses or (HISTOGRAM,)],
+    }
+    return told | changes
+
+
+@dataclass(frozen=True)
+class Given:
+    """A vector that a site computed: for which grant, and what it was before masks."""
+
+    grant: Grant
+    vector: Int64
+
+    @property
+    def place(self) -> tuple[bytes, int]:
+        """Run and stage."""
+        return self.grant.request.run, self.grant.request.stage
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the attacker says that it found out: the sum over these honest sites, in a stage of a run."""
+
+    run: bytes
+    stage: int
+    sites: frozenset[str]
+    total: Int64
+
+
+class Watched(Member):
+    """A site's end of the wire, of which the referee sees what it computes."""
+
+    def __init__(self, folder: SiteFolder) -> None:
+        super().__init__(folder)
+        self.given: list[Given] = []
+
+    def _vector(self, grant: Grant | Refusal) -> Int64 | Refusal:
+        found = super()._vector(grant)
+        if isinstance(grant, Grant) and not isinstance(found, Refusal):
+            self.given.append(Given(grant, found.copy()))
+        return found
+
+
+class World:
+    """All of it, in a folder; and what the attacker got."""
+
+    def __init__(self, folder: Path) -> None:
+        self.office, self.stranger = Identity(), Identity()
+        self.folders = {name: SiteFolder.create(folder / name) for name in HONEST}
+        self.identities = {name: site.identity for name, site in self.folders.items()}
+        self.identities |= {name: Identity() for name in (COLLUDER, *ABSENT)}
+        for number, (name, site) in enumerate(self.folders.items()):
+            peers = {peer: key.public for peer, key in self.identities.items() if peer != name}
+            text = _POLICY.format(
+                name=name,
+                other_honest=OTHER_HONEST,
+                office=public_text(self.office.public),
+                peers="\n".join(f'{peer} = "{public_text(key)}"' for peer, key in peers.items()),
+            )
+            (site.path / "site.toml").write_text(text)
+            ages = [18.0 + (37 * row + 11 * number) % 720 / 10 for row in range(ROWS)]
+            lines = [f"{age:.1f},{'yes' if age > 50 else 'no'}" for age in ages]
+            (site.path / "rows.csv").write_text("\n".join(["age,ill", *lines]) + "\n")
+        self.members = {name: Watched(site) for name, site in self.folders.items()}
+        self.signed: set[bytes] = set()  # requests that the coordinator signed to be answered
+        self.refused: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()  # vectors on the wire
+        self.claims: list[Claim] = []
+        self.won: list[str] = []  # what an attack saw itself, beyond what the referee looks for
+        self.given: dict[str, list[Given]] = {name: member.given for name, member in self.members.items()}
+        self._number = 0
+
+    def roster(self, names: Iterable[str] = NAMES, **keys: Identity) -> Roster:
+        """Return who takes part; `keys` puts other keys beside names."""
+        return Roster.of({name: keys.get(name, self.identities[name]).public for name in names})
+
+    def request(
+        self,
+        document: Mapping[str, Any] | None = None,
+        *,
+        number: int = 1,
+        roster: Roster | None = None,
+        run: bytes | None = None,
+        stage: int = 0,
+        told: int = 0,
+        **changes: Any,
+    ) -> Request:
+        """Return what the coordinator signs. `told` is what it says that every earlier stage released."""
+        document = study() if document is None else document
+        talk, earlier = Talk(read(document, number)), []
+        for _ in range(stage):
+            total = np.full(talk.calibrate()[0].size, told, np.int64)
+            earlier.append(Earlier.of(total, len(document["sites"]), ROWS * len(HONEST)))
+            talk.tell(earlier[-1])
+        made = make_request(
+            document,
+            number,
+            talk,
+            roster=roster or self.roster(document["sites"]),
+            run=run or new_run(),
+            identity=self.office,
+            earlier=earlier,
+        )
+        return self.sign(replace(made, **changes))
+
+    def sign(self, request: Request) -> Request:
+        """Let the coordinator sign it, whatever it says."""
+        signed = request.signed(self.office)
+        if not signed.trial:
+            self.signed.add(signed.pack())
+        return signed
+
+    def say(self, name: str, message: wire.ToSite) -> wire.FromSite:
+        """Send a message to a site, as bytes, and write down what kind of answer comes."""
+        self._number += 1
+        data = wire.pack(msgspec.structs.replace(message, number=self._number))
+        return self.note(name, self.members[name].handle(data))
+
+    def at_once(self, name: str, message: wire.ToSite, times: int) -> list[wire.FromSite]:
+        """Send a message several times at the same moment, from as many threads."""
+        data, ready = wire.pack(message), threading.Barrier(times)
+
+        def send(_: int) -> bytes:
+            ready.wait()
+            return self.members[name].handle(data)
+
+        with ThreadPoolExecutor(times) as pool:
+            return [self.note(name, answer) for answer in list(pool.map(send, range(times)))]
+
+    def note(self, name: str, data: bytes) -> wire.FromSite:
+        """Read what a site answered, and write down what kind it is."""
+        answer = wire.unpack_from_site(data)
+        if isinstance(answer, wire.Refused):
+            self.refused[answer.code] += 1
+        elif isinstance(answer, wire.Offered | wire.Carried) and _is_vector(answer.data):
+            self.left[name] += 1
+        return answer
+
+    def ask(self, name: str, request: Request, opening: bytes = b"") -> bytes | None:
+        """Send a request; return what the site answers, None if it refuses."""
+        answer = self.say(name, wire.Ask(0, request.pack(), opening))
+        return answer.data if isinstance(answer, wire.Offered) else None
+
+    def carry(self, name: str, session: bytes, data: bytes) -> bytes | None:
+        """Send a message of secure aggregation; return what the site answers, None if it refuses."""
+        answer = self.say(name, wire.Carry(0, session, data))
+        return answer.data if isinstance(answer, wire.Carried) else None
+
+    def restart(self, name: str) -> None:
+        """Let a site's process die and come back: what it held in memory is gone."""
+        given = self.members[name].given
+        self.folders[name] = SiteFolder(self.folders[name].path)
+        self.members[name] = Watched(self.folders[name])
+        self.members[name].given = self.given[name] = given
+
+    def claim(self, request: Request, stage: int, sites: Iterable[str], total: Int64) -> None:
+        """Write down a sum that the attacker says it found."""
+        self.claims.append(Claim(request.run, stage, frozenset(sites), total))
+
+
+def new_run() -> bytes:
+    """Return a name for a run."""
+    return SecureStream().bytes(RUN_BYTES)
+
+
+def _is_vector(data: bytes) -> bool:
+    """Return whether a site's answer holds a vector: masked, or with its own noise."""
+    try:
+        message = msgspec.msgpack.decode(memoryview(data)[64:])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return True  # of a scheme without masks
+    if isinstance(message, list) and message and isinstance(message[0], str):
+        return message[0] == "masked"
+    return True

@@ -1,0 +1,43 @@
+"""The protocol under attack: an aggregator, a coordinator and a colluding site that lie, against real sites.
+
+Claim. Whatever they try, a site refuses it, or its ledger has a line for every vector that left it, at the
+price of the noise that is on it; and nobody learns a sum over fewer honest sites than its policy demands, or
+two sums for one price. A sum that an honest aggregator believes in is right.
+Reason. docs/secagg.md and docs/deployment.md say why, attack by attack.
+Tested here: each attack plays with `cape.steward.Member`, the same code that runs at a site, and a referee
+looks at ledgers and vectors (`cape.audit.attacks.verdict`). tests/audit/test_protocol.py takes single
+defences away, and the attacks that they hold off win.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from cape.audit.attacks import ATTACKS, Attack, Verdict, World, judge
+from cape.audit.rounding import Check
+
+__all__ = ["play", "verdict_on"]
+
+_MEMORY = "/dev/shm"  # where a sync of a ledger costs nothing; what is there is thrown away
+
+
+def play(watch: Callable[[str], None] | None = None) -> list[Check]:
+    """Play every attack, each against sites of its own; `watch` is told the name of each that is over."""
+    found = []
+    for attack in ATTACKS:
+        verdict = verdict_on(attack)
+        found.append(Check(attack.name, verdict.holds, str(verdict)))
+        if watch is not None:
+            watch(attack.name)
+    return found
+
+
+def verdict_on(attack: Attack) -> Verdict:
+    """Play one attack against new sites, and return what came of it."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
+        world = World(Path(folder))
+        attack(world)
+        return judge(world)
