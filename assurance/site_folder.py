@@ -51,11 +51,11 @@ class Asking:
         peers = {name: peer(name).public for name in "bc"}
         self._roster = Roster.of({"a": own, **peers})
 
-    def study(self, analysis: dict[str, Any]) -> dict[str, Any]:
+    def study(self, analysis: dict[str, Any], description: str = "three clinics") -> dict[str, Any]:
         """Return a study with this one analysis, as a request carries it."""
         return {
             "name": "lungs",
-            "description": "three clinics",
+            "description": description,
             "scheme": "cape",
             "epsilon": 1.0,
             "delta": 1e-6,
@@ -73,8 +73,8 @@ class Asking:
         }
 
     def request(self, analysis: dict[str, Any], run: bytes) -> Request:
-        """Return the signed request for the first stage."""
-        study = self.study(analysis)
+        """Return the signed request for the first stage, of a study of its own: each states what it costs."""
+        study = self.study(analysis, f"run {run.hex()}")
         talk = Talk(read(study, 1))
         return make_request(study, 1, talk, roster=self._roster, run=run, identity=self._office)
 

@@ -45,7 +45,9 @@ class Requests(Surface):
     def make(self, random: np.random.Generator) -> bytes:
         """Bend a request, its study above all."""
         base = pick(random, self._right[:-1] if random.random() < 0.97 else self._right)
-        request = replace(base, run=random.bytes(16)).signed(self._office)
+        run = random.bytes(16)  # each of a study of its own: one would soon have spent what it states
+        study = dict(base.study) | {"description": f"run {run.hex()}"}
+        request = replace(base, run=run, study=study).signed(self._office)
         plain = msgspec.msgpack.decode(request.pack())
         way = random.random()
         if way < 0.2:

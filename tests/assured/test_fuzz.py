@@ -49,14 +49,7 @@ def test_what_is_in_order_is_not_a_finding():
     assert (report.refused, report.findings) == (30, [])
 
 
-KNOWN = {"ledgers": "lines of a ledger that were changed by hand raise errors of other kinds"}
-KINDS = [
-    pytest.param(name, marks=pytest.mark.xfail(reason=KNOWN[name], strict=False)) if name in KNOWN else name
-    for name in NAMES
-]
-
-
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_few_inputs_of_every_kind(name: str, tmp_path: Path):
     surface = load(name)(tmp_path)
     for number in range(INPUTS):

@@ -36,7 +36,7 @@ class Asking:
 
     def __init__(self, world: World, **study: Any) -> None:
         self.world = world
-        self.document = document(world.study(HISTOGRAM, **study))
+        self.document = document(world.study(f"{HISTOGRAM}\nshare = 0.25", **study))  # room for four runs
         self.talk = Talk(read(self.document, 1))
         self.size = self.talk.calibrate()[0].size
 
@@ -246,6 +246,18 @@ def test_the_same_request_twice(asking: Asking, world: World):
     assert [world.lines(name) for name in NAMES] == [1, 1, 1, 1]
 
 
+def test_a_study_gets_what_it_states_whatever_relay_asks(asking: Asking, world: World):
+    for _ in range(4):
+        asking.right(asking.stage())
+    for relay in (world.relay, Relay(world.channel)):
+        outcome = relay.stage(dict.fromkeys(NAMES, asking.request().pack()), asking.size)
+        assert not outcome.sent
+        assert {str(each) for each in outcome.refusals.values()} == {
+            "budget: the budget that the study itself states does not cover this release"
+        }
+    assert [world.lines(name) for name in NAMES] == [4, 4, 4, 4]
+
+
 def test_a_stage_of_a_session_that_the_aggregator_does_not_have(world: World):
     asking = Asking(world)
     request = replace(asking.request(), stage=1, steps=2).signed(world.office.identity)
@@ -296,7 +308,14 @@ def test_everything_can_be_called_through_bytes(world: World):
     inquiry = wire.Inquiry(0, request.run, 0, office.public).signed(office)
     known = call(AskKnown(NAMES, inquiry))
     assert isinstance(known, GotKnown)
-    assert known.sites == dict.fromkeys(NAMES, True)
+    for name, key in zip(NAMES, world.office.roster(NAMES).keys, strict=True):
+        said = known.sites[name]
+        assert isinstance(said, wire.Known)
+        assert said.known is True
+        said.verify(key, inquiry)
+    world.channel.deaf = {"b": "inquiry"}
+    known = call(AskKnown(NAMES, inquiry))
+    assert [known.sites[name] is None for name in NAMES] == [False, True, False, False]
     assert isinstance(call(AskStage({"a": b"nonsense"}, 1)), CallFailed)
     assert isinstance(unpack_reply(world.relay.call(b"nonsense")), CallFailed)
     with pytest.raises(BadMessage):

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cape.coordinator import Record, Relay, Submission
-from cape.errors import BudgetExceeded, InvalidInput
-from cape.privacy import gaussian
+from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.release.result import Release
 from cape.study import Study
 from tests.coordinator.world import (
@@ -128,10 +127,72 @@ def test_a_site_that_cannot_be_asked_makes_it_spent(world: World):
     world.channel.deaf["d"] = "inquiry"
     with Record(path) as record:
         submission = world.submission(study, record)
-        submission.resume()
-        assert submission.spent == Fraction(1, 4), "d might have paid"
+        (attempt,) = submission.resume()
+        assert attempt.open, "d might have paid, and can be asked later"
+        assert submission.spent == Fraction(1, 4)
         assert submission.answer(study.analyses[0]).participants == NAMES[:3]
         assert submission.spent == Fraction(1, 2)
+
+
+def test_a_site_that_is_back_settles_what_was_left_open(world: World):
+    study = world.study(f"{MEAN}\nshare = 0.25", f"{HISTOGRAM}\nshare = 0.75")
+    path = world.folder / "record"
+    run_and_die(world, study, path, Killing(world.members, 0, "advertise", 0))
+    world.channel.deaf["d"] = "inquiry"
+    with Record(path) as record:
+        submission = world.submission(study, record)
+        submission.resume()
+        with pytest.raises(BudgetExceeded, match=r"0\.25 was spent on attempts that broke off"):
+            submission.answer(study.analyses[0])
+    world.channel.deaf = {}
+    with Record(path) as record:
+        submission = world.submission(study, record)
+        (attempt,) = submission.resume()
+        assert (attempt.open, attempt.failed, submission.spent) == (False, 0, 0)
+        assert submission.resume() == []
+        for entry in study.analyses:
+            assert submission.answer(entry).participants == NAMES
+        assert submission.spent == 1 == paid(world, study)
+    with Record(path) as record:
+        again = Submission(study, world.office, None, record)  # type: ignore[arg-type]
+        assert (again.resume(), again.spent) == ([], 1), "it stands in the record"
+
+
+def test_a_site_that_is_back_may_say_that_it_paid(world: World):
+    """Only d was reached, and then d is away: what it paid is known when it is back."""
+    study = world.study(f"{MEAN}\nshare = 0.25")
+    path = world.folder / "record"
+
+    class OnlyD(LocalChannel):
+        def exchange(self, round_, messages):
+            if round_ == "mask":
+                self._note("d", self.members["d"].handle(messages["d"]))
+                raise Killed
+            yield from super().exchange(round_, messages)
+
+    run_and_die(world, study, path, OnlyD(world.members))
+    world.channel.deaf["d"] = "inquiry"
+    with Record(path) as record:
+        submission = world.submission(study, record)
+        (attempt,) = submission.resume()
+        assert (attempt.open, submission.spent) == (True, Fraction(1, 4))
+        world.channel.deaf = {}
+        (attempt,) = submission.resume()
+        assert (attempt.failed, submission.spent) == (1, Fraction(1, 4))
+        assert submission.resume() == []
+
+
+def test_what_is_finished_needs_nobody_although_something_is_open(world: World):
+    study = world.study(f"{MEAN}\nshare = 0.25", f"{HISTOGRAM}\nshare = 0.25")
+    path = world.folder / "record"
+    with Record(path) as record:
+        release = world.submission(study, record).answer(study.analyses[0])
+    run_and_die(world, study, path, Killing(world.members, 0, "mask", 1))
+    with Record(path) as record:
+        submission = Submission(study, world.office, None, record)  # type: ignore[arg-type]
+        same(submission.answer(study.analyses[0]), release)
+        assert submission.spent == Fraction(1, 2)
+        assert record.attempts[1].open
 
 
 def test_an_aggregator_that_goes_on_after_all_cannot_spend_what_was_given_back(world: World):
@@ -164,26 +225,34 @@ def test_too_little_is_left_for_another_attempt(world: World):
     run_and_die(world, study, path, Killing(world.members, 0, "consistency", 0))
     with Record(path) as record:
         submission = world.submission(study, record)
-        with pytest.raises(BudgetExceeded, match=r"0\.6 was spent on attempts that broke off") as raised:
-            submission.answer(study.analyses[0])
-        mu = gaussian.mu(8.0, 1e-6)
-        assert f"epsilon = {gaussian.epsilon(1e-6, mu * 1.6**0.5):.4g}" in str(raised.value), (
-            "once all is asked"
-        )
-        assert "--retry" in str(raised.value)
-        assert submission.spent == Fraction(3, 5)
-        release = submission.answer(study.analyses[0], retry=True)
-        assert release.participants == NAMES
-        assert submission.spent == Fraction(6, 5) == paid(world, study)
-        true = gaussian.epsilon(1e-6, mu * 1.2**0.5)
-        assert submission.promise.epsilon == pytest.approx(true)
-        assert submission.budget.epsilon == pytest.approx(true)
-        assert submission.budget.remaining == 0
+        for _ in range(2):
+            with pytest.raises(BudgetExceeded, match=r"0\.6 was spent on attempts that broke off") as raised:
+                submission.answer(study.analyses[0])
+            assert "write a new study for what is missing" in str(raised.value)
+            assert submission.spent == Fraction(3, 5) == paid(world, study)
+        submission.answer(study.analyses[1])
+        assert submission.spent == 1 == paid(world, study)
+        assert submission.promise == study.promise(Fraction(1))
+        assert (submission.budget.epsilon, submission.budget.remaining) == (8.0, 0)
         with pytest.raises(BudgetExceeded):
-            submission.answer(study.analyses[1])
-        same(submission.answer(study.analyses[0]), release)
-        submission.answer(study.analyses[1], retry=True)
-        assert submission.promise.mu == pytest.approx(mu * 1.6**0.5)
+            submission.answer(study.analyses[0])
+
+
+def test_a_study_cannot_be_submitted_twice(world: World):
+    """With a new record, as if it was lost: the sites remember, and hold the study to what it states."""
+    study = world.study(MEAN)
+    assert world.submission(study).answer(study.analyses[0]).participants == NAMES
+    again = world.submission(study)
+    own = "the budget that the study itself states does not cover this release"
+    assert all(own in str(each) for each in again.check().values())
+    with pytest.raises(TooFewSites, match=rf"a refused \(budget: {own}\)") as raised:
+        again.answer(study.analyses[0])
+    assert not raised.value.sent
+    assert again.spent == 0
+    assert [world.lines(name) for name in NAMES] == [1, 1, 1, 1]
+    other = world.study(MEAN, name="lungs-2")
+    assert world.submission(other).answer(other.analyses[0]).participants == NAMES
+    assert [world.lines(name) for name in NAMES] == [2, 2, 2, 2]
 
 
 def test_what_broke_off_does_not_take_what_others_need(world: World):

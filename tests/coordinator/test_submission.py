@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,15 @@ import numpy as np
 import pytest
 
 from cape.coordinator import Event, Relay, StageOutcome, Submission
-from cape.coordinator.calls import CallFailed, GotHello, pack, unpack_reply
+from cape.coordinator.calls import (
+    AskKnown,
+    CallFailed,
+    GotHello,
+    GotKnown,
+    pack,
+    unpack_call,
+    unpack_reply,
+)
 from cape.errors import InvalidInput, ProtocolError, TooFewSites
 from cape.privacy import gaussian
 from cape.release.result import Release
@@ -25,6 +34,7 @@ from cape.secagg import Identity
 from cape.steward.keyring import Card, public_text
 from cape.steward.member import Member
 from cape.steward.request import document, hash_of
+from cape.steward.wire import Inquiry, Known
 from tests.coordinator.world import (
     COUNT,
     HISTOGRAM,
@@ -246,7 +256,14 @@ def test_one_site_refuses(world: World, what: str):
     again = world.submission(strict)
     with pytest.raises(TooFewSites, match=rf"d refused \({code}: ") as raised:
         again.answer(strict.analyses[0])
-    assert not raised.value.sent
+    if what == "stranger":  # d tells this office nothing: it might have paid, for all that is known
+        assert raised.value.sent
+        assert again.spent == 1
+        world.edit("nobody =", f'office = "{public_text(world.office.identity.public)}"\nnobody =', "d")
+        (attempt,) = again.resume()
+        assert attempt.failed == 0
+    else:
+        assert not raised.value.sent
     assert again.spent == 0
     assert world.lines("a") == 1, "nobody paid for it"
     assert str(SECRET) not in str(raised.value)
@@ -452,3 +469,127 @@ def test_an_aggregator_that_cannot_be_right_is_not_believed(world: World, lie: A
     assert submission.answer(study.analyses[0]).participants == NAMES, "and asked again, as a new run"
     assert submission.spent == Fraction(1, 2)
     assert world.lines() == 2
+
+
+class Bending:
+    """An aggregator that says that nothing was sent, and bends what sites say of their ledgers."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.asked = world, 0
+        self.bend: Callable[[Inquiry, dict[str, Known | None]], dict[str, Known | None]] | None = None
+
+    def call(self, data: bytes) -> bytes:
+        call, reply = unpack_call(data), unpack_reply(self.world.relay.call(data))
+        if isinstance(reply, StageOutcome):
+            reply = StageOutcome(b"", (), {}, {}, {}, (), 0, failure="the line was cut", sent=False)
+        if isinstance(call, AskKnown) and isinstance(reply, GotKnown):
+            self.asked += 1
+            reply = GotKnown(self.bend(call.inquiry, reply.sites)) if self.bend else reply
+        return pack(reply)
+
+
+def test_an_aggregator_that_says_nothing_was_sent_is_not_believed(world: World):
+    study, link = world.study(f"{MEAN}\nshare = 0.25"), Bending(world)
+    submission = Submission(study, world.office, link, world.record())
+    with pytest.raises(TooFewSites, match="the line was cut") as raised:
+        submission.answer(study.analyses[0])
+    assert raised.value.sent, "the sites' ledgers say so"
+    assert (link.asked, submission.spent) == (1, Fraction(1, 4))
+    assert submission.record.attempts[0].failed == 1
+    assert submission.resume() == []
+
+
+def test_nothing_was_sent_where_the_sites_say_so(world: World):
+    study, link = world.study(f"{MEAN}\nshare = 0.25"), Bending(world)
+    world.channel.deaf = dict.fromkeys(NAMES, "message")
+    submission = Submission(study, world.office, link, world.record())
+    with pytest.raises(TooFewSites) as raised:
+        submission.answer(study.analyses[0])
+    assert not raised.value.sent
+    assert (link.asked, submission.spent) == (1, 0)
+    assert submission.record.attempts[0].failed == 0
+
+
+def _forged(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    return Known(0, False).signed(Identity(), inquiry)
+
+
+def _turned(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    return msgspec.structs.replace(said, known=False)
+
+
+def _unsigned(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    return Known(0, False)
+
+
+def _missing(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    return None
+
+
+def _other_stage(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    """What the site does say, of a stage that was never asked."""
+    other = msgspec.structs.replace(inquiry, stage=7).signed(world.office.identity)
+    return world.relay.known(("d",), other)["d"]
+
+
+def _other_run(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    other = msgspec.structs.replace(inquiry, run=bytes(16)).signed(world.office.identity)
+    return world.relay.known(("d",), other)["d"]
+
+
+def _other_site(world: World, inquiry: Inquiry, said: Known) -> Known | None:
+    """What another site would say, which has not paid."""
+    return Known(0, False).signed(world.sites["a"].identity, inquiry)
+
+
+@pytest.mark.parametrize(
+    "lie", [_forged, _turned, _unsigned, _missing, _other_stage, _other_run, _other_site]
+)
+def test_what_a_site_did_not_sign_gives_nothing_back(world: World, lie: Any):
+    """Only d has paid; the aggregator says that nothing was sent, and hides what d says of it."""
+    study, link = world.study(f"{MEAN}\nshare = 0.25"), Bending(world)
+
+    def bend(inquiry: Inquiry, sites: dict[str, Known | None]) -> dict[str, Known | None]:
+        assert all(each is not None and each.known == (site == "d") for site, each in sites.items())
+        assert sites["d"] is not None
+        return sites | {"d": lie(world, inquiry, sites["d"])}
+
+    link.bend = bend
+    world.channel.deaf = dict.fromkeys(NAMES[:3], "mask")
+    submission = Submission(study, world.office, link, world.record())
+    with pytest.raises(TooFewSites) as raised:
+        submission.answer(study.analyses[0])
+    assert raised.value.sent
+    assert [world.lines(name) for name in NAMES] == [0, 0, 0, 1]
+    (attempt,) = submission.record.attempts
+    assert (attempt.open, submission.spent) == (True, Fraction(1, 4)), "it counts as spent, and stays open"
+    (attempt,) = submission.resume()
+    assert (attempt.open, submission.spent) == (True, Fraction(1, 4))
+    link.bend = None
+    (attempt,) = submission.resume()
+    assert (attempt.open, attempt.failed, submission.spent) == (False, 1, Fraction(1, 4)), "d says so"
+
+
+def test_an_aggregator_that_does_not_say_what_sites_know_leaves_it_open(world: World):
+    """The reasons of the failure are told all the same."""
+
+    class Silent(Bending):
+        silent = True
+
+        def call(self, data: bytes) -> bytes:
+            if self.silent and isinstance(unpack_call(data), AskKnown):
+                return pack(CallFailed("no"))
+            return super().call(data)
+
+    study, link = world.study(f"{MEAN}\nshare = 0.25"), Silent(world)
+    world.channel.deaf = dict.fromkeys(NAMES, "message")
+    submission = Submission(study, world.office, link, world.record())
+    with pytest.raises(TooFewSites, match="the line was cut") as raised:
+        submission.answer(study.analyses[0])
+    assert raised.value.sent
+    assert submission.spent == Fraction(1, 4)
+    with pytest.raises(ProtocolError):
+        submission.resume()
+    link.silent = False
+    submission.resume()
+    assert submission.spent == 0

@@ -20,6 +20,7 @@ from cape.release.calibration import RESOLUTION
 from cape.secagg import Aggregator, Identity, Roster, Site
 from cape.secagg.drive import drive
 from cape.steward import Code, Earlier, Grant, Offer, Refusal, Talk, answer, decide, read
+from cape.steward.preview import preview
 from tests.steward.world import NAMES, SECRET, World, ask, document
 
 
@@ -93,20 +94,26 @@ def test_an_offer_costs_nothing_until_it_is_reserved(world: World):
     assert len(world.site.ledger.entries()) == 1
 
 
+def whole(number: int) -> dict:
+    """A study that spends all that it states; each number is another study."""
+    return document(name=f"lungs {number}", analyses=[{"kind": "mean", "columns": ["age"], "share": 1.0}])
+
+
 def test_an_offer_may_come_too_late(world: World):
-    study = document(analyses=[{"kind": "mean", "columns": ["age"], "share": 1.0}])
     most = int(gaussian.mu(2.0, 1e-6) ** 2 / gaussian.mu(1.0, 1e-6) ** 2)
-    offers = [world.site.consider(world.request(study)) for _ in range(most + 1)]
+    offers = [world.site.consider(world.request(whole(number))) for number in range(most + 1)]
     *paid, late = [offer.reserve() for offer in offers if isinstance(offer, Offer)]
     assert all(isinstance(each, Grant) for each in paid)
     assert len(paid) == most
     assert isinstance(late, Refusal)
     assert late.code is Code.BUDGET
-    assert world.code(world.request(study)) == "budget", "and the next is not even offered"
+    assert "of this coordinator for this year" in late.sentence
+    assert world.code(world.request(whole(-1))) == "budget", "and the next is not even offered"
     sampled = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "sampling": 0.2}
     found = world.site.consider(world.request(document(analyses=[sampled | {"share": 1.0}])))
     assert isinstance(found, Refusal), "nor one that is paid for as a whole"
     assert found.code is Code.BUDGET
+    assert "of this coordinator for this year" in found.sentence
 
 
 def test_a_grant_answers_once(world: World):
@@ -350,21 +357,94 @@ def test_one_run_cannot_become_another_in_a_later_stage(world: World):
 
 
 def test_budgets_run_out(world: World):
-    study = document(analyses=[{"kind": "mean", "columns": ["age"], "share": 1.0}])
     most = int(gaussian.mu(2.0, 1e-6) ** 2 / gaussian.mu(1.0, 1e-6) ** 2)
-    for _ in range(most):
-        world.granted(world.request(study))
-    assert world.code(world.request(study)) == "budget"
+    for number in range(most):
+        world.granted(world.request(whole(number)))
+    found = world.decide(world.request(whole(most)))
+    assert isinstance(found, Refusal)
+    assert found.code is Code.BUDGET
+    assert "of this coordinator for this year" in found.sentence
     # another coordinator has a budget of its own, until that of the year is spent too
     world.edit("year = {epsilon = 3.0", "year = {epsilon = 2.5")
     left = int((gaussian.mu(2.5, 1e-6) / gaussian.mu(1.0, 1e-6)) ** 2) - most
     assert 0 < left < most
-    for _ in range(left):
-        world.granted(ask(study, world.roster, world.other))
-    found = world.decide(ask(study, world.roster, world.other))
+    for number in range(left):
+        world.granted(ask(whole(number), world.roster, world.other))
+    found = world.decide(ask(whole(left), world.roster, world.other))
     assert isinstance(found, Refusal)
     assert found.code is Code.BUDGET
     assert "of this site for this year" in found.sentence
+
+
+OWN = "the budget that the study itself states does not cover this release"
+
+
+def test_a_study_is_answered_once(world: World):
+    study = whole(1)
+    world.granted(world.request(study))
+    again = world.decide(world.request(study))
+    assert again == Refusal(Code.BUDGET, OWN)
+    assert len(world.site.ledger.entries()) == 1
+    world.granted(ask(study, world.roster, world.other))  # another coordinator has its own
+    assert world.decide(ask(study, world.roster, world.other)) == Refusal(Code.BUDGET, OWN)
+    world.granted(world.request(study | {"description": "another study"}))
+    world.granted(world.request(study), "b")  # and so has another site
+
+
+def test_a_preview_knows_what_a_study_has_been_given(world: World):
+    study, site = whole(1), world.site
+
+    def sentences(coordinator: bytes | None) -> list[str | None]:
+        found = preview(site.policy, site.ledger, study, coordinator)
+        return [each.refusal and each.refusal.sentence for each in found]
+
+    world.granted(world.request(study))
+    assert sentences(world.office.public) == [OWN]
+    assert sentences(world.other.public) == sentences(None) == [None]
+
+
+def test_a_study_that_leaves_room_may_be_asked_again(world: World):
+    mean = {"kind": "mean", "columns": ["age"], "share": 0.4}
+    study = document(analyses=[mean, mean, {"kind": "count", "share": 0.2}])
+    for _ in range(2):  # the second time in place of analysis 2, say after a failure
+        world.granted(world.request(study, number=1))
+    for number in (1, 2):
+        assert world.decide(world.request(study, number=number)) == Refusal(Code.BUDGET, OWN)
+    world.granted(world.request(study, number=3))  # what costs nothing is never too much
+
+
+@pytest.mark.parametrize("kind", ["mean", "k-means"])
+def test_a_coordinator_that_lies_gets_no_more_than_the_study_states(world: World, kind: str):
+    """Fresh runs of both analyses and of later stages, from several threads: at most the stated mu²."""
+    for key, most in (("release", 1.0), ("coordinator", 2.0), ("year", 3.0)):
+        world.edit(f"{key} = {{epsilon = {most}", f"{key} = {{epsilon = 100.0")
+    analysis = {"kind": kind, "columns": ["age", "weight"]} | ({"clusters": 2} if kind == "k-means" else {})
+    study = document(analyses=[analysis | {"share": 0.3}, analysis | {"share": 0.7}])
+    requests = [world.request(study, number=1 + i % 2) for i in range(16)]
+    for request in requests[:8] if kind == "k-means" else ():
+        talk = Talk(read(study, request.number))
+        made_up = Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
+        talk.tell(made_up)
+        later = {"number": request.number, "run": request.run, "talk": talk, "earlier": (made_up,)}
+        requests.insert(0, world.request(study, **later))
+    found: list[Grant | Refusal] = []
+    start = threading.Barrier(4)
+
+    def ask_some(part: list) -> None:
+        start.wait()
+        found.extend(world.site.decide(each.pack()) for each in part)
+
+    threads = [threading.Thread(target=ask_some, args=(requests[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stated = Fraction(gaussian.mu(1.0, 1e-6)) ** 2
+    spent = world.site.ledger.spent().mu_squared
+    assert Fraction(7, 10) * stated < spent <= stated
+    assert spent == sum(each.mu_squared for each in found if isinstance(each, Grant))
+    refused = {each for each in found if isinstance(each, Refusal)}
+    assert refused == {Refusal(Code.BUDGET, OWN)}
 
 
 def test_a_study_that_spends_the_whole_budget_fits_exactly(world: World):
@@ -542,10 +622,11 @@ def test_made_up_answers_of_earlier_stages_are_refused_or_harmless(world: World)
 
 def test_two_studies_at_once_cannot_overdraw(world: World):
     studies = [
-        document(name=name, analyses=[{"kind": "mean", "columns": ["age"], "share": 0.5}])
+        document(name=f"{name}{number}", analyses=[{"kind": "mean", "columns": ["age"], "share": 0.5}])
+        for number in range(4)
         for name in ("x", "y")
     ]
-    requests = [world.request(studies[i % 2]).pack() for i in range(16)]
+    requests = [world.request(studies[i % 8]).pack() for i in range(16)]
     most = int(2 * (gaussian.mu(2.0, 1e-6) / gaussian.mu(1.0, 1e-6)) ** 2)
     found: list[Grant | Refusal] = []
     start = threading.Barrier(4)
@@ -561,7 +642,8 @@ def test_two_studies_at_once_cannot_overdraw(world: World):
         thread.join()
     granted = [each for each in found if isinstance(each, Grant)]
     assert len(granted) == most < 16
-    assert {each.code for each in found if isinstance(each, Refusal)} == {Code.BUDGET}
+    limit = "the budget of this coordinator for this year does not cover this release"
+    assert {each for each in found if isinstance(each, Refusal)} == {Refusal(Code.BUDGET, limit)}
     assert world.site.ledger.spent().mu_squared <= Fraction(gaussian.mu(2.0, 1e-6)) ** 2
 
 

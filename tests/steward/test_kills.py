@@ -25,7 +25,11 @@ folder, kills, own = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
 office = Identity(bytes.fromhex(sys.argv[4]))
 policy = Policy.load(folder + "/site.toml")
 roster = Roster.of({**policy.peers, "a": own})
-study = document(analyses=[{"kind": "histogram", "column": "sex", "share": 1.0}])
+
+
+def study():  # another one each time: each states what it costs
+    analysis = {"kind": "histogram", "column": "sex", "share": 1.0}
+    return document(description=os.urandom(8).hex(), analyses=[analysis])
 
 
 class Rows:
@@ -41,13 +45,14 @@ def live(begun):
     out = os.open(folder + "/left", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.write(begun, b".")
     while True:
-        grant = decide(policy, ledger, ask(study, roster, office), own=own, table=Rows)
+        grant = decide(policy, ledger, ask(study(), roster, office), own=own, table=Rows)
         assert isinstance(grant, Grant), grant
         vector = answer(grant, Rows())
         os.write(out, grant.request.run + vector.tobytes())
 
 
-warm = decide(policy, Ledger(folder + "/ledger.sqlite"), ask(study, roster, office), own=own, table=Rows)
+first = ask(study(), roster, office)
+warm = decide(policy, Ledger(folder + "/ledger.sqlite"), first, own=own, table=Rows)
 answer(warm, Rows())  # tables of the sampler are made here, once
 draw = random.Random(7)
 for _ in range(kills):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -108,6 +110,33 @@ def test_limits_of_coordinators_and_years(tmp_path: Path):
     assert ledger.spent(OTHER).mu_squared == TENTH
     assert [line.at.year for line in ledger.entries(WHO)] == [2025, 2025, 2026]
     assert len(ledger.entries(year=2026)) == 1
+
+
+def test_limits_of_one_study(ledger: Ledger):
+    """Of this hash and this coordinator, whatever the study is called."""
+
+    def reserve(study_hash: str, who: bytes = WHO, name: str = "heart") -> None:
+        limit = Limit("of the study", Amount(2 * TENTH), of_coordinator=True, of_study=study_hash)
+        ledger.check(who, Amount(TENTH), [limit])
+        ledger.reserve(replace(entry(who), study=name, study_hash=study_hash), [limit])
+
+    for name in ("heart", "lungs"):
+        reserve("ab", name=name)
+    with pytest.raises(BudgetExceeded, match="the budget of the study does not cover"):
+        reserve("ab")
+    for who in (WHO, OTHER):
+        reserve("cd", who)
+    reserve("ab", OTHER)
+    assert len(ledger.entries()) == 5
+    tight = Limit("of the study", Amount(2 * TENTH), of_coordinator=True, of_study="ab")
+    with pytest.raises(BudgetExceeded):  # `reserve` looks itself, whatever `check` said before
+        ledger.reserve(replace(entry(), study_hash="ab"), [tight])
+
+
+def test_an_amount_beyond_all_floats_is_endless():
+    huge = Fraction(10) ** 400
+    assert Amount(huge).mu == math.inf
+    assert Amount(huge).epsilon(1e-6) == Amount(Fraction(1), huge).epsilon(1e-6) == math.inf
 
 
 def test_a_clock_set_back_opens_no_old_year(tmp_path: Path):

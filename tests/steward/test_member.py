@@ -121,7 +121,7 @@ def test_hello(table: Table, world: World):
 
 def test_a_review_says_what_would_be_answered_and_pays_nothing(table: Table, world: World):
     study = document(
-        analyses=[SEX | {"share": 1.0}, SEX | {"share": 0.1, "column": "hiv"}, SEX | {"share": 1.0}]
+        analyses=[SEX | {"share": 0.5}, SEX | {"share": 0.1, "column": "hiv"}, SEX | {"share": 0.5}]
     )
 
     def trial(number: int) -> bytes:
@@ -133,14 +133,35 @@ def test_a_review_says_what_would_be_answered_and_pays_nothing(table: Table, wor
     assert [each and each.code for each in found.refusals] == [None, "column", None]
     assert found.rows == 400
     # each alone would do, and together they are too dear
-    world.edit("coordinator = {epsilon = 2.0", "coordinator = {epsilon = 1.2")
+    world.edit("coordinator = {epsilon = 2.0", "coordinator = {epsilon = 0.8")
     found = table.say("a", wire.Review(0, trials))
     assert isinstance(found, wire.Reviewed)
     assert [each and each.code for each in found.refusals] == [None, "column", "budget"]
+    assert found.refusals[2] is not None
+    assert "of this coordinator for this year" in found.refusals[2].sentence
     assert table.lines() == 0
     assert code(table.say("a", wire.Ask(0, trials[0]))) == "request", "a trial is never answered"
     assert table.lines() == 0
     assert code(table.ask("a", replace(Request.unpack(trials[0]), trial=False))) == "signature"
+
+
+def test_a_review_counts_what_the_study_itself_states(table: Table, world: World):
+    def review(study: dict[str, Any]) -> list[str | None]:
+        trials = (
+            replace(world.request(study, number=n), trial=True).signed(world.office).pack() for n in (1, 2)
+        )
+        found = table.say("a", wire.Review(0, tuple(trials)))
+        assert isinstance(found, wire.Reviewed)
+        return [each and each.sentence for each in found.refusals]
+
+    own = "the budget that the study itself states does not cover this release"
+    study = document(analyses=[SEX | {"share": 0.6}, SEX | {"share": 0.6}])
+    assert review(study) == [None, own], "it says more than it states"
+    study = document(analyses=[SEX | {"share": 0.5}, SEX | {"share": 0.5}])
+    assert review(study) == [None, None]
+    world.granted(world.request(study))
+    assert review(study) == [None, own], "asked again as a whole"
+    assert review(study | {"name": "another"}) == [None, None]
 
 
 def test_a_trial_cannot_be_reserved_either(world: World):
@@ -256,7 +277,10 @@ def test_a_budget_that_is_spent_meanwhile_stops_the_vector(table: Table, world: 
     openings = table.open()
     dear = world.request(document(analyses=[SEX | {"share": 0.5}]))
     world.granted(dear)  # somebody else was quicker
-    assert code(table.carry("a", openings["a"])) == "budget"
+    late = table.carry("a", openings["a"])
+    assert code(late) == "budget"
+    assert isinstance(late, wire.Refused)
+    assert "of this coordinator for this year" in late.sentence
     assert table.lines() == 1
     assert isinstance(table.carry("b", openings["b"]), wire.Carried)
 
@@ -373,7 +397,11 @@ def test_an_inquiry_closes_the_run(table: Table, world: World):
     run = table.request.run
 
     def known(identity: Identity, stage: int = 0, name: str = "a") -> wire.FromSite:
-        return table.say(name, wire.Inquiry(0, run, stage, identity.public).signed(identity))
+        inquiry = wire.Inquiry(0, run, stage, identity.public).signed(identity)
+        found = table.say(name, inquiry)
+        if isinstance(found, wire.Known):
+            found.verify(world.identities[name].public, inquiry)
+        return found
 
     stranger = Identity()
     assert code(known(stranger)) == "coordinator"

@@ -44,7 +44,6 @@ SiteFolder.table = lambda self, policy=None: Rows()
 sites = {name: SiteFolder(folder + "/" + name) for name in NAMES}
 roster = Roster.of({name: site.identity.public for name, site in sites.items()})
 analysis = {"kind": "histogram", "column": "sex", "share": 1.0}
-studies = [document(scheme=scheme, analyses=[analysis]) for scheme in ("cape", "conventional")]
 discrete_gaussian(float(RESOLUTION), 2, SecureStream())  # tables of the sampler are made here, once
 left = set()  # (run, stage) of which something came out of the pipe
 
@@ -110,8 +109,9 @@ for kill in range(kills):
     relay = Relay(channel)
     timer.start()
     while True:
-        study = studies[draw.randrange(2)]
         channel.run = os.urandom(16)
+        scheme = ("cape", "conventional")[draw.randrange(2)]
+        study = document(scheme=scheme, description=channel.run.hex(), analyses=[analysis])
         talk = Talk(read(study, 1))
         request = make_request(study, 1, talk, roster=roster, run=channel.run, identity=office)
         outcome = relay.stage(dict.fromkeys(NAMES, request.pack()), 2)

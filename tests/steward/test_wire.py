@@ -27,6 +27,7 @@ FROM_SITE = [
     wire.Offered(3, None, b"vector"),
     wire.Carried(4, b"data"),
     wire.Known(5, True),
+    wire.Known(5, False, bytes(64)),
     wire.Refused(6, "run", "used before"),
 ]
 
@@ -106,6 +107,31 @@ def test_an_inquiry_is_signed_whatever_its_number():
     ):
         with pytest.raises(BadMessage):
             bent.verify()
+
+
+def test_what_a_site_knows_is_signed_for_one_run_and_stage():
+    office, site = Identity(), Identity()
+    inquiry = wire.Inquiry(0, bytes(16), 3, office.public).signed(office)
+    known = wire.Known(7, False).signed(site, inquiry)
+    carried = wire.unpack_from_site(wire.pack(known))
+    assert isinstance(carried, wire.Known)
+    msgspec.structs.replace(carried, number=9).verify(site.public, inquiry)
+    for bent in (
+        msgspec.structs.replace(known, known=True),
+        msgspec.structs.replace(known, signature=bytes(64)),
+        msgspec.structs.replace(known, signature=b""),
+        msgspec.structs.replace(known, signature=known.signature + b"x"),
+        known.signed(office, inquiry),
+    ):
+        with pytest.raises(BadMessage):
+            bent.verify(site.public, inquiry)
+    for other in (
+        msgspec.structs.replace(inquiry, run=bytes(range(16))),
+        msgspec.structs.replace(inquiry, stage=4),
+        msgspec.structs.replace(inquiry, coordinator=site.public),
+    ):
+        with pytest.raises(BadMessage):
+            known.verify(site.public, other)
 
 
 def test_a_refusal_travels_with_its_code():

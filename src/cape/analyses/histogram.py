@@ -22,6 +22,8 @@ from cape.site import Axis, Counts, Number, Schema
 
 __all__ = ["ContingencyTable", "Histogram", "Independence", "one_hot"]
 
+_MOST_BINS = 1 << 20
+
 Floats = NDArray[np.float64]
 
 
@@ -93,7 +95,9 @@ class Histogram(Planned):
             raise InvalidInput(f"edges must be numbers that rise, as in [18, 40, 65, 90], not {edges!r}")
         object.__setattr__(self, "column", name)
         object.__setattr__(self, "edges", None if edges is None else Axis(name, tuple(edges)).edges)
-        object.__setattr__(self, "bins", None if bins is None else check.integer("bins", bins, least=1))
+        object.__setattr__(
+            self, "bins", None if bins is None else check.integer("bins", bins, least=1, most=_MOST_BINS)
+        )
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the counts."""

@@ -62,13 +62,10 @@ class Results:
     failed: Entry | None = None
     lost: Fraction = Fraction(0)  # what the analysis that failed has cost all the same
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
-    promised: Promise | None = None  # where it is not what the budget says: a study that was paid twice
 
     @property
     def promise(self) -> Promise:
         """What all releases together promise, those that failed after messages were sent included."""
-        if self.promised is not None:
-            return self.promised
         return self.study.promise(self.budget.spent, self.scheme)
 
     @property
@@ -109,9 +106,9 @@ class Results:
         if self.lost:
             had = "may have" if self.interrupted else "had"
             return f"Its share of {float(self.lost):g} is spent: messages {had} left the sites."
-        if not self.answered:
-            return "Nothing was spent."
-        return "Nothing was spent on it; what was released before is kept."
+        if self.answered:
+            return "Nothing was spent on it; what was released before is kept."
+        return "Nothing was spent on it." if self.budget.spent else "Nothing was spent."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON."""

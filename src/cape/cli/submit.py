@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,10 +30,9 @@ _AGAIN = 3.0  # seconds between two looks at a study that a steward has to appro
 
 @dataclass(frozen=True)
 class Terms:
-    """How a study is submitted: whether it goes on with an earlier one, pays again, waits for stewards."""
+    """How a study is submitted: whether it goes on with an earlier one, how long it waits for stewards."""
 
     resume: bool = False
-    retry: bool = False
     wait: float = 0.0
 
 
@@ -44,13 +44,6 @@ def submit(
     ] = Path("results"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after the last analysis that was finished.")
-    ] = False,
-    retry: Annotated[
-        bool,
-        typer.Option(
-            "--retry",
-            help="Ask again for what broke off, even if that takes the study above its stated epsilon.",
-        ),
     ] = False,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long to wait for stewards to approve the study.")
@@ -70,7 +63,7 @@ def submit(
     folder = CoordinatorFolder(kit)
     folder.roster(study.sites)  # a site without a key is found before anybody is asked
     writable(out)
-    finish(run_study(study, folder, out, Terms(resume, retry, wait)), out, as_json)
+    finish(run_study(study, folder, out, Terms(resume, wait)), out, as_json)
 
 
 def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) -> Results:
@@ -107,43 +100,46 @@ class _Desk:
         self._left_out: list[tuple[Entry, CapeError]] = []
 
     def work(self) -> None:
-        """Ask the sites whether they would answer, then ask for one analysis after the other.
+        """Take what is finished out of the record, ask the sites whether they would answer the rest, and ask.
 
         An analysis that broke off before and cannot be paid for again is left out; the others are asked.
         """
         submission, results = self._submission, self.results
-        open_ = [entry for entry in self._study.analyses if not submission.finished(entry)]
-        if open_:
+        for entry in filter(submission.finished, self._study.analyses):
+            self._answer(entry)
+        left = [entry for entry in self._study.analyses if not submission.finished(entry)]
+        if left:
             self._link.open()
             self._live.connected(self._link.alive)
+            submission.resume()  # what became of runs that were cut off
+            self._paid = submission.spent
             self._agree()
-        for entry in self._study.analyses:
+        for entry in left:
             results.failed, self._paid = entry, submission.spent
             self._live.start(entry, submission.budget)
-            if entry in open_ and entry is not open_[0]:
+            if entry is not left[0]:
                 self._look_who_is_back()
             try:
-                ask = partial(submission.answer, entry, retry=self._terms.retry)
-                each = answered(entry, ask, self._study.setting.schema)
+                self._answer(entry)
             except BudgetExceeded as error:
                 self._left_out.append((entry, error))
                 self._live.say(f"left out: {error}")
-                continue
-            results.answered.append(each)
-            self._live.done(each, submission.budget)
-        results.failed = None
+        results.failed, self._paid = None, submission.spent
         if self._left_out:
             results.failed, results.error = self._left_out[0]
 
+    def _answer(self, entry: Entry) -> None:
+        each = answered(entry, partial(self._submission.answer, entry), self._study.setting.schema)
+        self.results.answered = sorted([*self.results.answered, each], key=lambda each: each.entry.number)
+        self._live.done(each, self._submission.budget)
+
     def close(self) -> Results:
         """End the job, and return the results with what they cost."""
-        self._link.close()
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C must not cost the results
+            self._link.close()
         submission, results = self._submission, self.results
-        results.lost = submission.spent - self._paid if results.failed is not None else Fraction(0)
-        if self._left_out and results.error is self._left_out[0][1]:
-            results.lost = Fraction(0)
+        results.lost = max(submission.spent - self._paid, Fraction(0)) if results.failed else Fraction(0)
         results.budget = submission.budget
-        results.promised = submission.promise if submission.spent > 1 else None
         results.finished = datetime.now(UTC)
         return results
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from cape.errors import BadMessage
-from cape.steward.wire import Inquiry, Present, Refused, Reviewed
+from cape.steward.wire import Inquiry, Known, Present, Refused, Reviewed
 
 __all__ = [
     "AskHello",
@@ -107,9 +107,9 @@ class GotReview(_Call, frozen=True, tag="review"):
 
 
 class GotKnown(_Call, frozen=True, tag="known"):
-    """What each site said: True, False, or None if it did not answer or refused."""
+    """What each site said, signed; None if it did not answer or refused."""
 
-    sites: dict[str, bool | None]
+    sites: dict[str, Known | None]
 
 
 class RoundTraffic(msgspec.Struct, frozen=True, array_like=True):

@@ -116,13 +116,13 @@ class Relay:
                 book.done(site)
         return found
 
-    def known(self, sites: Iterable[str], inquiry: wire.Inquiry) -> dict[str, bool | None]:
+    def known(self, sites: Iterable[str], inquiry: wire.Inquiry) -> dict[str, wire.Known | None]:
         """Return what each site's ledger says of a stage of a run, which is closed there."""
         book = _Book()
-        found: dict[str, bool | None] = dict.fromkeys(sites)
+        found: dict[str, wire.Known | None] = dict.fromkeys(sites)
         for site, answer in self._exchange(book, "inquiry", dict.fromkeys(found, inquiry)):
             if isinstance(answer, wire.Known) and found[site] is None:
-                found[site] = answer.known
+                found[site] = answer
                 book.done(site)
         return found
 

@@ -13,10 +13,9 @@ Tested in tests/coordinator/test_submission.py and test_resume.py.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
@@ -41,7 +40,7 @@ from cape.coordinator.folder import CoordinatorFolder
 from cape.coordinator.record import Answered, Attempt, Record
 from cape.errors import BadMessage, BudgetExceeded, CapeError, InvalidInput, ProtocolError, TooFewSites
 from cape.noise import SecureStream
-from cape.privacy import Budget, gaussian
+from cape.privacy import Budget
 from cape.release.calibration import Calibration
 from cape.release.consortium import MOST_ROWS
 from cape.release.query import Finding
@@ -53,7 +52,7 @@ from cape.secagg.parameters import RUN_BYTES
 from cape.steward.codes import Code
 from cape.steward.policy import SCHEMES
 from cape.steward.request import Asked, Earlier, Talk, document, hash_of, make_request, read
-from cape.steward.wire import Inquiry, Present, Refused, Reviewed
+from cape.steward.wire import Inquiry, Known, Present, Refused, Reviewed
 from cape.study import Entry, Study
 
 __all__ = ["SiteReport", "Submission"]
@@ -153,31 +152,27 @@ class Submission:
 
     @property
     def spent(self) -> Fraction:
-        """The share of the budget that is spent, failed attempts included; above 1 after `retry`."""
+        """The share of the budget that is spent, failed attempts included."""
         return sum((self._cost(each.number, each.spent) for each in self.record.attempts), Fraction(0))
 
     @property
     def budget(self) -> Budget:
-        """The budget with what is spent of it; if that is more than all of it, one as large as what was."""
-        budget, spent = self.study.budget, self.spent
-        if spent <= 1:
-            return Budget(budget.epsilon, budget.delta, spent)
-        return Budget(self._epsilon(spent), budget.delta, Fraction(1))
+        """The budget with what is spent of it."""
+        return Budget(self.study.budget.epsilon, self.study.budget.delta, self.spent)
 
     @property
     def promise(self) -> Promise:
         """What all that was asked promises together, failed attempts included."""
-        spent = self.spent
-        if spent <= 1:
-            return self.study.promise(spent)
-        whole = self.study.promise(Fraction(1))
-        return replace(whole, mu=whole.mu * math.sqrt(spent))
+        return self.study.promise(self.spent)
 
     def check(self) -> dict[str, SiteReport]:
-        """Ask every site who it is and what it would say to each analysis that is left. Nothing is spent."""
+        """Ask every site who it is and what it would say to each analysis that is left. Nothing is spent.
+
+        Analyses that broke off and that the study cannot pay for again are not asked about.
+        """
         sites = self._roster.names
         present = self._call(AskHello(sites), GotHello).sites
-        entries = [entry for entry in self.study.analyses if not self.finished(entry)]
+        entries = [entry for entry in self.study.analyses if self._can_be_asked(entry)]
         trials = tuple(self._trial(entry.number) for entry in entries)
         reviews = self._call(AskReview(dict.fromkeys(sites, trials)), GotReview).sites
         keys = dict(zip(self._roster.names, self._roster.keys, strict=True))
@@ -219,37 +214,52 @@ class Submission:
                     self.record.finished(attempt)
                 else:
                     self.record.failed(attempt, attempt.asked, "it was cut off between two stages")
-                continue
-            stage = len(attempt.answers)
-            inquiry = Inquiry(0, attempt.run, stage, self._identity.public).signed(self._identity)
-            known = self._call(AskKnown(self._roster.names, inquiry), GotKnown).sites
-            if all(known.get(site) is False for site in self._roster.names):
-                self.record.failed(attempt, stage, "it was cut off before anything was paid for")
             else:
-                self.record.failed(attempt, attempt.asked, "it was cut off in the middle of a stage")
+                self._settle(attempt, "it was cut off in the middle of a stage")
         return cut_off
 
-    def answer(self, entry: Entry, *, retry: bool = False) -> Release:
-        """Return the release of an analysis: asked now, or out of the record if it was answered before.
+    def _settle(self, attempt: Attempt, why: str) -> bool:
+        """Ask every site whether the last stage was paid for; return whether it counts as spent.
 
-        Args:
-            entry: which analysis of the study.
-            retry: ask again even if attempts that failed have used up what is left for it; the study then
-                costs more than it says, and `promise` tells how much.
+        It does not if every site says, signed, that its ledger does not have it and never will. If one cannot
+        be asked, it counts as spent, and the attempt stays open until it can be.
+        """
+        stage = len(attempt.answers)
+        inquiry = Inquiry(0, attempt.run, stage, self._identity.public).signed(self._identity)
+        told = self._call(AskKnown(self._roster.names, inquiry), GotKnown).sites
+        keys = dict(zip(self._roster.names, self._roster.keys, strict=True))
+        known = {site: _said(told.get(site), key, inquiry) for site, key in keys.items()}
+        if True in known.values():
+            self.record.failed(attempt, attempt.asked, why)
+        elif None not in known.values():
+            self.record.failed(attempt, stage, why)
+            return False
+        return True
+
+    def _settled(self, attempt: Attempt, why: str) -> bool:
+        """Return what `_settle` does; True, and the attempt stays open, if nobody can be asked now."""
+        try:
+            return self._settle(attempt, why)
+        except CapeError:
+            return True
+
+    def answer(self, entry: Entry) -> Release:
+        """Return the release of an analysis: asked now, or out of the record if it was answered before.
 
         Raises:
             BudgetExceeded: attempts that failed leave too little for another. Nothing was asked.
             TooFewSites: too few sites took part; the text says which and why. `error.sent` says whether the
                 stage is spent.
         """
-        if any(attempt.open for attempt in self.record.attempts):
+        done = self._finished(entry.number)  # nobody has to be there for that
+        if done is None and any(attempt.open for attempt in self.record.attempts):
             self.resume()
-        done = self._finished(entry.number)
+            done = self._finished(entry.number)
         if done is not None:
             return done
         asked = self._asked(entry.number)
         whole = self._cost(entry.number, len(asked.stages))
-        if whole and not retry and whole > self._left_for(entry):
+        if whole > self._left_for(entry):
             raise self._exceeded(entry, whole)
         asked.stages.promise(len(asked.stages))  # what cannot be promised fails before it is paid for
         talk = Talk(asked)
@@ -352,9 +362,12 @@ class Submission:
         reasons += [f"{site} was lost in the round {round_!r}" for site, round_ in outcome.lost.items()]
         why = "; ".join([str(outcome.failure), *reasons])
         error = TooFewSites(why)
-        error.sent = outcome.sent
-        spent = len(attempt.answers) + outcome.sent
-        self.record.failed(attempt, spent, why)
+        if outcome.sent:
+            self.record.failed(attempt, attempt.asked, why)
+            error.sent = True
+        else:  # the aggregator says so: the sites know
+            error.sent = self._settled(attempt, why)
+        spent = len(attempt.answers) + error.sent
         stages = len(self._asked(attempt.number).stages)
         if stages > 1:
             error.add_note(f"{spent} of {stages} stages had begun; what they cost stays spent")
@@ -411,8 +424,9 @@ class Submission:
     def _cost(self, number: int, stages: int) -> Fraction:
         return Fraction(0) if self._free(number) else self._asked(number).stages.cost(stages)
 
-    def _epsilon(self, spent: Fraction) -> float:
-        return gaussian.epsilon(self.study.budget.delta, self.study.budget.mu * math.sqrt(spent))
+    def _can_be_asked(self, entry: Entry) -> bool:
+        whole = self._cost(entry.number, len(self._asked(entry.number).stages))
+        return not self.finished(entry) and whole <= self._left_for(entry)
 
     def _left_for(self, entry: Entry) -> Fraction:
         """Return what an analysis may cost now."""
@@ -429,13 +443,12 @@ class Submission:
     def _exceeded(self, entry: Entry, whole: Fraction) -> BudgetExceeded:
         broken = [each for each in self.record.attempts if not each.finished]
         lost = sum((self._cost(each.number, each.spent) for each in broken), Fraction(0))
-        above = self._epsilon(self.spent + self._kept_for_others(entry) + whole)
-        left, stated = self._left_for(entry), self.study.budget.epsilon
+        left = self._left_for(entry)
         return BudgetExceeded(
             f"analysis {entry.number} ({entry.analysis.kind}) needs {float(whole):g} of the budget, and "
-            f"{float(left):g} is left for it: {float(lost):g} was spent on attempts that broke off. "
-            f"`--retry` (retry=True) asks again, and takes the study to epsilon = {above:.4g}, "
-            f"{above - stated:.4g} above its stated {stated:g}"
+            f"{float(left):g} is left for it: {float(lost):g} was spent on attempts that broke off. No site "
+            "gives a study more than it states: write a new study for what is missing, and leave some of its "
+            "budget free"
         )
 
     def _call(self, call: Call, kind: type[_Reply]) -> _Reply:
@@ -466,6 +479,17 @@ class _Sessions:
         if self._series is None or stage >= sum(self._series):
             self._series = stage, max(1, min(self._stages - stage, MOST_STEPS))
         return self._series
+
+
+def _said(known: Known | None, key: bytes, inquiry: Inquiry) -> bool | None:
+    """Return what a site says of its ledger; None if it said nothing that it signed."""
+    try:
+        if known is not None:
+            known.verify(key, inquiry)
+            return known.known
+    except BadMessage:
+        pass
+    return None
 
 
 def _earlier(answered: Answered) -> Earlier:

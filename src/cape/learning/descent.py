@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 
 _OPTIMISERS = ("sgd", "momentum", "adam")
 WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²
+_MOST_EPOCHS = 1e6
 _QUANTILE = 0.5
 _CLIP_RATE = 0.2
 _TOO_LARGE = 1e6  # parameters beyond it are of no use, and the run is stopped
@@ -80,7 +81,7 @@ class Training:
     rows: int | None = None
 
     def __post_init__(self) -> None:
-        check.real("epochs", self.epochs, above=0.0)
+        check.real("epochs", self.epochs, above=0.0, most=_MOST_EPOCHS)
         check.real("sampling", self.sampling, above=0.0, most=1.0)
         if self.clip != "adaptive":
             check.real("clip", self.clip, least=1 / _TOO_LARGE, most=_TOO_LARGE)

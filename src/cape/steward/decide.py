@@ -19,7 +19,7 @@ import threading
 import traceback
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -42,7 +42,15 @@ from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.policy import Policy
 from cape.steward.request import Asked, Request, Talk
-from cape.steward.review import check_columns, check_question, check_roster, price, question, same_grid
+from cape.steward.review import (
+    check_columns,
+    check_question,
+    check_roster,
+    limits_of,
+    price,
+    question,
+    same_grid,
+)
 
 __all__ = ["Conversations", "Grant", "Log", "Offer", "answer", "consider", "decide"]
 
@@ -315,7 +323,8 @@ def _consider(
         raise Denied(
             Code.APPROVAL, "the study is held until this site's steward approves it; ask again later"
         )
-    _afford(ledger, request, policy, cost if ledger.begun(request.run) else cost + once)
+    limits = limits_of(policy, asked, request.study_hash)
+    _afford(ledger, request, limits, cost if ledger.begun(request.run) else cost + once)
     rows = _rows(policy, asked, table, calibration, local_std, request.bits)
     entry = Entry(
         request.coordinator,
@@ -342,7 +351,7 @@ def _consider(
         _whole(asked, query),
         entry,
         ledger,
-        policy.limits,
+        limits,
         log,
     )
 
@@ -413,12 +422,12 @@ def _rows(
     return rows
 
 
-def _afford(ledger: Ledger, request: Request, policy: Policy, cost: Amount) -> None:
+def _afford(ledger: Ledger, request: Request, limits: Sequence[Limit], cost: Amount) -> None:
     """Deny what the ledger cannot cover now. What counts is `reserve`, which looks again as it writes."""
     if cost == Amount():
         return
     try:
-        ledger.check(request.coordinator, cost, policy.limits)
+        ledger.check(request.coordinator, cost, limits)
     except BudgetExceeded as error:
         raise Denied(Code.BUDGET, str(error)) from None
 

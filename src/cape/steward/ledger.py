@@ -29,6 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
+from cape import check
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.privacy import gaussian
 
@@ -82,22 +83,24 @@ class Amount:
     @property
     def mu(self) -> float:
         """The root, rounded up."""
-        return math.nextafter(math.sqrt(self.mu_squared), math.inf) if self.mu_squared else 0.0
+        return math.nextafter(math.sqrt(_float(self.mu_squared)), math.inf) if self.mu_squared else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon at this delta, what was added to delta taken off it."""
-        left = delta - float(self.extra)
+        left = delta - _float(self.extra)
         return gaussian.epsilon(left, self.mu) if left > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A total that may not be passed: of one coordinator or of all, in one calendar year or ever."""
+    """A total that may not be passed: of one coordinator, of one study, in one calendar year or ever."""
 
     name: str
     most: Amount
     of_coordinator: bool = False
     in_year: bool = False
+    of_study: str | None = None
+    """The hash of a study: what was given to it."""
 
 
 @dataclass(frozen=True)
@@ -233,16 +236,16 @@ class Ledger:
         """Return the lines, oldest first, once it is certain that none was changed."""
         with self._connected() as db:
             rows = db.execute(f"SELECT id, chain, {_COLUMNS} FROM releases ORDER BY id").fetchall()
-        before, lines = "", []
-        for number, chain, *values in rows:
-            if chain != _chain(before, values):
-                raise CapeError(
-                    f"line {number} of {self.path} was changed by hand; keep a copy and look into it"
-                )
-            before = chain
-            line = _line(number, values)
-            if coordinator in (None, line.coordinator) and year in (None, line.at.year):
-                lines.append(line)
+            before, lines = "", []
+            for number, chain, *values in rows:
+                if chain != _chain(before, values):
+                    raise CapeError(
+                        f"line {number} of {self.path} was changed by hand; keep a copy and look into it"
+                    )
+                before = chain
+                line = _line(number, values)
+                if coordinator in (None, line.coordinator) and year in (None, line.at.year):
+                    lines.append(line)
         return lines
 
     def check(self, coordinator: bytes, cost: Amount, limits: Sequence[Limit]) -> None:
@@ -260,7 +263,8 @@ class Ledger:
         self, db: sqlite3.Connection, coordinator: bytes, year: int, charged: Amount, limits: Sequence[Limit]
     ) -> None:
         for limit in limits:
-            spent = _sum(db, coordinator if limit.of_coordinator else None, year if limit.in_year else None)
+            who, when = coordinator if limit.of_coordinator else None, year if limit.in_year else None
+            spent = _sum(db, who, when, limit.of_study)
             after = spent + charged
             if after.mu_squared > limit.most.mu_squared or after.extra > limit.most.extra:
                 raise BudgetExceeded(f"the budget {limit.name} does not cover this release")
@@ -279,8 +283,12 @@ class Ledger:
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE is a DELETE
                 yield db
+        except CapeError:
+            raise
         except sqlite3.Error as error:
-            problem = str(error)
+            problem = check.plain(str(error), 200)  # SQLite repeats what stands in the file
+        except (ValueError, TypeError, ArithmeticError) as error:  # a cell that no code of ours has written
+            problem = f"a line in it cannot be read ({type(error).__name__})"
         else:
             return
         raise CapeError(f"the ledger {self.path} cannot be used: {problem}")
@@ -333,6 +341,14 @@ class _Runs(MutableSet[bytes]):
         raise Refused("the ledger forgets no run")
 
 
+def _float(value: Fraction) -> float:
+    """Return it as a float; inf if none is as large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def _is_run(db: sqlite3.Connection, run: bytes) -> bool:
     """Return whether a name is taken: of a session of secure aggregation, or of a run that was closed."""
     return db.execute("SELECT 1 FROM runs WHERE run = ?", (run.hex(),)).fetchone() is not None
@@ -342,12 +358,14 @@ def _insert_run(db: sqlite3.Connection, run: bytes, now: datetime) -> None:
     db.execute("INSERT INTO runs VALUES (?, ?)", (run.hex(), now.astimezone(UTC).isoformat()))
 
 
-def _sum(db: sqlite3.Connection, coordinator: bytes | None, year: int | None) -> Amount:
+def _sum(
+    db: sqlite3.Connection, coordinator: bytes | None, year: int | None, study: str | None = None
+) -> Amount:
     """Add up exactly; equal amounts are counted by SQLite, so that long runs cost nothing here."""
     rows = db.execute(
         "SELECT mu_squared, extra, count(*) FROM releases WHERE (?1 IS NULL OR year = ?1) "
-        "AND (?2 IS NULL OR coordinator = ?2) GROUP BY mu_squared, extra",
-        (year, None if coordinator is None else coordinator.hex()),
+        "AND (?2 IS NULL OR coordinator = ?2) AND (?3 IS NULL OR study_hash = ?3) GROUP BY mu_squared, extra",
+        (year, None if coordinator is None else coordinator.hex(), study),
     )
     total = Amount()
     for mu_squared, extra, times in rows:

@@ -214,7 +214,8 @@ class Member:
             raise Denied(Code.SIGNATURE, "the coordinator's signature does not fit the inquiry") from None
         ledger = self.folder.ledger
         ledger.close(message.run)
-        return wire.Known(message.number, ledger.has(message.run, message.stage))
+        known = wire.Known(message.number, ledger.has(message.run, message.stage))
+        return known.signed(self.folder.identity, message)
 
     def _log(self, line: str) -> None:
         with contextlib.suppress(OSError):  # a full disk must not turn into a trace for others

@@ -10,8 +10,8 @@ from cape.errors import BudgetExceeded
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.ledger import Amount, Ledger
 from cape.steward.policy import Policy
-from cape.steward.request import Asked
-from cape.steward.review import check_question, question
+from cape.steward.request import Asked, hash_of
+from cape.steward.review import check_question, limits_of, question
 
 __all__ = ["Verdict", "preview"]
 
@@ -45,7 +45,7 @@ def preview(
             cost = _cost(asked)
             _check_names(policy, asked)
             check_question(policy, asked)
-            ledger.check(coordinator or b"", planned + cost, policy.limits)
+            ledger.check(coordinator or b"", planned + cost, limits_of(policy, asked, hash_of(study)))
             planned += cost
         except Denied as denied:
             refusal = denied.refusal

@@ -225,9 +225,9 @@ def read(study: Mapping[str, Any], number: int) -> Asked:
         raise InvalidInput("schema must be a table of columns")
     parties = Parties(len(study["sites"]), study["colluding"], study["min_sites"])
     if study["neighbours"] not in ("replace-one", "add-remove"):
-        raise InvalidInput(f"unknown neighbours {study['neighbours']!r}")
-    if study["scheme"] not in SCHEMES:
-        raise InvalidInput(f"unknown scheme {study['scheme']!r}")
+        raise InvalidInput(f"unknown neighbours {check.show(study['neighbours'])}")
+    if not isinstance(study["scheme"], str) or study["scheme"] not in SCHEMES:
+        raise InvalidInput(f"unknown scheme {check.show(study['scheme'])}")
     check.real("epsilon", study["epsilon"], above=0.0)
     budget = Budget(study["epsilon"], study["delta"])
     setting = Setting(Schema(study["schema"]), budget, parties, study["neighbours"])

@@ -19,11 +19,11 @@ from cape.release.query import Query
 from cape.site import Block, Schema
 from cape.site.blocks import Counts, Gradient, Gram, Moments, Nearest, Newton, Tensors
 from cape.steward.codes import Code, Denied
-from cape.steward.ledger import Amount
-from cape.steward.policy import Policy
+from cape.steward.ledger import Amount, Limit
+from cape.steward.policy import Allowance, Policy
 from cape.steward.request import Asked, grid_of, read
 
-__all__ = ["check_question", "check_roster", "columns_of", "price", "question", "same_grid"]
+__all__ = ["check_question", "check_roster", "columns_of", "limits_of", "price", "question", "same_grid"]
 
 _CLOSE = 1 + 1e-9
 
@@ -124,6 +124,18 @@ def price(asked: Asked, stage: int, query: Query, local_std: float) -> tuple[Amo
     if asked.scheme.cost_mu(local_std, setting.parties) ** 2 > float(cost.mu_squared) * _CLOSE:
         raise Denied(Code.SITE, "this site could not calibrate its noise", "cost_mu is above the price")
     return cost, Amount()
+
+
+def limits_of(policy: Policy, asked: Asked, study_hash: str) -> tuple[Limit, ...]:
+    """Return what may not be passed: the policy's totals, and what the study itself says that it costs.
+
+    The last is for whoever approved the study: no retry, second submission or lying coordinator gets more
+    under its hash than its own epsilon.
+    """
+    budget = asked.setting.budget
+    stated = Allowance(budget.epsilon, budget.delta).most
+    own = Limit("that the study itself states", stated, of_coordinator=True, of_study=study_hash)
+    return (*policy.limits, own)
 
 
 def same_grid(calibration: Calibration, grid: Sequence[tuple[int, int]]) -> None:

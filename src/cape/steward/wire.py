@@ -42,6 +42,7 @@ __all__ = [
 MOST_BYTES = (8 * MAX_LENGTH) + (1 << 28)  # a vector, or a request with the answers of all earlier stages
 _MOST_ANALYSES = 10_000
 _LABEL = b"cape inquiry 1\0"
+_KNOWN = b"cape known 1\0"
 _Any = TypeVar("_Any")
 
 Number = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -127,9 +128,22 @@ class Inquiry(_Message, frozen=True, tag="inquiry"):
 
 
 class Known(_Message, frozen=True, tag="known"):
-    """Whether the ledger has it; if not, it never will."""
+    """Whether the ledger has it; if not, it never will. Signed: the aggregator could gain by a lie."""
 
     known: bool
+    signature: bytes = b""
+
+    def signed(self, identity: Identity, inquiry: Inquiry) -> Known:
+        """Return it with the site's signature, which ties it to the run and stage that were asked for."""
+        return msgspec.structs.replace(self, signature=identity.sign(self._body(inquiry)))
+
+    def verify(self, key: bytes, inquiry: Inquiry) -> None:
+        """Raise `BadMessage` unless this site signed it about this run and stage."""
+        Verifier().check(key, self.signature, self._body(inquiry), "the site")
+
+    def _body(self, inquiry: Inquiry) -> bytes:
+        told = (inquiry.run, inquiry.stage, inquiry.coordinator, self.known)
+        return _KNOWN + msgspec.msgpack.encode(told)
 
 
 class Refused(_Message, frozen=True, tag="refused"):
