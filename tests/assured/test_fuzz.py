@@ -29,7 +29,7 @@ def run(name: str, inputs: int = 30) -> Report:
         ("Telling", "secret"),
         ("Printing", "secret"),
         ("Talking", "long"),
-        ("Hanging", "hang"),
+        pytest.param("Hanging", "hang", marks=pytest.mark.slow),
         ("Dying", "crash"),
         ("Growing", "memory"),
     ],

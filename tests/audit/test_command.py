@@ -37,6 +37,7 @@ FEW = [
 @pytest.fixture
 def few(monkeypatch):
     """A table of two rows, in this process."""
+    monkeypatch.setattr(whole, "play", list)  # tests/audit/test_protocol.py has these
     monkeypatch.setattr(
         whole, "chosen", lambda fast, only: [c for c in FEW if only is None or only in c.name]
     )
