@@ -16,6 +16,7 @@ import pytest
 
 from cape.cli import main
 from cape.flare.kits import make_kits
+from cape.flare.process import _alone
 from cape.steward import SiteFolder
 
 
@@ -165,3 +166,10 @@ def test_without_an_aggregator_the_coordinator_is_told(kits: Path, tmp_path: Pat
     assert done.returncode == 1
     assert "Nothing was spent" in done.stderr
     assert "is `cape serve` running there?" in done.stderr
+
+
+def test_a_kit_runs_once_at_a_time(kits: Path) -> None:
+    with _alone(kits / "aggregator"):
+        done = cape("serve", kits / "aggregator")
+    assert done.returncode == 2
+    assert "is in use: another `cape serve` or `cape join` runs with it" in done.stderr

@@ -13,7 +13,7 @@ from rich.table import Table
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.errors import InvalidInput
-from cape.flare.kits import require_flare
+from cape.flare.kits import require_coordinator, require_flare
 from cape.steward.folder import SiteFolder
 from cape.steward.keyring import fingerprint
 
@@ -75,6 +75,7 @@ def status(
     from cape.coordinator import CoordinatorFolder
     from cape.flare.link import status as ask
 
+    require_coordinator(kit)
     folder = CoordinatorFolder(kit)
     found = ask(kit)
     since = None if found.since is None else datetime.fromtimestamp(found.since, UTC)

@@ -76,7 +76,8 @@ class Results:
             return f"interrupted{self._in}. {self._paid}{left}"
         if self.error is None:
             return None
-        return f"{self._where}{self.error}. {self._paid}\nBudget: {self.budget}."
+        said = f"{self._where}{self.error}"
+        return f"{said}{'' if said.endswith(('.', '?')) else '.'} {self._paid}\nBudget: {self.budget}."
 
     @property
     def public_failure(self) -> str | None:

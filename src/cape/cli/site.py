@@ -63,7 +63,7 @@ def init(
 def export_key(folder: Folder = _HERE, as_json: AsJson = False) -> None:
     """Print this site's public key, as a file for coordinators and for the other sites.
 
-    Example: [bold]cape site export-key --site our-site > cleveland.key[/bold]
+    Example: [bold]cape site export-key --site our-site > cleveland.card[/bold]
     """
     card = SiteFolder(folder).card
     if as_json:
@@ -86,9 +86,9 @@ def trust(
 ) -> None:
     """Write somebody's public key into the policy. Compare the fingerprint by telephone first.
 
-    Example: [bold]cape site trust zurich.key --site our-site[/bold]
+    Example: [bold]cape site trust zurich.card --site our-site[/bold]
 
-    Example: [bold]cape site trust trial-office.key --coordinator --site our-site[/bold]
+    Example: [bold]cape site trust trial-office.card --coordinator --site our-site[/bold]
     """
     card = Card.load(file)
     added = SiteFolder(folder).trust(card, coordinator=coordinator)

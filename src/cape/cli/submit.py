@@ -20,6 +20,7 @@ from cape.cli.output import finish, writable
 from cape.cli.results import Results, answered
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
+from cape.flare.kits import require_coordinator
 from cape.study import Entry, Study
 
 __all__ = ["Terms", "run_study", "submit"]
@@ -60,6 +61,7 @@ def submit(
     Example: [bold]cape submit study.toml --kit kits/coordinator --out results --resume[/bold]
     """
     study = Study.load(study_file)
+    require_coordinator(kit)
     folder = CoordinatorFolder(kit)
     folder.roster(study.sites)  # a site without a key is found before anybody is asked
     writable(out)
@@ -71,8 +73,8 @@ def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) 
     with Record(out / RECORD) as record, Live(study.name, list(study.sites), len(study.analyses)) as live:
         if record.begun and not terms.resume:
             raise InvalidInput(
-                f"{out} holds the record of an earlier submission; --resume goes on with it, and another "
-                "--out begins anew, with a new budget"
+                f"{out} holds the record of an earlier submission; --resume goes on with it. Sites give a "
+                "study its budget once: to ask again, write a new study"
             )
         desk = _Desk(study, folder, record, live, terms)
         try:
@@ -165,7 +167,7 @@ class _Desk:
             if held and not self._terms.wait:
                 raise Refused(
                     f"the study waits for the steward of {', '.join(held)} (`cape site approve`); submit it "
-                    "again then, or give --wait SECONDS. Nothing was spent"
+                    "again then, or give --wait SECONDS"
                 )
             return self._require_enough(reports)
 

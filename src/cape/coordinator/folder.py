@@ -33,7 +33,7 @@ class CoordinatorFolder:
     """Everything that a coordinator owns.
 
     >>> folder = CoordinatorFolder.create("office", "office")
-    >>> folder.trust(Card.load(Path("cleveland.key")))
+    >>> folder.trust(Card.load(Path("cleveland.card")))
     >>> folder.roster(["cleveland", "hungary"])
     """
 

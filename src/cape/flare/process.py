@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -23,7 +25,8 @@ from cape.flare.settings import ENVIRONMENT, aggregator_resources
 
 __all__ = ["descendants", "join", "kit_name", "serve"]
 
-CONSOLE = "console.log"
+CONSOLE, LOCK = "console.log", "cape.lock"
+_UP = re.compile(rb"Successfully registered client|Admin Server is started")
 _AGAIN = 2.0  # seconds before a process that died is started again
 _FAST = 20.0  # a process that dies sooner than this after its start has a lasting problem ...
 _TRIES = 5  # ... if it does so this often in a row
@@ -74,6 +77,25 @@ def _require(kit: Path, file: str, whose: str) -> None:
 
 
 def _run(kit: Path, arguments: list[str], environment: Mapping[str, str], say: Say) -> None:
+    with _alone(kit):
+        _until_stopped(kit, arguments, environment, say)
+
+
+@contextlib.contextmanager
+def _alone(kit: Path) -> Iterator[None]:
+    """Hold a kit: two processes with one name would take each other's place at the aggregator."""
+    handle = os.open(kit / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput(f"{kit} is in use: another `cape serve` or `cape join` runs with it") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _until_stopped(kit: Path, arguments: list[str], environment: Mapping[str, str], say: Say) -> None:
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -92,7 +114,7 @@ def _keep_alive(
     (kit / "transfer").mkdir(exist_ok=True)
     short = 0
     while not stop.is_set():
-        began = time.monotonic()
+        began, written = time.monotonic(), _size(kit / CONSOLE)
         with open(kit / CONSOLE, "ab") as log:
             os.chmod(kit / CONSOLE, 0o600)
             process = subprocess.Popen(
@@ -106,8 +128,11 @@ def _keep_alive(
                 start_new_session=True,  # Ctrl-C is ours to handle
             )
         try:
+            up = False
             while process.poll() is None and not stop.wait(0.2):
-                pass
+                if not up and _is_up(kit / CONSOLE, written):
+                    up = True
+                    say("Up." if _SERVER in arguments else "Connected to the aggregator.")
         finally:
             _end(process)
         if stop.is_set():
@@ -117,6 +142,17 @@ def _keep_alive(
             raise CapeError(f"the process ended {_TRIES} times right after its start; see {_log(kit)}")
         say(f"The process ended (status {process.returncode}); it is started again.")
         stop.wait(_AGAIN)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _is_up(path: Path, after: int) -> bool:
+    """Return whether NVFLARE has said so in its log since it was started."""
+    with open(path, "rb") as log:
+        log.seek(after)
+        return _UP.search(log.read(1 << 20)) is not None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
