@@ -18,7 +18,7 @@ test-torch: .venv-torch/.test
 	.venv-torch/bin/python -m pytest tests_torch
 
 test-deploy: .venv-flare/.test
-	.venv-flare/bin/python -m pytest tests_deploy
+	.venv-flare/bin/python -m pytest tests_deploy -n 2 --dist loadfile
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -65,5 +65,6 @@ clean:
 # NVFLARE wants older versions of packages that `make test` does not need it for.
 .venv-flare/.test: pyproject.toml constraints.txt
 	test -x .venv-flare/bin/python || $(PYTHON) -m venv .venv-flare
-	.venv-flare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[flare]' pytest
+	.venv-flare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e '.[flare]' pytest pytest-xdist
 	touch $@
