@@ -89,8 +89,11 @@ def written(random: np.random.Generator, right: dict[str, Any]) -> bytes:
     way = random.random()
     if way < 0.7:
         for _ in range(int(random.choice([1, 1, 1, 2, 3]))):
+            filled = [name for name in right if right[name]]
+            if not filled:  # nothing is left to bend
+                break
             if random.random() < 0.9:  # mostly inside a section
-                name = pick(random, [name for name in right if right[name]])
+                name = pick(random, filled)
                 right = right | {name: bend(right[name], random)}
             else:
                 bent = bend(right, random)

@@ -11,7 +11,7 @@ from typing import Any
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
 from cape.steward.approvals import write_whole
-from cape.steward.keyring import Card, load_identity, make_identity, person, read_keys, with_key
+from cape.steward.keyring import Card, load_identity, make_identity, new_folder, person, read_keys, with_key
 from cape.study import places
 
 __all__ = ["CoordinatorFolder"]
@@ -54,16 +54,7 @@ class CoordinatorFolder:
     def create(cls, path: str | Path, name: str | None = None) -> CoordinatorFolder:
         """Make a folder with a new key and no sites; overwrite nothing."""
         path = Path(path)
-        for file in (KEY, SITES):
-            if (path / file).exists():
-                raise InvalidInput(
-                    f"{path / file} is there already; nothing is overwritten: take another folder"
-                )
-        called = person("name", name or path.resolve().name)
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"{path} cannot be made: {error.strerror}") from None
+        called = new_folder(path, (KEY, SITES), name)
         make_identity(path / KEY)
         write_whole(path / SITES, _TEXT.replace("@NAME@", json.dumps(called, ensure_ascii=False)))
         return cls(path)

@@ -18,7 +18,7 @@ from cape.site.table import Table
 from cape.steward.approvals import Approvals, write_whole
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider
-from cape.steward.keyring import Card, load_identity, make_identity, person, with_key
+from cape.steward.keyring import Card, load_identity, make_identity, new_folder, with_key
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.request import Request
@@ -54,16 +54,7 @@ class SiteFolder:
     def create(cls, path: str | Path, name: str | None = None) -> SiteFolder:
         """Make a folder with a new key, a policy to change and an empty ledger; overwrite nothing."""
         path = Path(path)
-        for file in (KEY, POLICY, LEDGER):
-            if (path / file).exists():
-                raise InvalidInput(
-                    f"{path / file} is there already; nothing is overwritten: take another folder"
-                )
-        called = person("name", name or path.resolve().name)
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"{path} cannot be made: {error.strerror}") from None
+        called = new_folder(path, (KEY, POLICY, LEDGER), name)
         make_identity(path / KEY)
         Ledger.create(path / LEDGER)
         expires = (datetime.now(UTC) + _YEAR).date()

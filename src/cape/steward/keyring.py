@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +26,7 @@ __all__ = [
     "fingerprint",
     "load_identity",
     "make_identity",
+    "new_folder",
     "person",
     "public_text",
     "read_keys",
@@ -77,6 +78,22 @@ def make_identity(path: Path) -> Identity:
         file.flush()
         os.fsync(file.fileno())
     return Identity(private)
+
+
+def new_folder(path: Path, files: Sequence[str], name: str | None) -> str:
+    """Make the folder of somebody who will have a key in it; return what they are called.
+
+    Nothing is overwritten: none of `files` may be there.
+    """
+    for file in files:
+        if (path / file).exists():
+            raise InvalidInput(f"{path / file} is there already; nothing is overwritten: take another folder")
+    called = person("name", name or path.resolve().name)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be made: {error.strerror}") from None
+    return called
 
 
 def load_identity(path: Path) -> Identity:
