@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import socket
 import stat
 import sys
 import warnings
@@ -15,8 +16,9 @@ from unittest import mock
 import pytest
 
 from cape.cli import main
+from cape.errors import InvalidInput
 from cape.flare.kits import make_kits
-from cape.flare.process import _alone
+from cape.flare.process import _alone, _require_free
 from cape.steward import SiteFolder
 
 
@@ -166,6 +168,14 @@ def test_without_an_aggregator_the_coordinator_is_told(kits: Path, tmp_path: Pat
     assert done.returncode == 1
     assert "Nothing was spent" in done.stderr
     assert "is `cape serve` running there?" in done.stderr
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidInput, match=f"port {port} cannot be used: Address already in use"):
+            _require_free(port, seconds=0.3)
+    _require_free(port)
 
 
 def test_a_kit_runs_once_at_a_time(kits: Path) -> None:

@@ -71,7 +71,10 @@ def test_keys_go_from_one_site_to_another(cape: Cape, world: World, tmp_path: Pa
     done = cape("site", "trust", card, "--site", world.site.path)
     assert done.code == 0
     assert world.site.policy.peers["d"] == SiteFolder(fresh).identity.public
-    assert cape("site", "trust", card, "--coordinator", "--site", world.site.path).code == 0
+    wrong = cape("site", "trust", card, "--coordinator", "--site", world.site.path)
+    assert wrong.code == 2
+    assert "that is the key of site 'd', not of a coordinator" in wrong.err
+    assert "d" not in world.site.policy.coordinators
     assert "already" in cape("site", "trust", card, "--site", world.site.path).out
     told = json.loads(cape("site", "export-key", "--site", fresh, "--json").out)
     assert told["fingerprint"] == fingerprint(SiteFolder(fresh).identity.public)

@@ -101,11 +101,12 @@ def test_a_whole_study(world: World):
     assert world.lines() == 3
 
 
-def test_a_resume_that_fails_keeps_what_was_finished(world: World):
+def test_a_resume_that_fails_keeps_what_was_finished(world: World, capsys: pytest.CaptureFixture[str]):
     study = three(world)
     Net.rounds = 5 + 3  # the second analysis is cut off once vectors were masked
     first = submit(world, study)
     assert first.interrupted
+    assert "the same command with --resume" in capsys.readouterr().err
     assert (numbers(first), first.lost, first.budget.spent) == ([1], Fraction(1, 4), Fraction(1, 2))
     Net.rounds, Net.opens = None, False
     second = submit(world, study, resume=True)
@@ -119,8 +120,10 @@ def test_a_resume_that_fails_keeps_what_was_finished(world: World):
     assert isinstance(third.error, TooFewSites)
     assert numbers(third) == [1]
     world.channel.deaf = {}
+    capsys.readouterr()
     last = submit(world, study, resume=True)
     assert last.failure is None
+    assert "--resume" not in capsys.readouterr().err
     assert numbers(last) == [1, 2, 3]
     assert (
         last.budget.spent == 1 == world.sites["a"].ledger.spent().mu_squared / Fraction(study.budget.mu) ** 2

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from cape.coordinator import CoordinatorFolder
+from cape.coordinator import CoordinatorFolder, SiteReport
 from cape.errors import InvalidInput
 from cape.secagg import Identity
+from cape.steward import SiteFolder
 from cape.steward.keyring import Card
+from cape.steward.wire import Present, Refused
 
 
 def test_a_folder_is_made_once(tmp_path: Path):
     folder = CoordinatorFolder.create(tmp_path / "office", 'the "office"')
     assert folder.name == 'the "office"'
-    assert folder.card == Card('the "office"', folder.identity.public)
+    assert folder.card == Card('the "office"', folder.identity.public, "coordinator")
     assert (folder.path / "identity.key").stat().st_mode & 0o777 == 0o600
     assert folder.sites == {}
     with pytest.raises(InvalidInput, match="nothing is overwritten"):
@@ -53,3 +55,24 @@ def test_a_file_that_cannot_be_right_says_where(tmp_path: Path, text: str):
     (folder.path / "sites.toml").write_text(text)
     with pytest.raises(InvalidInput, match=r"sites\.toml"):
         _ = folder.sites
+
+
+def test_a_coordinator_is_not_taken_for_a_site(tmp_path: Path):
+    one, two = (CoordinatorFolder.create(tmp_path / name) for name in ("one", "two"))
+    site = SiteFolder.create(tmp_path / "site")
+    card = tmp_path / "two.card"
+    card.write_text(two.card.to_text())
+    with pytest.raises(InvalidInput, match="that is the key of coordinator 'two', not of a site"):
+        one.trust(Card.load(card))
+    with pytest.raises(InvalidInput, match="may trust it with --coordinator"):
+        site.trust(Card.load(card), coordinator=False)
+    assert site.trust(Card.load(card), coordinator=True)
+    card.write_text(card.read_text().replace("coordinator", "king"))
+    with pytest.raises(InvalidInput, match="role"):
+        Card.load(card)
+
+
+def test_a_refusal_of_many_analyses_is_said_once():
+    here, why = Present(1, "1", "a", b"k" * 32), Refused(1, "budget", "nothing is left")
+    report = SiteReport("a", here, False, (why, None, why, Refused(1, "rows", "too few")), None, None)
+    assert str(report) == ("a: refuses analyses 1, 3 (budget: nothing is left); analysis 4 (rows: too few)")

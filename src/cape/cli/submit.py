@@ -83,7 +83,10 @@ def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) 
             desk.results.error = error
         except KeyboardInterrupt:
             desk.results.interrupted = True
-        return desk.close()
+        results = desk.close()
+        if record.begun and results.failure and not isinstance(results.error, BudgetExceeded):
+            live.say("to go on with what is left: the same command with --resume")
+        return results
 
 
 class _Desk:

@@ -72,7 +72,7 @@ class CoordinatorFolder:
     @property
     def card(self) -> Card:
         """What sites need of this coordinator."""
-        return Card(self.name, self.identity.public)
+        return Card(self.name, self.identity.public, "coordinator")
 
     @property
     def sites(self) -> dict[str, bytes]:
@@ -84,6 +84,7 @@ class CoordinatorFolder:
         known = self.sites
         if card.key == self.identity.public:
             raise InvalidInput("that is the coordinator's own key, not a site's")
+        card.require("site")
         if known.get(card.name) == card.key:
             return False
         if card.name in known:

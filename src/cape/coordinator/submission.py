@@ -104,9 +104,14 @@ class SiteReport:
             )
         if self.refused is not None:
             return f"{self.site}: refused ({self.refused})"
-        why = dict.fromkeys(
-            f"analysis {number} ({each})" for number, each in enumerate(self.refusals, 1) if each is not None
-        )
+        refused: dict[str, list[str]] = {}
+        for number, each in enumerate(self.refusals, 1):
+            if each is not None:
+                refused.setdefault(str(each), []).append(str(number))
+        why = [
+            f"{'analysis' if len(them) == 1 else 'analyses'} {', '.join(them)} ({reason})"
+            for reason, them in refused.items()
+        ]
         return f"{self.site}: " + (f"refuses {'; '.join(why)}" if why else "would answer")
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -43,9 +44,12 @@ def serve(kit: Path, say: Say) -> None:
     resources = json.dumps(aggregator_resources(store), indent=2) + "\n"
     (kit / "local" / "resources.json").write_text(resources, encoding="utf-8")
     arguments = [_SERVER, "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", "secure_train=true"]
-    target = json.loads((kit / "startup" / "fed_server.json").read_text(encoding="utf-8"))["servers"][0]
-    say(f"The aggregator of {target['service']['target']} is starting; Ctrl-C stops it. Its log: {_log(kit)}")
-    _run(kit, [*arguments, "org=cape", "config_folder=config"], {}, say)
+    servers = json.loads((kit / "startup" / "fed_server.json").read_text(encoding="utf-8"))["servers"]
+    target = servers[0]["service"]["target"]
+    with _alone(kit):
+        _require_free(int(target.rpartition(":")[2]))
+        say(f"The aggregator of {target} is starting; Ctrl-C stops it. Its log: {_log(kit)}")
+        _until_stopped(kit, [*arguments, "org=cape", "config_folder=config"], {}, say)
 
 
 def join(kit: Path, site: Path, say: Say) -> None:
@@ -54,7 +58,8 @@ def join(kit: Path, site: Path, say: Say) -> None:
     arguments = [_CLIENT, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", "secure_train=true"]
     arguments += [f"uid={name}", "org=cape", "config_folder=config", "heart_beat_interval=2"]
     say(f"Site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
-    _run(kit, arguments, {SITE: str(site.resolve())}, say)
+    with _alone(kit):
+        _until_stopped(kit, arguments, {SITE: str(site.resolve())}, say)
 
 
 def kit_name(kit: Path) -> str:
@@ -76,9 +81,24 @@ def _require(kit: Path, file: str, whose: str) -> None:
         )
 
 
-def _run(kit: Path, arguments: list[str], environment: Mapping[str, str], say: Say) -> None:
-    with _alone(kit):
-        _until_stopped(kit, arguments, environment, say)
+def _require_free(port: int, seconds: float = 10.0) -> None:
+    """Raise if others keep the port: NVFLARE would wait for it without a word.
+
+    One that was killed a moment ago may still be letting go of it.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                return probe.bind(("", port))
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise InvalidInput(
+                        f"port {port} cannot be used: {error.strerror}. Another aggregator may be running; "
+                        "`cape deploy init --port` makes kits for another port"
+                    ) from None
+        time.sleep(0.2)
 
 
 @contextlib.contextmanager

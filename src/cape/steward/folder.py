@@ -79,7 +79,7 @@ class SiteFolder:
     @property
     def card(self) -> Card:
         """What other people need of this site."""
-        return Card(self.policy.name, self.identity.public)
+        return Card(self.policy.name, self.identity.public, "site")
 
     def table(self, policy: Policy | None = None) -> Table:
         """Return the rows, as the policy says now; they are opened once."""
@@ -133,6 +133,7 @@ class SiteFolder:
         policy = self.policy
         if card.key == self.identity.public:
             raise InvalidInput("that is this site's own key; it trusts itself already")
+        card.require("coordinator" if coordinator else "site")
         section, known = ("coordinators", policy.coordinators) if coordinator else ("peers", policy.peers)
         if known.get(card.name) == card.key:
             return False

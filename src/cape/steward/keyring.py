@@ -37,6 +37,7 @@ __all__ = [
 _PUBLIC = "ed25519:"
 _PRIVATE = "cape-private-ed25519:"
 _MOST = 1 << 16  # bytes of a card
+_ROLES = ("", "site", "coordinator")
 
 
 def public_text(key: bytes) -> str:
@@ -123,10 +124,15 @@ def load_identity(path: Path) -> Identity:
 
 @dataclass(frozen=True)
 class Card:
-    """A name and a public key, as a small file that two people exchange."""
+    """A name and a public key, as a small file that two people exchange.
+
+    `role` is "site" or "coordinator", or "" in a file that does not say. It keeps people from a mistake; it
+    gives no rights: whoever trusts a key says as what.
+    """
 
     name: str
     key: bytes
+    role: str = ""
 
     def to_text(self) -> str:
         """Return the file."""
@@ -134,7 +140,7 @@ class Card:
             "# A public key for CAPE. It is no secret, but it must be the right one: hand it over yourself,\n"
             f"# and compare the fingerprint by telephone: {fingerprint(self.key)}\n"
             f"name = {json.dumps(self.name)}\n"
-            f'key = "{public_text(self.key)}"\n'
+            f'key = "{public_text(self.key)}"\n' + (f'role = "{self.role}"\n' if self.role else "")
         )
 
     @classmethod
@@ -155,8 +161,20 @@ class Card:
         if not document:
             raise InvalidInput(f"{path} is not a key; the other side makes it with `cape site export-key`")
         with places.at(str(path)):
-            places.keys(document, ("name", "key"), ("name", "key"))
-            return cls(person("name", document["name"]), read_public("key", document["key"]))
+            places.keys(document, ("name", "key", "role"), ("name", "key"))
+            role = document.get("role", "")
+            if role not in _ROLES:
+                raise InvalidInput('role must be "site" or "coordinator"')
+            return cls(person("name", document["name"]), read_public("key", document["key"]), role)
+
+    def require(self, role: str) -> None:
+        """Raise unless this is, or may be, the key of one with this role."""
+        if self.role and self.role != role:
+            hint = {
+                "site": "a site may trust it with --coordinator, as somebody who may ask",
+                "coordinator": "a coordinator's comes from `cape deploy export-key`",
+            }[role]
+            raise InvalidInput(f"that is the key of {self.role} {self.name!r}, not of a {role}; {hint}")
 
 
 def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
