@@ -141,6 +141,10 @@ class Roster:
 
     def digest(self) -> bytes:
         """Return a hash of all names and keys."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:  # each of S sites in one process asks for it: S^2 hashes without
         pairs = zip(self.names, self.keys, strict=True)
         return digest("roster", *(part for name, key in pairs for part in (name.encode(), key)))
 
