@@ -160,9 +160,9 @@ def _check_parties(policy: Policy, asked: Asked) -> None:
     if parties.honest - 1 < policy.other_honest:
         raise Denied(
             Code.HONEST,
-            f"in every sum there must be {policy.other_honest} other honest sites, and this study makes sure "
-            f"of {parties.honest - 1}: of min_sites, {parties.min_sites}, {parties.colluding} may collude and one is "
-            "this site",
+            f"in every sum there must be {policy.other_honest} other honest sites, and this study makes "
+            f"sure of {parties.honest - 1}: {parties.colluding} of its min_sites ({parties.min_sites}) may "
+            "collude, and one is this site",
         )
     if not parties.lying:
         raise Denied(
