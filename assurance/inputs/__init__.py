@@ -10,17 +10,18 @@ __all__ = ["NAMES", "Secret", "Surface", "WrongSum", "load"]
 
 # surface -> (module, class, inputs of a hundred)
 NAMES = {
-    "studies": ("studies", "Studies", 22),
+    "studies": ("studies", "Studies", 20),
     "commands": ("commands", "Commands", 3),
     "schemas": ("schemas", "Schemas", 10),
     "csv": ("tables", "TextFiles", 20),
     "parquet": ("tables", "ParquetFiles", 10),
     "frames": ("tables", "Frames", 5),
-    "messages": ("messages", "Messages", 14),
+    "messages": ("messages", "Messages", 11),
     "sessions": ("messages", "Sessions", 2),
     "requests": ("requests", "Requests", 5),
     "policies": ("policies", "Policies", 6),
     "ledgers": ("ledgers", "Ledgers", 3),
+    "answers": ("answers", "Answers", 5),
 }
 
 

@@ -29,10 +29,15 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "contingency-table", "columns": ["sex", "ill"]},
     {"kind": "ecdf", "columns": ["age"], "bins": 16},
     {"kind": "quantiles", "columns": ["age"], "probs": [0.25, 0.5], "bins": 16},
-    {"kind": "table-one", "columns": ["age", "sex"], "by": "ill", "bins": 8},
+    {"kind": "table-one", "columns": ["age", "sex"], "by": "ill", "bins": 16},
     {"kind": "linear-regression", "target": "weight", "features": ["age", "sex"], "ridge": 0.1, "norm": 1.0},
     {"kind": "logistic-regression", "target": "ill", "features": ["age"], "rounds": 3, "intercept": True},
-    {"kind": "polynomial-loss", "target": "weight", "features": ["age"], "coefficients": [0.0, 1.0, 0.5]},
+    {
+        "kind": "polynomial-loss",
+        "target": "weight",
+        "features": ["age"],
+        "coefficients": {"1": [0, -2], "2": [1]},
+    },
     {"kind": "pca", "columns": ["age", "weight"], "components": 1, "center": True},
     {"kind": "k-means", "columns": ["age", "weight"], "clusters": 3, "steps": 4, "seed": 1},
     {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Secret", "Surface", "WrongSum"]
+__all__ = ["PaidForNothing", "Secret", "Surface", "WrongSum"]
 
 
 class Secret(Exception):
@@ -16,6 +16,10 @@ class Secret(Exception):
 
 class WrongSum(Exception):
     """A run ended with a sum that is not the survivors'."""
+
+
+class PaidForNothing(Exception):
+    """An analysis gave up after the tables were asked: the budget is spent, and there is no answer."""
 
 
 class Surface:

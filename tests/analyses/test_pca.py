@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn import decomposition
 
 from cape.analyses.matrices import nearest_positive, shrunk, symmetric, without_repulsion
-from cape.analyses.pca import PCA
+from cape.analyses.pca import PCA, _Noisy, _told
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.site import Number, Schema
 
@@ -34,6 +34,16 @@ def as_table(x):
 
 
 TRUE = np.linalg.eigvalsh(np.cov(((people(np.random.default_rng(2), 1_000_000) - 2) / 5).T))[::-1]
+
+
+def test_the_share_of_the_only_component_there_is():
+    """v**2 is not always v * v in floats: what the others have must not be found as a difference."""
+    found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
+    values = np.random.default_rng(0).random(20_000)
+    assert (np.array([value**2 for value in values.tolist()]) > values**2).any()
+    for value in values:
+        _, share = _told(0, np.array([value, 0.0]), np.array([1.0, 0.0]), found, True, float(value), 1.0)
+        assert (share.value, share.sampling) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("holes", [False, True])

@@ -10,6 +10,8 @@ from assurance.fuzz import counts
 from assurance.inputs import NAMES, load
 from assurance.judge import judge
 from assurance.workers import Chunk, Report, Worker, attempt, random_of
+from cape.analyses import Mean
+from cape.errors import InvalidInput
 
 INPUTS = 60
 
@@ -72,3 +74,19 @@ def test_an_input_can_be_made_again(name: str, tmp_path: Path):
 def test_a_hundred_thousand_are_shared_out():
     assert sum(counts(100_000).values()) == 100_000
     assert counts(70, "csv") == {"csv": 70}
+
+
+def test_an_analysis_that_gives_up_once_it_is_paid_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def give_up(*_: object) -> None:
+        raise InvalidInput("too noisy")
+
+    monkeypatch.setattr(Mean, "finish", give_up)
+    surface = load("answers")(tmp_path)
+    given = surface.make(random_of("answers", 1, 0)) | {"analysis": {"kind": "mean", "columns": ["age"]}}
+    error, said = attempt(surface, given)
+    assert judge(error, said, ()) == ("exception", "PaidForNothing outside cape: too noisy")
+    given["analysis"] = {"kind": "mean", "columns": ["nobody"]}
+    error, _ = attempt(surface, given)
+    assert isinstance(error, InvalidInput), "refused before it is paid for"

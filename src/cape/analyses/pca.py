@@ -229,7 +229,7 @@ def _told(
     freedom = max(found.count - 1, 1.0)
     noise = found.along(vector, value) if clear else spectral(len(variances), found.noise)
     share = min(value / total, 1.0)
-    others = float((variances**2).sum()) - value**2
+    others = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
     of_share = math.sqrt(2 / freedom * (value**2 * (1 - share) ** 2 + share**2 * others)) / total
     hidden = noise * math.hypot(1 - share, share * math.sqrt(len(variances) - 1)) / total
     return [
