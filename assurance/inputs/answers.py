@@ -28,7 +28,8 @@ from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.release.consortium import Consortium
 from cape.release.result import as_text
-from cape.release.schemes import Outcome, Pooled, Task
+from cape.release.schemes import Outcome, Task
+from cape.release.schemes.messages import Pooled
 from cape.study import Study
 
 __all__ = ["Answers", "Steered"]
@@ -57,7 +58,7 @@ class Steered(Pooled):
 
     def _steer(self, exact: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
         normal = self._random.standard_normal(exact.size) * outcome.noise
-        return {
+        ways: dict[str, NDArray[np.float64]] = {
             "none": exact,
             "small": exact + normal * 1e-6,
             "large": exact + normal * 20,
@@ -67,7 +68,8 @@ class Steered(Pooled):
             "opposite": -exact,
             "shrunk": exact * self._random.random(),
             "as it is": outcome.total.astype(np.float64),
-        }[self._way]
+        }
+        return ways[self._way]
 
 
 class Answers(Surface):

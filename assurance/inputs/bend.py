@@ -158,17 +158,17 @@ def bend(value: Any, random: Random, nasty: list[Any] | None = None) -> Any:
             out[key] = out[pick(random, list(value))]
         return out
     if isinstance(value, (list, tuple)) and value and random.random() < 0.85:
-        out, at = list(value), int(random.integers(len(value)))
+        items, at = list(value), int(random.integers(len(value)))
         kind = int(random.integers(8))
         if kind < 5:
-            out[at] = bend(out[at], random, nasty)
+            items[at] = bend(items[at], random, nasty)
         elif kind == 5:
-            del out[at]
+            del items[at]
         elif kind == 6:
-            out.insert(at, out[at])
+            items.insert(at, items[at])
         else:
-            out.append(pick(random, nasty))
-        return out
+            items.append(pick(random, nasty))
+        return items
     if isinstance(value, bytes) and random.random() < 0.8:
         return bend_bytes(value, random)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and random.random() < 0.3:

@@ -20,7 +20,14 @@ from cape.errors import CapeError
 __all__ = ["Commands", "Unexpected"]
 
 _WORD = "canary-" + "91bb07"
-_OPTIONS = ([], [], ["--json"], ["--scheme", "none"], ["--drop", "a@mask"], ["--only", "1"])
+_OPTIONS: tuple[list[str], ...] = (
+    [],
+    [],
+    ["--json"],
+    ["--scheme", "none"],
+    ["--drop", "a@mask"],
+    ["--only", "1"],
+)
 
 
 class Unexpected(Exception):
@@ -84,7 +91,7 @@ class Commands(Surface):
 
     def show(self, given: Any) -> bytes:
         """Return the study, after a line with the arguments; the table last."""
-        return f"# {given[0]}\n".encode() + given[1] + b"\n--- rows\n" + given[2].encode()
+        return b"".join((f"# {given[0]}\n".encode(), given[1], b"\n--- rows\n", given[2].encode()))
 
 
 def _plainly(right: dict[str, Any]) -> bytes:
