@@ -5,8 +5,8 @@ price of the noise that is on it; and nobody learns a sum over fewer honest site
 two sums for one price. A sum that an honest aggregator believes in is right.
 Reason. docs/secagg.md and docs/deployment.md say why, attack by attack.
 Tested here: each attack plays with `cape.steward.Member`, the same code that runs at a site, and a referee
-looks at ledgers and vectors (`cape.audit.attacks.verdict`). tests/audit/test_protocol.py takes single
-defences away, and the attacks that they hold off win.
+looks at ledgers and vectors (`cape.audit.attacks.verdict`). tests/audit/test_protocol.py takes defences
+away, for every attack those that hold it off, and it wins.
 """
 
 from __future__ import annotations

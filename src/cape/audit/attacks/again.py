@@ -10,12 +10,14 @@ from cape.audit.attacks.attack import attack
 from cape.audit.attacks.session import Session
 from cape.audit.attacks.sites import DESCENT, HISTOGRAM, HONEST, NAMES, World, study
 from cape.steward import wire
+from cape.steward.request import Request
 
 __all__ = [
     "asked_again_after_a_failure",
     "asked_again_after_a_restart",
     "asked_again_until_the_budget_is_out",
     "asked_from_many_threads_at_once",
+    "more_offers_than_the_budget_covers",
     "one_run_for_two_analyses",
     "said_to_be_unpaid_and_asked_again",
     "two_runs_with_other_survivors",
@@ -115,9 +117,25 @@ def asked_from_many_threads_at_once(world: World) -> None:
     plain = world.request(study(scheme="conventional"))
     for name in HONEST:
         opening = wire.Carry(0, session.name, session.delivery(name, 0, NAMES))
-        world.at_once(name, opening, _THREADS)
-        world.at_once(name, wire.Ask(0, plain.pack()), _THREADS)
-        world.at_once(name, wire.Ask(0, world.request().pack()), _THREADS)
+        for message in (opening, wire.Ask(0, plain.pack()), wire.Ask(0, world.request().pack())):
+            world.at_once(name, [message] * _THREADS)
+
+
+@attack
+def more_offers_than_the_budget_covers(world: World) -> None:
+    """Have more runs begun than the budget covers, before any is paid for, and ask for all vectors."""
+
+    def dear(number: int, scheme: str) -> Request:
+        return world.request(study(HISTOGRAM | {"share": 1.0}, name=f"lungs {number}", scheme=scheme))
+
+    opened = [Session(world, dear(number, "cape")).setup() for number in range(2)]
+    plain = [wire.Ask(0, dear(number, "conventional").pack()) for number in range(_THREADS)]
+    for name in HONEST:
+        world.at_once(name, plain)
+    for session in opened:
+        session.mask()
+        session.finish()
+        session.loot()
 
 
 @attack

@@ -29,6 +29,7 @@ from cape.audit.attacks.sites import (
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity
 from cape.steward import Earlier, wire
+from cape.steward.keyring import public_text
 from cape.steward.request import Request, grid_of
 
 __all__ = [
@@ -36,8 +37,10 @@ __all__ = [
     "a_price_of_its_own_for_each_site",
     "a_stage_asked_again_with_other_answers",
     "a_trial_sent_as_a_request",
+    "an_approved_study_changed",
     "earlier_answers_made_up",
     "fewer_honest_sites_than_the_policy",
+    "going_on_without_trust",
     "inquiry_by_somebody_else",
     "less_noise",
     "nobody_colludes",
@@ -157,7 +160,11 @@ def parameters_that_differ(world: World) -> None:
     session = Session(world, real, requests=bent)
     session.advertise()
     session.share({name: (name, COLLUDER) for name in HONEST})  # those who fit together
-    session.share()  # and all of them
+    session.share()  # and all of them; and those whose messages have one form
+    session.share(dict.fromkeys(NAMES, ("a", "c", "d", COLLUDER)))
+    for name in session.honest:
+        if name in session.shares:
+            world.won.append(f"{name} took keys of sites that were told other parameters")
     session.mask()
     session.finish()
     session.loot()
@@ -171,7 +178,7 @@ def a_price_of_its_own_for_each_site(world: World) -> None:
     """Tell other sites a higher price than the one attacked, so that they hide it with less noise."""
     run = new_run()
     dear = world.request(study(HISTOGRAM | {"share": 1.0}), run=run)
-    cheap = world.request(study(HISTOGRAM | {"share": 0.05}), run=run)
+    cheap = world.request(study(HISTOGRAM | {"share": 0.04}), run=run)
     Session(world, dear, requests={"a": cheap}).whole()
 
 
@@ -212,6 +219,43 @@ def a_stage_asked_again_with_other_answers(world: World) -> None:
     history = (Earlier.of(np.zeros(3, np.int64), 5, 480),)
     for name in HONEST:
         world.ask(name, world.sign(replace(alone, earlier=history)))
+
+
+@attack
+def going_on_without_trust(world: World) -> None:
+    """Open sessions while sites trust the coordinator, and ask for vectors when they do not any more."""
+    document = study(DESCENT)
+    first = world.request(document, steps=3)
+    later = world.request(document, run=first.run, stage=1, first=0, steps=3)
+    begun, opened = Session(world, first).setup(), Session(world, world.request()).setup()
+    begun.mask()
+    begun.finish()
+    for name in HONEST:
+        world.change_policy(name, public_text(world.office.public), public_text(world.stranger.public))
+    before = dict(world.left)
+    begun.mask(1, request=later)
+    opened.mask()
+    if dict(world.left) != before:
+        world.won.append("a vector left for a coordinator that is not trusted any more")
+    begun.finish(1)
+    begun.loot((0, 1))
+    opened.finish()
+    opened.loot()
+
+
+@attack
+def an_approved_study_changed(world: World) -> None:
+    """Have a harmless study approved by the stewards, and ask another one under its name."""
+    harmless = study(HISTOGRAM | {"share": 0.01})
+    for name, site in world.folders.items():
+        world.change_policy(name, 'approve = "auto"', 'approve = "ask"')
+        world.ask(name, world.request(harmless))
+        site.approvals.approve(site.approvals.find(harmless["name"]))
+    for changed in (study(HISTOGRAM | {"share": 1.0}), study(DESCENT), harmless | {"description": "x"}):
+        Session(world, world.request(changed)).whole()
+    if world.left.total():
+        world.won.append("a study was answered that no steward has seen")
+    Session(world, world.request(harmless)).whole()
 
 
 @attack

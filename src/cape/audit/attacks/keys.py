@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cape.audit.attacks.attack import attack
+from cape.audit.attacks.lists import forged_stories
 from cape.audit.attacks.session import Session
 from cape.audit.attacks.sites import COLLUDER, HONEST, World, study
 from cape.secagg import messages as m
@@ -66,9 +67,15 @@ def keys_of_its_own_between_the_sites(world: World) -> None:
 
 @attack
 def advertisements_that_differ(world: World) -> None:
-    """Show some sites other keys than the rest, so that their masks or signatures can be used apart."""
-    session = Session(world, world.request())
-    session.advertise()
+    """Show some sites other keys than the rest: two halves that sum up apart, or masks that do not fit."""
+    request = world.request()
+    halves = Session(world, request), Session(world, request)
+    for half, names in zip(halves, (HONEST[:2], HONEST[2:]), strict=True):  # the colluder is in both
+        half.honest = names
+        half.whole()
+    session, other = halves
+    session.honest = HONEST
+    session.adverts |= {name: other.adverts[name] for name in other.honest if name in other.adverts}
     without_d = ("a", "b", "c", COLLUDER)
     session.share({"a": without_d, "b": without_d})
     session.mask(sharers={"a": without_d, "b": without_d})
@@ -85,21 +92,23 @@ def one_site_as_another(world: World) -> None:
     real = dict(session.adverts)
     for told in ({"b": real["a"]}, {"b": _renamed(session, real["a"], "b")}, {"b": real[COLLUDER]}):
         session.adverts = real | told
-        session.send("share", "a", session.keys_message(real))
+        world.must_refuse("a", session.name, session.keys_message(real), "keys of one site as another's")
     session.adverts = real
     session.share()
     sharers = tuple(sorted(session.shares))
     swapped = [session.sealed(peer, "a") for peer in sharers if peer != "a"]
     swapped[0], swapped[1] = swapped[1], swapped[0]
-    session.send("mask", "a", session.delivery_of("a", 0, sharers, tuple(swapped)))
+    data = session.delivery_of("a", 0, sharers, tuple(swapped))
+    world.must_refuse("a", session.name, data, "shares of one site as another's")
+    session = Session(world, world.request()).setup()
     session.mask()
-    signed = session.tell("a", 0, sharers) or b""
-    for name in ("b", "c"):
-        session.tell(name, 0, sharers)
-    forged = {name: _renamed(session, signed, name) for name in ("b", "c", "d")} if signed else {}
-    for consents in ({"a": signed, "b": signed, "c": signed, COLLUDER: signed}, {"a": signed, **forged}):
-        for name in ("a", "b", "c"):
-            session.reveal(name, 0, sharers, consents)
+
+    def renamed(name: str, alive: tuple[str, ...], signed: bytes) -> bytes:
+        if name == COLLUDER:
+            return session.consent(name, 0, session.listed(name, 0, alive))
+        return _renamed(session, signed, name)
+
+    forged_stories(session, lambda name, alive, signed: signed, renamed)  # as it is, and under their names
     session.loot()
 
 
@@ -118,14 +127,15 @@ def messages_reflected_to_their_sender(world: World) -> None:
 
     def reflect(round_: str, name: str) -> None:
         for data in [data for (_, whose), data in session.got.items() if whose == name]:
-            world.carry(name, session.name, data)
+            world.must_refuse(name, session.name, data, "its own message")
 
     session.before = reflect
     session.setup()
     sharers = tuple(sorted(session.shares))
     for name in HONEST:  # what it sealed for the others, as what they sealed for it
         mirrored = tuple(session.sealed(name, peer) for peer in sharers if peer != name)
-        session.send("mask", name, session.delivery_of(name, 0, sharers, mirrored))
+        data = session.delivery_of(name, 0, sharers, mirrored)
+        world.must_refuse(name, session.name, data, "its own shares as those of others")
     session.mask()
     session.finish()
     session.loot()

@@ -6,6 +6,7 @@ dropped) has its vector.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 from cape.audit.attacks.attack import attack
@@ -16,12 +17,16 @@ from cape.steward.request import Request
 __all__ = [
     "a_second_delivery",
     "a_survivor_counted_as_dropped",
+    "deliveries_that_differ",
     "drop_lists_that_differ",
     "seed_of_one_step_and_key_of_another",
     "signatures_of_others_forged",
     "too_few_survivors",
     "two_survivor_sets",
 ]
+
+# (whose, the list, a signature on it that the attacker has) -> what is sent as this site's signature
+Forge = Callable[[str, tuple[str, ...], bytes], bytes]
 
 
 def _masked(world: World) -> Session:
@@ -38,6 +43,16 @@ def two_stories(world: World, request: Request) -> None:
     session.finish(alive=tuple(name for name in here if name != "d"), to=("a", "b"))
     session.finish(alive=here, to=("c", "d"))
     session.loot()
+
+
+def forged_stories(session: Session, *ways: Forge) -> None:
+    """Tell two sites that d dropped, the others that it survived, and forge the missing signatures."""
+    for alive, believers in ((_without("d"), ("a", "b")), (NAMES, ("c", "d"))):
+        signed = {name: found for name in believers if (found := session.tell(name, 0, alive))}
+        for forge in ways if signed else ():
+            forged = {name: forge(name, alive, min(signed.values())) for name in alive if name not in signed}
+            for name in believers:
+                session.reveal(name, 0, alive, signed | forged)
 
 
 def _without(*names: str) -> tuple[str, ...]:
@@ -89,15 +104,10 @@ def a_survivor_counted_as_dropped(world: World) -> None:
 def signatures_of_others_forged(world: World) -> None:
     """Sign the missing signatures of a second list with the colluder's key, in the names of honest sites."""
     session = _masked(world)
-    stories = {_without("d"): ("a", "b"), NAMES: ("c", "d")}
-    for alive, believers in stories.items():
-        consents = {name: session.tell(name, 0, alive) or b"" for name in believers}
-        for name in NAMES:
-            if name in alive and name not in consents:
-                listed = session.listed("a", 0, alive)
-                consents[name] = session.consent(name, 0, listed, world.identities[COLLUDER])
-        for name in believers:
-            session.reveal(name, 0, alive, consents)
+    key = world.identities[COLLUDER]
+    forged_stories(
+        session, lambda name, alive, _: session.consent(name, 0, session.listed(name, 0, alive), key)
+    )
     session.loot()
 
 
@@ -122,6 +132,22 @@ def a_second_delivery(world: World) -> None:
         session.send("mask", name, session.delivery(name, 0, NAMES))
         session.send("mask", name, session.begin_message(name, 0))
     session.finish()
+    session.loot()
+
+
+@attack
+def deliveries_that_differ(world: World) -> None:
+    """Tell a that few others shared, and the rest that all did and these few dropped, for all of a's masks.
+
+    The keys of those few take its masks off, and who helps with its seed need not know what a was told.
+    """
+    session = Session(world, world.request()).setup()
+    for few in (("b",), ("b", "c")):  # as few as a takes
+        session.mask(sharers={"a": ("a", *few, COLLUDER)})
+        if (0, "a") in session.taken.words:
+            break
+    for lost in (few, few[:1]):
+        session.finish(alive=_without(*lost), to=[name for name in HONEST[1:] if name not in lost])
     session.loot()
 
 

@@ -53,8 +53,8 @@ class Loot:
 
     def sums(self, step: int, honest: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
         """Yield every set of honest sites whose sum can be computed, with the sum."""
-        here = [name for name in honest if (step, name) in self.words]
-        ring = self._said.parameters.ring
+        ring, size = self._said.parameters.ring, self._said.parameters.vector_bytes
+        here = [name for name in honest if len(self.words.get((step, name), b"")) == size]
         for chosen in (each for size in range(1, len(here) + 1) for each in combinations(here, size)):
             off = self._masks(step, chosen)
             if off is not None:

@@ -1,9 +1,11 @@
 """Attacks on the order of things: messages again, in another session or step, too early, or not at all.
 
-Whatever a site answers out of turn counts as won, even where nothing could be made of it.
+Whatever a site answers out of turn counts as won.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -22,10 +24,9 @@ __all__ = [
 ]
 
 
-def _again(world: World, name: str, session: bytes, data: bytes, what: str) -> None:
-    """Send what must not be answered."""
-    if world.carry(name, session, data) is not None:
-        world.won.append(f"{name} answered {what}")
+def _bent(session: Session, data: bytes, **changes: Any) -> bytes:
+    """Return a message to a site with other words in it."""
+    return m.pack(msgspec.structs.replace(m.unpack(data, session.parameters), **changes))
 
 
 @attack
@@ -37,13 +38,13 @@ def replay_in_the_same_session(world: World) -> None:
     def again(round_: str, name: str) -> None:
         for _, whose, data in list(session.sent):
             if whose == name and data:
-                _again(world, name, session.name, data, "a message twice")
+                world.must_refuse(name, session.name, data, "a message twice")
 
     session.before = again
     session.whole()
     for name in HONEST:
         for _, _, data in list(session.sent):
-            _again(world, name, session.name, data, "a message twice")
+            world.must_refuse(name, session.name, data, "a message twice")
         if world.ask(name, request) is not None:
             world.won.append(f"{name} answered a request twice")
     session.finish()
@@ -59,9 +60,9 @@ def replay_in_another_session(world: World) -> None:
     def replay(round_: str, name: str) -> None:
         for _, whose, data in old.sent:
             if whose == name and data:
-                _again(world, name, new.name, data, "a message of another session")
-                renamed = msgspec.structs.replace(m.unpack(data, old.parameters), run=new.name)
-                _again(world, name, new.name, m.pack(renamed), "a message of another session")
+                world.must_refuse(name, new.name, data, "a message of another session")
+                renamed = _bent(old, data, run=new.name)
+                world.must_refuse(name, new.name, renamed, "a message of another session")
 
     new.before = replay
     new.setup()
@@ -88,11 +89,10 @@ def replay_in_another_step(world: World) -> None:
         for _, whose, data in old:
             if whose != name:
                 continue
-            _again(world, name, session.name, data, "a message of another step")
-            message = m.unpack(data, session.parameters)
-            if not isinstance(message, m.Adverts | m.Delivery):
-                bent = m.pack(msgspec.structs.replace(message, step=1))
-                _again(world, name, session.name, bent, "a message of another step")
+            world.must_refuse(name, session.name, data, "a message of another step")
+            if not isinstance(m.unpack(data, session.parameters), m.Adverts | m.Delivery):
+                bent = _bent(session, data, step=1)
+                world.must_refuse(name, session.name, bent, "a message of another step")
 
     session.before = replay
     session.mask(1, request=later)
@@ -105,7 +105,7 @@ def replay_in_another_step(world: World) -> None:
 
 @attack
 def rounds_in_another_order(world: World) -> None:
-    """Ask in every round for what belongs to the others, in the right words, for an answer too early."""
+    """Ask in every round for what belongs to the others, with the transcript of either, for any answer."""
     session = Session(world, world.request())
     order = ("share", "mask", "consistency", "unmask")
 
@@ -113,10 +113,23 @@ def rounds_in_another_order(world: World) -> None:
         for other in order:
             if other != round_ and round_ in order:
                 for data in _of_round(session, other, name):
-                    _again(world, name, session.name, data, f"round {other!r} in round {round_!r}")
+                    for words in (data, _bent(session, data, transcript=_at(session, round_, name))):
+                        world.must_refuse(name, session.name, words, f"round {other!r} in round {round_!r}")
 
     session.before = other_rounds
     session.whole()
+
+
+def _at(session: Session, round_: str, name: str) -> bytes:
+    """Return the transcript that a site has before it answers in a round."""
+    match round_:
+        case "share":
+            return session.parameters.digest()
+        case "mask":
+            return session.keys_at(name)
+        case "consistency":
+            return session.at_step(name, 0)
+    return session.listed(name, 0, NAMES)
 
 
 def _of_round(session: Session, round_: str, name: str) -> list[bytes]:
@@ -136,22 +149,31 @@ def _of_round(session: Session, round_: str, name: str) -> list[bytes]:
 @attack
 def rounds_skipped(world: World) -> None:
     """Leave out the rounds in which sites check something: keys, shares, or the list of survivors."""
-    session = Session(world, world.request())
+    document = study(DESCENT)
+    first = world.request(document, steps=3)
+    later = world.request(document, run=first.run, stage=1, first=0, steps=3)
+    session = Session(world, first)
     session.advertise()
     for name in HONEST:  # a vector before any keys were shown
-        _again(world, name, session.name, session.delivery_of(name, 0, NAMES, ()), "without keys")
-        _again(world, name, session.name, session.begin_message(name, 0), "without keys")
+        world.must_refuse(name, session.name, session.delivery_of(name, 0, NAMES, ()), "without keys")
+        world.must_refuse(name, session.name, session.begin_message(name, 0), "without keys")
     session.share()
     for name in HONEST:  # shares of secrets before there was a vector
-        _again(world, name, session.name, session.list_message(name, 0, NAMES), "without a vector")
+        world.must_refuse(name, session.name, session.list_message(name, 0, NAMES), "without a vector")
     session.mask()
     for name in HONEST:  # and before a list was signed
         own = {COLLUDER: session.consent(COLLUDER, 0, session.listed(name, 0, NAMES))}
         data = session.consents_message(name, 0, NAMES, own)
-        _again(world, name, session.name, data, "without a list")
+        world.must_refuse(name, session.name, data, "without a list")
         session.tell(name, 0, NAMES)
         session.reveal(name, 0, NAMES, own)
-    session.loot()
+    for name in HONEST:  # a vector that is paid for, and that no message has come for that fits
+        world.ask(name, later, _bent(session, session.begin_message(name, 1), transcript=bytes(32)))
+        data = session.list_message(name, 1, NAMES)
+        world.must_refuse(name, session.name, data, "without a vector")
+    session.mask(1, request=later)
+    session.finish(1)
+    session.loot((0, 1))
 
 
 @attack
@@ -167,8 +189,8 @@ def steps_backward(world: World) -> None:
         for name in HONEST:
             for data in (session.delivery(name, step, NAMES), session.begin_message(name, step)):
                 world.ask(name, stages[step], data)
-                _again(world, name, session.name, data, f"step {step} after step 1")
-            _again(world, name, session.name, session.list_message(name, step, NAMES[1:]), "a past step")
+                world.must_refuse(name, session.name, data, f"step {step} after step 1")
+            world.must_refuse(name, session.name, session.list_message(name, step, NAMES[1:]), "a past step")
     if dict(world.left) != before:
         world.won.append("a vector of a past step left")
     session.mask(2, request=stages[2])

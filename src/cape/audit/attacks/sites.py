@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -223,16 +223,17 @@ class World:
         data = wire.pack(msgspec.structs.replace(message, number=self._number))
         return self.note(name, self.members[name].handle(data))
 
-    def at_once(self, name: str, message: wire.ToSite, times: int) -> list[wire.FromSite]:
-        """Send a message several times at the same moment, from as many threads."""
-        data, ready = wire.pack(message), threading.Barrier(times)
+    def at_once(self, name: str, messages: Sequence[wire.ToSite]) -> list[wire.FromSite]:
+        """Send messages at the same moment, from as many threads."""
+        ready = threading.Barrier(len(messages))
 
-        def send(_: int) -> bytes:
+        def send(message: wire.ToSite) -> bytes:
+            data = wire.pack(message)
             ready.wait()
             return self.members[name].handle(data)
 
-        with ThreadPoolExecutor(times) as pool:
-            return [self.note(name, answer) for answer in list(pool.map(send, range(times)))]
+        with ThreadPoolExecutor(len(messages)) as pool:
+            return [self.note(name, answer) for answer in list(pool.map(send, messages))]
 
     def note(self, name: str, data: bytes) -> wire.FromSite:
         """Read what a site answered, and write down what kind it is."""
@@ -252,6 +253,16 @@ class World:
         """Send a message of secure aggregation; return what the site answers, None if it refuses."""
         answer = self.say(name, wire.Carry(0, session, data))
         return answer.data if isinstance(answer, wire.Carried) else None
+
+    def must_refuse(self, name: str, session: bytes, data: bytes, what: str) -> None:
+        """Send what must not be answered: an answer has won, even where nothing could be made of it."""
+        if self.carry(name, session, data) is not None:
+            self.won.append(f"{name} answered {what}")
+
+    def change_policy(self, name: str, old: str, new: str) -> None:
+        """Let a site's steward change a word of its policy."""
+        path = self.folders[name].path / "site.toml"
+        path.write_text(path.read_text().replace(old, new))
 
     def restart(self, name: str) -> None:
         """Let a site's process die and come back: what it held in memory is gone."""

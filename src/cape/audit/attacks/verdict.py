@@ -3,9 +3,10 @@
 An attack has won if one of these is so:
 - more vectors left a site than its ledger has lines, or two left for one line;
 - a line's price is below what the noise on its vector costs, given who really colludes, or the noise is not
-  on the vector;
+  on the vector, or all the noise in a sum does not hide a site as its line's price says;
 - a total of a ledger is above its limit, or what was given to a study is above what the study states;
-- a vector was computed for a request that the coordinator did not sign, or with bounds of somebody else;
+- a vector was computed for a request that the coordinator did not sign, with bounds of somebody else, or
+  among sites with other keys than those that are pinned;
 - the attacker shows a sum over fewer honest sites than the policy demands, or two sums of one stage;
 - an attack saw something else that it names.
 Else it was refused, or paid for, or both. One that was neither has tried nothing, and does not count.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -28,10 +29,13 @@ from cape.privacy import gaussian
 from cape.release.calibration import RESOLUTION, calibrate
 from cape.release.schemes import SCHEMES, Parties
 from cape.site import Schema
+from cape.steward.ledger import Line
 from cape.steward.request import grid_of, read
 from cape.steward.review import columns_of
 
 __all__ = ["Verdict", "judge"]
+
+Books = Mapping[str, list[Line]]  # each site's ledger
 
 _CLOSE = 1 + 1e-9
 _SIGMAS = 6.0  # how far from its size the measured noise of a vector may be
@@ -70,10 +74,13 @@ class Verdict:
 
 def judge(world: World) -> Verdict:
     """Return the verdict on what was played in this world."""
-    won = [*world.won, *_unpaid(world), *_noise(world), *_overdrawn(world), *_unsigned(world)]
+    books = {name: site.ledger.entries() for name, site in world.folders.items()}
+    noise = {id(given): _variance(world, name, given) for name in books for given in world.given[name]}
+    won = [*world.won, *_unpaid(world, books), *_noise(world, books, noise)]
+    won += [*_overdrawn(world, books), *_unsigned(world)]
     true = [claim for claim in world.claims if _is_true(world, claim)]
-    won += _sums(true)
-    lines = [line for site in world.folders.values() for line in site.ledger.entries()]
+    won += [*_sums(true), *_seen_through(world, books, noise, true)]
+    lines = [line for book in books.values() for line in book]
     return Verdict(
         tuple(dict.fromkeys(won)),
         tuple(sorted(world.refused.items())),
@@ -84,20 +91,20 @@ def judge(world: World) -> Verdict:
     )
 
 
-def _unpaid(world: World) -> Iterator[str]:
+def _unpaid(world: World, books: Books) -> Iterator[str]:
     """A vector without a line of its own."""
-    for name, site in world.folders.items():
-        lines = Counter((line.run, line.stage) for line in site.ledger.entries())
+    for name, book in books.items():
+        lines = Counter((line.run, line.stage) for line in book)
         given = Counter(each.place for each in world.given[name])
         if world.left[name] > sum(lines.values()) or given - lines:
             gave = max(world.left[name], given.total())
             yield f"{name} gave {gave} vectors and wrote {lines.total()} lines"
 
 
-def _noise(world: World) -> Iterator[str]:
+def _noise(world: World, books: Books, noise: Mapping[int, float]) -> Iterator[str]:
     """A vector with less noise than its line pays for."""
-    for name, site in world.folders.items():
-        paid = {(line.run, line.stage): line.charged.mu_squared for line in site.ledger.entries()}
+    for name in books:
+        paid = _paid(books[name])
         for given in world.given[name]:
             grant, request = given.grant, given.grant.request
             asked = read(request.study, request.number)
@@ -109,8 +116,13 @@ def _noise(world: World) -> Iterator[str]:
             own = calibrate(grant.query, Schema(SCHEMA), std)
             if grid_of(grant.calibration) != grid_of(own):
                 yield f"{name} answered on a grid that is not its own"
-            elif not _has_noise(world, name, given):
+            elif abs(math.sqrt(noise[id(given)]) - 1) > _SIGMAS / math.sqrt(2 * given.vector.size):
                 yield f"{name} gave a vector without its noise"
+
+
+def _paid(book: list[Line]) -> dict[tuple[bytes, int], Fraction]:
+    """Return what was paid for each stage of each run."""
+    return {(line.run, line.stage): line.charged.mu_squared for line in book}
 
 
 def _really(parties: Parties) -> Parties:
@@ -119,29 +131,28 @@ def _really(parties: Parties) -> Parties:
     return Parties(parties.sites, colluding, max(parties.min_sites, colluding + 1))
 
 
-def _has_noise(world: World, name: str, given: Given) -> bool:
-    """Return whether the measured noise is that of the calibration."""
-    blocks, vector = given.grant.query.blocks, given.vector
+def _variance(world: World, name: str, given: Given) -> float:
+    """Return the measured variance of a vector's noise, 1 where it is that of the calibration."""
+    blocks = given.grant.query.blocks
     exact = tuple(part for parts in world.folders[name].table().sums(blocks) for part in parts)
-    noise = (vector - given.grant.calibration.encode(exact)).astype(np.float64)
-    spread = math.sqrt(float(np.mean(noise**2))) / RESOLUTION
-    return abs(spread - 1) < _SIGMAS / math.sqrt(2 * vector.size)
+    noise = (given.vector - given.grant.calibration.encode(exact)).astype(np.float64)
+    return float(np.mean(noise**2)) / RESOLUTION**2
 
 
-def _overdrawn(world: World) -> Iterator[str]:
+def _overdrawn(world: World, books: Books) -> Iterator[str]:
     for name, site in world.folders.items():
         ledger = site.ledger
         for limit in site.policy.limits:
             spent = ledger.spent(world.office.public if limit.of_coordinator else None)
             if spent.mu_squared > limit.most.mu_squared or spent.extra > limit.most.extra:
                 yield f"{name} overdrew the budget {limit.name}"
-        yield from _more_than_stated(world, name)
+        yield from _more_than_stated(world, name, books[name])
 
 
-def _more_than_stated(world: World, name: str) -> Iterator[str]:
+def _more_than_stated(world: World, name: str, book: list[Line]) -> Iterator[str]:
     """A study that was given more than its own epsilon."""
     given: dict[tuple[bytes, str], Fraction] = {}
-    for line in world.folders[name].ledger.entries():
+    for line in book:
         place = line.coordinator, line.study_hash
         given[place] = given.get(place, Fraction(0)) + line.charged.mu_squared
     stated = {
@@ -162,6 +173,8 @@ def _unsigned(world: World) -> Iterator[str]:
             theirs, ours = Schema(request.study["schema"]), Schema(SCHEMA)
             if any(theirs[column] != ours[column] for column in columns_of(given.grant.query.blocks)):
                 yield f"{name} answered with bounds that are not its own"
+            if any(world.identities[peer].public != key for peer, key in request.roster):
+                yield f"{name} answered among keys that it does not trust"
             if request.study["scheme"] not in ("cape", "conventional"):
                 yield f"{name} answered in a scheme that does not protect it"
 
@@ -192,3 +205,25 @@ def _sums(true: list[Claim]) -> Iterator[str]:
     for found in stages.values():
         if len(found) > 1:
             yield f"the attacker has {len(found)} sums of one stage"
+
+
+def _seen_through(world: World, books: Books, noise: Mapping[int, float], true: list[Claim]) -> Iterator[str]:
+    """A sum in which the noise of all sites together hides one of them less than it was paid for.
+
+    One person moves its vector by at most the sensitivity, in steps of its grid.
+    """
+    for claim in true:
+        place = claim.run, claim.stage
+        all_given = {
+            name: given for name in claim.sites for given in world.given[name] if given.place == place
+        }
+        sure = max(1 - _SIGMAS * math.sqrt(2 / (len(all_given) * claim.total.size)), 1e-9)
+        most = sum(noise[id(given)] for given in all_given.values()) / sure
+        for name, given in all_given.items():
+            query, steps = given.grant.query, given.grant.calibration.steps
+            reach = query.sensitivity * max(
+                scale / step.size for scale, step in zip(query.flat_scales, steps, strict=True)
+            )
+            paid = float(_paid(books[name]).get(place, Fraction(0)))
+            if (reach / RESOLUTION) ** 2 > paid * most * _CLOSE:
+                yield f"{name} is hidden by less noise than it was paid for"
