@@ -119,6 +119,11 @@ WINS: list[tuple[Attack, Planted, tuple[str, ...]]] = [
         faults.an_offer_holds,
         ("a vector left for a coordinator that is not trusted any more",),
     ),
+    (
+        asked.inquiry_by_another_coordinator,
+        faults.a_run_is_anybodys,
+        ("a told another coordinator what was paid for", "a run was closed by another coordinator"),
+    ),
     (asked.inquiry_by_somebody_else, faults.inquiries_need_no_signature, ("told a stranger",)),
     (asked.less_noise, faults.the_grid_of_the_request, ("on a grid that is not its own",)),
     (asked.nobody_colludes, faults.any_parties, ("paid for less than its noise costs",)),

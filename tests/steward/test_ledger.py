@@ -76,14 +76,23 @@ def test_a_run_that_is_closed_stays_as_it_is(ledger: Ledger):
     assert ledger.begun(run)
     assert not ledger.begun(other)
     for _ in range(2):
-        ledger.close(run)
-        ledger.close(other)
+        ledger.close(run, entry().coordinator)
+        ledger.close(other, entry().coordinator)
     for each in (entry(run=run, stage=1), entry(run=other)):
         with pytest.raises(Refused, match="was closed"):
             ledger.reserve(each)
     assert ledger.has(run, 0)
     assert not ledger.has(other, 0)
     ledger.reserve(entry())
+
+
+def test_nobody_closes_the_run_of_another(ledger: Ledger):
+    run, stranger = bytes(16), b"s" * 32
+    ledger.reserve(entry(run=run))
+    ledger.close(run, stranger)
+    assert not ledger.has(run, 0, stranger)
+    assert ledger.has(run, 0, entry().coordinator)
+    ledger.reserve(entry(run=run, stage=1))
 
 
 def test_limits_of_coordinators_and_years(tmp_path: Path):

@@ -191,7 +191,7 @@ class Ledger:
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
         with self._writing() as db:
-            if _is_run(db, entry.run):
+            if _is_run(db, _closed(entry.run, entry.coordinator)):
                 raise Refused("this run was closed by who asked for it; every release needs a new run")
             begun = db.execute(
                 "SELECT stage, plan FROM releases WHERE run = ?", (entry.run.hex(),)
@@ -215,22 +215,27 @@ class Ledger:
         """Return the epsilon of all that ever may have left the site, at this delta."""
         return self.spent().epsilon(delta)
 
-    def has(self, run: bytes, stage: int) -> bool:
-        """Return whether this stage of a run was reserved."""
-        found = "SELECT 1 FROM releases WHERE run = ? AND stage = ?"
+    def has(self, run: bytes, stage: int, coordinator: bytes | None = None) -> bool:
+        """Return whether this stage of a run was reserved, by anybody or by one coordinator."""
+        found = "SELECT 1 FROM releases WHERE run = ?1 AND stage = ?2 AND (?3 IS NULL OR coordinator = ?3)"
+        asked = (run.hex(), stage, None if coordinator is None else coordinator.hex())
         with self._connected() as db:
-            return db.execute(found, (run.hex(), stage)).fetchone() is not None
+            return db.execute(found, asked).fetchone() is not None
 
     def begun(self, run: bytes) -> bool:
         """Return whether any stage of a run was reserved."""
         with self._connected() as db:
             return db.execute("SELECT 1 FROM releases WHERE run = ?", (run.hex(),)).fetchone() is not None
 
-    def close(self, run: bytes) -> None:
-        """Let no more stage of this run be reserved, ever: what `has` says of it then is final."""
+    def close(self, run: bytes, coordinator: bytes) -> None:
+        """Let this coordinator reserve no more stage of a run, ever: what `has` says of it then is final.
+
+        Those of others go on: whoever learns the name of somebody's run must not be able to end it.
+        """
+        name = _closed(run, coordinator)
         with self._writing() as db:
-            if not _is_run(db, run):
-                _insert_run(db, run, self._clock())
+            if not _is_run(db, name):
+                _insert_run(db, name, self._clock())
 
     def entries(self, coordinator: bytes | None = None, year: int | None = None) -> list[Line]:
         """Return the lines, oldest first, once it is certain that none was changed."""
@@ -352,6 +357,11 @@ def _float(value: Fraction) -> float:
 def _is_run(db: sqlite3.Connection, run: bytes) -> bool:
     """Return whether a name is taken: of a session of secure aggregation, or of a run that was closed."""
     return db.execute("SELECT 1 FROM runs WHERE run = ?", (run.hex(),)).fetchone() is not None
+
+
+def _closed(run: bytes, coordinator: bytes) -> bytes:
+    """Return the name under which it is kept that a coordinator has closed a run."""
+    return sha256(b"cape closed 1\0" + coordinator + run).digest()
 
 
 def _insert_run(db: sqlite3.Connection, run: bytes, now: datetime) -> None:

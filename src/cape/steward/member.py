@@ -213,8 +213,8 @@ class Member:
         except BadMessage:
             raise Denied(Code.SIGNATURE, "the coordinator's signature does not fit the inquiry") from None
         ledger = self.folder.ledger
-        ledger.close(message.run)
-        known = wire.Known(message.number, ledger.has(message.run, message.stage))
+        ledger.close(message.run, message.coordinator)
+        known = wire.Known(message.number, ledger.has(message.run, message.stage, message.coordinator))
         return known.signed(self.folder.identity, message)
 
     def _log(self, line: str) -> None:

@@ -154,14 +154,12 @@ def said_to_be_unpaid_and_asked_again(world: World) -> None:
     request = world.request()
     session = Session(world, request).setup()
     inquiry = wire.Inquiry(0, request.run, 0, world.office.public).signed(world.office)
-    known = {}
-    for name in HONEST:
-        found = world.say(name, inquiry)
-        known[name] = isinstance(found, wire.Known) and found.known
+    said = {name: world.say(name, inquiry) for name in HONEST}
+    unpaid = [name for name, found in said.items() if isinstance(found, wire.Known) and not found.known]
     session.mask()
     session.finish()
     session.loot()
     Session(world, request).whole()
-    for name in HONEST:
-        if not known[name] and world.left[name]:
+    for name in unpaid:
+        if world.left[name]:
             world.won.append(f"{name} said that nothing was paid, and gave a vector afterwards")

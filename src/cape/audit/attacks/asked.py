@@ -41,6 +41,7 @@ __all__ = [
     "earlier_answers_made_up",
     "fewer_honest_sites_than_the_policy",
     "going_on_without_trust",
+    "inquiry_by_another_coordinator",
     "inquiry_by_somebody_else",
     "less_noise",
     "nobody_colludes",
@@ -277,6 +278,27 @@ def inquiry_by_somebody_else(world: World) -> None:
             world.won.append(f"{name} took the signature of another inquiry")
     session.finish()
     session.loot()
+
+
+@attack
+def inquiry_by_another_coordinator(world: World) -> None:
+    """Close somebody's run, or learn whether it was paid for, as another coordinator whom the sites trust."""
+    other = world.stranger
+    for name in HONEST:
+        world.change_policy(name, "[peers]", f'other = "{public_text(other.public)}"\n[peers]')
+    paid, opened = Session(world, world.request()).whole(), Session(world, world.request()).setup()
+    for session in (paid, opened):
+        inquiry = wire.Inquiry(0, session.request.run, 0, other.public).signed(other)
+        for name in HONEST:
+            said = world.say(name, inquiry)
+            if isinstance(said, wire.Known) and said.known:
+                world.won.append(f"{name} told another coordinator what was paid for")
+    before = world.left.total()
+    opened.mask()
+    if world.left.total() != before + len(HONEST):
+        world.won.append("a run was closed by another coordinator")
+    opened.finish()
+    opened.loot()
 
 
 def _pretenders(world: World) -> list[tuple[Identity, Identity | None]]:
