@@ -20,6 +20,7 @@ RUNS = {
     "bug: a site's noise left out": 300,
     "bug: a reused mask": 600,
     "bug: a skipped composition": 300,
+    "bug: no sample is drawn": 60,
     "bug: a float sampler": 150,
     "none/mean": 150,
     "theorem 1, S = 30, S_C = 9": 300,
@@ -42,6 +43,7 @@ def test_what_must_be_flagged_is_all_here():
         "a reused mask",
         "a float sampler",
         "a skipped composition",
+        "no sample is drawn",
     }
 
 
@@ -59,6 +61,7 @@ def test_it_is_flagged(name):
         ("cape/mean", 250),
         ("cape-gaussian/mean", 300),
         ("cape/neural-network", 60),
+        ("cape/neural-network, sampled", 40),
         ("pooled/mean, support", 150),
     ],
 )

@@ -106,7 +106,7 @@ def play(
                 scheme=scheme,
                 stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
             )
-            watch.start(neighbour)
+            watch.start(neighbour, len(game.tables.one) - 1)
             if game.scheme == "cape-gaussian" and number == runs[0]:
                 consortium.prepare(_numbers(game, analysis) * len(runs))
             promise = consortium.release(analysis, share=1.0).guarantee

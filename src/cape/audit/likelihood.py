@@ -10,6 +10,7 @@ with the announced sum put back, have covariance alpha² (I - 11'/H) + gamma² I
 the sum is taken off.
 So the log-likelihood ratio over all stages is sum(shift z - shift²/2), with 0 as the threshold: fixed before
 any run. It is normal with mean -+ mu²/2 and variance mu², mu² the sum of all shift².
+Where rows are sampled z is the same, and the ratio is that of two mixtures: `cape.audit.sampled`.
 Tested in tests/audit/test_likelihood.py.
 """
 
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.audit.sampled import Draw, apart, log_ratio
 from cape.audit.view import Stage
 from cape.noise.ring import zero_sum_share
 from cape.release.calibration import RESOLUTION
@@ -51,15 +53,26 @@ def evidence(scheme: str, stages: Sequence[Stage], target: str, swapped: bool) -
     count = 0
     for stage in stages:
         noisy, mean, scale = _honest(scheme, stage, target)
-        away = (stage.other - stage.exact[target]).astype(np.float64)  # towards the table that is not true
         residual = (noisy - mean) * scale  # against the truth: standard normal by the design
-        shift = away * scale * (-1.0 if swapped else 1.0)  # from the first table to the second
-        z = residual + shift if swapped else residual  # against the first
-        ratio += float(shift @ z - shift @ shift / 2)
-        moved += float(shift @ shift)
         squares += float(residual @ residual)
         count += residual.size
+        if stage.draw is not None:
+            told, far = _sampled(stage.draw, residual, scale, swapped)
+        else:
+            away = _floats(stage.other - stage.exact[target])  # towards the table that is not true
+            shift = away * scale * (-1.0 if swapped else 1.0)  # from the first table to the second
+            z = residual + shift if swapped else residual  # against the first
+            told, far = float(shift @ z - shift @ shift / 2), float(shift @ shift)
+        ratio, moved = ratio + told, moved + far
     return Evidence(ratio, moved, squares, count)
+
+
+def _sampled(draw: Draw, residual: Floats, scale: float, swapped: bool) -> tuple[float, float]:
+    """Return the log-ratio of a step over a sample, and how far apart its two tables are."""
+    row, other = _floats(draw.row) * scale, _floats(draw.other) * scale
+    first, second = (other, row) if swapped else (row, other)
+    z = residual + row if draw.taken else residual  # around what the other rows add
+    return float(log_ratio(z, first, second, draw.rate)), apart(first, second, draw.rate)
 
 
 def _honest(scheme: str, stage: Stage, target: str) -> tuple[Floats, Floats, float]:

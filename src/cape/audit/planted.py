@@ -24,6 +24,7 @@ from cape.release.schemes import cape as ring_masks
 from cape.release.schemes import messages
 from cape.release.stages import Stages
 from cape.secagg import masks
+from cape.site import kept
 
 __all__ = ["BUGS", "LESS", "float_noise"]
 
@@ -111,10 +112,22 @@ def skipped_composition() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_sample() -> Iterator[None]:
+    """Every row takes part in every step, with noise that is calibrated for a sample."""
+
+    def all_rows(stream: SecureStream, rows: int, rate: float) -> NDArray[np.int64]:
+        return np.arange(rows)
+
+    with mock.patch.object(kept, "sample", all_rows):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "noise scale -5%": less_noise,
     "a site's noise left out": noise_left_out,
     "a reused mask": reused_mask,
     "a float sampler": float_sampler,
     "a skipped composition": skipped_composition,
+    "no sample is drawn": no_sample,
 }

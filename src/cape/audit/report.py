@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cape import __version__
-from cape.audit.cases import FLOOR, FLOOR_FAST
+from cape.audit.cases import FLOOR, FLOOR_FAST, samples_too
 from cape.audit.picture import draw
 from cape.audit.run import Audit
 from cape.audit.table import CHECKS, ERROR, Row
 from cape.errors import InvalidInput
 
-__all__ = ["COLUMNS", "cells", "page", "write"]
+__all__ = ["COLUMNS", "cells", "left_out", "page", "write"]
 
 COLUMNS = (
     "row",
@@ -65,6 +65,11 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
+def left_out() -> list[str]:
+    """Return what could not be played here, in words."""
+    return [] if samples_too() else ["Rows over samples were left out: they need the extra `accounting`."]
+
+
 def page(found: Audit, command: str) -> str:
     """Return the page."""
     floor = FLOOR_FAST if found.fast else FLOOR
@@ -84,6 +89,8 @@ def page(found: Audit, command: str) -> str:
         "How it works, and what it does not cover: [the audit](audit.md).",
         "",
     ]
+    for line in left_out():
+        lines += [line, ""]
     if plain:
         lines += ["## What must hold", ""]
         if tight:

@@ -19,7 +19,7 @@ __all__ = ["SEED", "Audit", "amount", "audit"]
 SEED = 9
 Watch = Callable[[str], None]
 
-_SLOW = {"logistic-regression": 4, "k-means": 16, "neural-network": 2}
+_SLOW = {"logistic-regression": 4, "k-means": 16, "neural-network": 2, "neural-network, sampled": 4}
 _CHUNK = 400
 _CHECKS = ("rounding", "protocol")
 

@@ -6,6 +6,8 @@ tables. Rows are drawn at random, with cells at the public bounds more often tha
 then improved cell by cell, over both rows, until no cell helps. Distances are those of the encoded integers,
 in standard deviations of a site's noise. Where later questions depend on earlier answers, the questions are
 those of a real run, and the other rows of the tables are searched over too, since they steer it.
+Where rows are sampled, a row's vector is what it adds when it takes part: the worst pair is then again the
+one that is furthest apart, two rows at the bound, each the other's opposite (`cape.privacy.subsampling`).
 Tested in tests/audit/test_search.py.
 """
 
@@ -39,6 +41,7 @@ from cape.privacy import Budget
 from cape.release.calibration import RESOLUTION, Calibration
 from cape.release.consortium import Consortium
 from cape.release.query import Neighbours, Query
+from cape.site.blocks import Block, Gradient
 from cape.site.schema import Number
 from cape.site.table import Table
 
@@ -84,7 +87,7 @@ def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables)
     world, _ = tables.sites(Remembered)
     target = site_names(1)[0]
     watch = Watch(target, ())
-    watch.start(world[target])
+    watch.start(world[target], len(tables.one) - 1)
     consortium = Consortium(
         world,
         SCHEMA,
@@ -119,7 +122,7 @@ class _Pair:
             table = Table("search", frame([row]), SCHEMA)
             parts = []
             for query, calibration in self._asked:
-                sums = tuple(part for parts in table.sums(query.blocks) for part in parts)
+                sums = tuple(part for parts in table.sums(_whole(query)) for part in parts)
                 parts.append(calibration.encode(sums) / RESOLUTION)
             self._known[row] = np.concatenate(parts)
         return self._known[row]
@@ -163,6 +166,11 @@ class _Pair:
                 if found > best:
                     best, pair[which] = found, tried[which]
         return best
+
+
+def _whole(query: Query) -> list[Block]:
+    """Return the blocks of a query, over all rows."""
+    return [replace(block, rate=1.0) if isinstance(block, Gradient) else block for block in query.blocks]
 
 
 def cells(name: str, stream: SecureStream) -> list[Cell]:

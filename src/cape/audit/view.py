@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import secagg
+from cape.audit.sampled import Draw
+from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.noise.ring import zero_sum_share
 from cape.release.calibration import Calibration
@@ -34,6 +36,7 @@ from cape.secagg import masks
 from cape.secagg import messages as wire_messages
 from cape.secagg import site as site_module
 from cape.secagg.traffic import Wire
+from cape.site import kept
 
 __all__ = ["Stage", "Watch"]
 
@@ -53,6 +56,7 @@ class Stage:
         held: what each colluding site put in: its own sums and noise.
         told: the announced sum of the noise that cancels (the paper's scheme), else None.
         drawn: each colluding site's part of that noise.
+        draw: where rows are sampled, what the target's site drew; `other` is then over the same sample.
     """
 
     query: Query
@@ -64,6 +68,7 @@ class Stage:
     held: dict[str, Int64] = field(default_factory=dict)
     told: Int64 | None = None
     drawn: dict[str, Int64] = field(default_factory=dict)
+    draw: Draw | None = None
 
 
 @dataclass
@@ -86,7 +91,10 @@ class Watch:
     def __init__(self, target: str, colluders: Iterable[str]) -> None:
         self.target, self.colluders = target, frozenset(colluders)
         self.neighbour: Any = None  # the target's table in the world that this run is not in
+        self.shared = 0  # how many rows the target's table shares with it: the row at stake comes after them
         self.stages: list[Stage] = []
+        self._samples: list[Int64] = []  # of each table, in the order in which they drew
+        self._wanted: Callable[[int], Int64] | None = None  # a sample to be taken in place of a drawn one
         self._wires: list[Wire] = []
         self._self_keys: dict[int, bytes] = {}  # by number: the aggregator recovers these
         self._pair_keys: dict[tuple[int, int], bytes] = {}  # (colluder, peer)
@@ -96,9 +104,12 @@ class Watch:
         self._taken: tuple[Int64, dict[str, Int64]] | None = None
         self._names: list[str] = []
 
-    def start(self, neighbour: Any) -> None:
-        """Forget the run before; `neighbour` is the table that is not to be told from the real one."""
-        self.neighbour, self.stages = neighbour, []
+    def start(self, neighbour: Any, shared: int) -> None:
+        """Forget the run before; `neighbour` is the table that is not to be told from the real one.
+
+        Both begin with the same rows, `shared` of them, all complete.
+        """
+        self.neighbour, self.shared, self.stages = neighbour, shared, []
 
     @contextmanager
     def on(self) -> Iterator[Watch]:
@@ -109,6 +120,7 @@ class Watch:
                 patches.enter_context(mock.patch.object(owner, name, new))
 
             self._watch_sums(patch)
+            self._watch_samples(patch)
             self._watch_secagg(patch)
             self._watch_machines(patch)
             self._watch_messages(patch)
@@ -121,12 +133,55 @@ class Watch:
         def contributions(
             of: Consortium, query: Query, calibration: Calibration, randomness: SecureStream
         ) -> dict[str, Int64]:
+            self._samples.clear()
             vectors = inner(of, query, calibration, randomness)
-            sums = tuple(part for parts in self.neighbour.sums(query.blocks) for part in parts)
-            self.stages.append(Stage(query, calibration, dict(vectors), calibration.encode(sums)))
+            rate = min((getattr(block, "rate", 1.0) for block in query.blocks), default=1.0)
+            if rate < 1:
+                draw, other = self._draw(of, query, calibration, rate, vectors[self.target])
+            else:
+                draw, other = None, _encoded(self.neighbour, query, calibration)
+            self.stages.append(Stage(query, calibration, dict(vectors), other, draw=draw))
             return vectors
 
         patch(Consortium, "_contributions", contributions)
+
+    def _watch_samples(self, patch: Patch) -> None:
+        real: Callable[[SecureStream, int, float], Int64] = vars(kept)["sample"]  # or what was planted there
+
+        def sample(stream: SecureStream, rows: int, rate: float) -> Int64:
+            if self._wanted is not None:
+                return self._wanted(rows)
+            self._samples.append(real(stream, rows, rate))
+            return self._samples[-1]
+
+        patch(kept, "sample", sample)
+
+    def _draw(
+        self, of: Consortium, query: Query, calibration: Calibration, rate: float, exact: Int64
+    ) -> tuple[Draw, Int64]:
+        """Return what the target's site drew, and the neighbour's sums over the same sample.
+
+        What rows add is computed by the site's own code: over the others that were drawn, and over those and
+        the row at stake. One of the two must be what the site put in, to the last bit.
+        """
+        if len(self._samples) != len(of.sites):
+            raise CapeError("a site did not draw a sample, or more than one")
+        chosen = self._samples[list(of.sites).index(self.target)]
+        others = chosen[chosen < self.shared]
+
+        def sums(table: Any, with_the_row: bool) -> Int64:
+            self._wanted = lambda rows: np.append(others, np.arange(self.shared, rows)[: int(with_the_row)])
+            try:
+                return _encoded(table, query, calibration, SecureStream())
+            finally:
+                self._wanted = None
+
+        true, taken = of.sites[self.target], bool(chosen.size > others.size)
+        rest = sums(true, False)
+        row, other = sums(true, True) - rest, sums(self.neighbour, True) - rest
+        if not np.array_equal(exact, rest + taken * row):
+            raise CapeError("what a site put in is not the sum over the rows that it drew")
+        return Draw(rate, taken, row, other), rest + taken * other
 
     def _watch_secagg(self, patch: Patch) -> None:
         simulate, whole, made = secagg.simulate, secagg.Session, secagg.zero_sum_gaussian
@@ -269,3 +324,7 @@ class Watch:
             ]
             masks.apply(words, known)
             stage.seen[wire.sender] = parameters.ring.decode(words)
+
+
+def _encoded(table: Any, query: Query, calibration: Calibration, stream: SecureStream | None = None) -> Int64:
+    return calibration.encode(tuple(part for parts in table.sums(query.blocks, stream) for part in parts))

@@ -100,6 +100,8 @@ def _show(found: Audit, files: list[Path]) -> None:
             f"{len(CHECKS) * len(found.rows)} tests, together wrong with probability at most {ERROR:.0%}; "
             f"seed {found.seed}, {found.seconds:.0f} s."
         )
+        for line in report.left_out():
+            typer.echo(line)
     for check in found.checks:
         style, word = ("green", "holds") if check.holds else ("bold red", "FAILS")
         console.print(f"[{style}]{word}[/{style}] {escape(check.name)}: {escape(check.found)}")
