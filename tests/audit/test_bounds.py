@@ -59,6 +59,41 @@ def test_the_bound_on_mu_covers_a_gaussian(mu):
         assert middle > 0.7 * mu
 
 
+def chance_of(too_high, runs, alarms, misses):
+    """The exact probability, over both binomials, that a bound is too high."""
+    count = np.arange(runs + 1)
+    chances = np.outer(stats.binom.pmf(count, runs, alarms), stats.binom.pmf(count, runs, misses))
+    return sum(chances[a, b] for a, b in zip(*np.nonzero(chances > 1e-12), strict=True) if too_high(a, b))
+
+
+@pytest.mark.parametrize("alarms", [0.001, 0.01, 0.05, 0.1587, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("runs", [15, 60])
+def test_bounds_cover_wherever_on_the_trade_off_a_test_is(runs, alarms):
+    mu, epsilon, delta = 2.0, 1.5, 0.05
+
+    def mu_above(a, b):
+        return mu_bound(Errors(int(a), runs, int(b), runs), ERROR) > mu
+
+    def epsilon_above(a, b):
+        return epsilon_bound(Errors(int(a), runs, int(b), runs), delta, ERROR) > epsilon
+
+    gaussian = stats.norm.cdf(stats.norm.isf(alarms) - mu)
+    assert chance_of(mu_above, runs, alarms, gaussian) <= ERROR
+    grown = math.exp(epsilon)
+    misses = max(0.0, 1 - delta - grown * alarms, (1 - delta - alarms) / grown)
+    assert chance_of(epsilon_above, runs, alarms, misses) <= ERROR
+
+
+def test_one_limit_for_both_rates_is_nearer_where_they_are_alike():
+    alike, uneven = Errors(374, 5600, 374, 5600), Errors(10, 5600, 2800, 5600)
+    assert mu_bound(alike, 1e-3) == pytest.approx(-2 * stats.norm.ppf(bounds.upper_rate(748, 11200, 5e-4)))
+    limits = [bounds.upper_rate(each, 5600, 2.5e-4) for each in (10, 2800)]
+    assert mu_bound(uneven, 1e-3) == pytest.approx(-float(np.sum(stats.norm.ppf(limits))))
+    unequal = Errors(374, 5600, 187, 2800)
+    limits = [bounds.upper_rate(374, 5600, 2.5e-4), bounds.upper_rate(187, 2800, 2.5e-4)]
+    assert mu_bound(unequal, 1e-3) == pytest.approx(-float(np.sum(stats.norm.ppf(limits))))
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 0.0), (3.0, 0.01)])
 def test_the_bound_on_epsilon_covers_randomised_response(epsilon, delta):
     failures, middle = response_failures(epsilon, delta)

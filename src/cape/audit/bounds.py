@@ -2,13 +2,20 @@
 
 Claim. A test that was fixed before its runs were looked at makes false alarms with rate f and misses with
 rate m. If the mechanism is mu-GDP then mu >= Phi^-1(1 - f) - Phi^-1(m); if it is (epsilon, delta)-DP then
-epsilon >= log((1 - delta - m) / f), and the same with f and m exchanged. Put upper confidence limits for f
-and m, and the right side is a lower confidence bound.
-Reason. Both are what the definitions say of this one test (Dong, Roth and Su 2022; Kairouz, Oh and Viswanath
-2015); they fall in f and in m. The limits are those of Clopper and Pearson (1934), which hold for every
-number of runs. Nothing is assumed about the mechanism or the law of its noise; the runs must be independent.
-The error that is allowed is divided by two, one half for each rate.
-Tested in tests/audit/test_bounds.py: coverage on Gaussians and on randomised response.
+epsilon >= log((1 - delta - m) / f), and the same with f and m exchanged. With p = (f + m) / 2 also
+mu >= -2 Phi^-1(p) and epsilon >= log((1 - delta) / p - 1). Put upper confidence limits for f and m, or for p,
+and the right side is a lower confidence bound.
+Reason. All are what the definitions say of this one test (Dong, Roth and Su 2022; Kairouz, Oh and Viswanath
+2015), those with p at the point of the trade-off where f + m is least; they fall in f, m and p. The limits
+are those of Clopper and Pearson (1934), which hold for every number of runs. For p it is that of all errors
+together, as if every run had the rate p: with as many runs of each table that is the worst case, since of all
+sums of coins with the same mean the binomial one has the heaviest lower tail up to one below its mean
+(Hoeffding 1956, theorem 5), and where a tail has less than half of all probability it ends below that.
+Nothing is assumed about the mechanism or the law of its noise; the runs must be independent.
+The error that is allowed is divided by two: one half for p, one quarter for f and for m. One limit is nearer
+to the truth than two where both rates are alike; two are where one of them is tiny.
+Tested in tests/audit/test_bounds.py: coverage, exact on a whole trade-off, on Gaussians and on randomised
+response.
 
 `noise_scale` and `normal_mu` do assume something (normal noise), and say so.
 """
@@ -77,8 +84,8 @@ def upper_rate(errors: int, runs: int, error: float) -> float:
 
 def mu_bound(errors: Errors, error: float) -> float:
     """Return a lower bound on mu that is too high with probability at most `error`; 0 if there is none."""
-    alarms, misses = _limits(errors, error)
-    return max(0.0, float(-ndtri(alarms) - ndtri(misses)))
+    alarms, misses, mean = _limits(errors, error)
+    return max(0.0, float(-ndtri(alarms) - ndtri(misses)), float(-2 * ndtri(mean)))
 
 
 def epsilon_bound(errors: Errors, delta: float, error: float) -> float:
@@ -86,15 +93,18 @@ def epsilon_bound(errors: Errors, delta: float, error: float) -> float:
 
     No assumption at all, but with n runs no more than about log(n / 8) can be shown.
     """
-    alarms, misses = _limits(errors, error)
-    ways = [(1 - delta - misses, alarms), (1 - delta - alarms, misses)]
+    alarms, misses, mean = _limits(errors, error)
+    ways = [(1 - delta - misses, alarms), (1 - delta - alarms, misses), (1 - delta - mean, mean)]
     return max([0.0, *(math.log(top / below) for top, below in ways if top > 0)])
 
 
-def _limits(errors: Errors, error: float) -> tuple[float, float]:
+def _limits(errors: Errors, error: float) -> tuple[float, float, float]:
+    """Return upper limits for false alarms, for misses, and for the mean of both."""
+    wrong, runs = errors.alarms + errors.misses, errors.without + errors.present
     return (
-        upper_rate(errors.alarms, errors.without, error / 2),
-        upper_rate(errors.misses, errors.present, error / 2),
+        upper_rate(errors.alarms, errors.without, error / 4),
+        upper_rate(errors.misses, errors.present, error / 4),
+        upper_rate(wrong, runs, error / 2) if errors.without == errors.present else 1.0,
     )
 
 

@@ -50,7 +50,8 @@ class Row:
         epsilon_from_mu: the epsilon at delta of a Gaussian mechanism with the bound on mu.
         scale: an interval for the noise over its claimed scale, if noise is normal.
         normal: an interval for mu that assumes normal scores; shown only.
-        ratio: bound over claim (of mu, or of epsilon where the case is about that).
+        ratio: bound over claim, of mu or of its epsilon, whichever is less; where the case is about epsilon
+            by itself, of that.
         needed: what the ratio must be at least.
         flagged: the checks that say that the claim is broken.
     """
@@ -117,6 +118,8 @@ def judge(case: Case, played: Played, searched: int, rows: int, fast: bool, seco
             flagged.append("noise scale")
     best = max(mus.values())
     best_epsilon = max(eps.values())
+    its_epsilon = epsilon(case.delta, best) if best > 0 else 0.0
+    near = best_epsilon if case.direct else min(best / claim_mu * claim_epsilon, its_epsilon)
     floor = FLOOR_FAST if fast else FLOOR
     return Row(
         case.name,
@@ -129,10 +132,10 @@ def judge(case: Case, played: Played, searched: int, rows: int, fast: bool, seco
         best,
         mus.get("learned", math.nan),
         best_epsilon,
-        epsilon(case.delta, best) if best > 0 else 0.0,
+        its_epsilon,
         scale,
         normal_mu(played.ratios, played.present, ERROR) if scale else None,
-        best_epsilon / claim_epsilon if case.direct else best / claim_mu,
+        near / claim_epsilon,
         floor if case.powered and not case.flag else 0.0,
         int(played.present.size),
         searched,
