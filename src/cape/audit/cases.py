@@ -2,9 +2,9 @@
 
 The number of runs follows from the power that is asked for: the bound must come within 15% of the claim, in
 mu and in the epsilon that belongs to it. With 2,800 runs of each table a mechanism that has mu = 3 gives a
-bound of 0.94 +- 0.016 times that, and 0.92 +- 0.020 times its epsilon, at the error that one test of the whole
-table may have: below 0.85 once in 3,000 times. `--fast` plays 700, gets 0.85 +- 0.037 of epsilon, and asks for
-0.7.
+bound of 0.94 +- 0.016 times that, and 0.92 +- 0.020 times its epsilon, at the error that one test of the
+whole table may have: below 0.85 once in 3,000 times. `--fast` plays 700, gets 0.85 +- 0.037 of epsilon, and
+asks for 0.7.
 A mu of 3 is more than a study should spend. It is where a number of runs shows most; noise scales with the
 budget by one factor, which the claims themselves, and the noise scale at (1, 1e-6), are checked for.
 
