@@ -84,6 +84,18 @@ def test_bounds_cover_wherever_on_the_trade_off_a_test_is(runs, alarms):
     assert chance_of(epsilon_above, runs, alarms, misses) <= ERROR
 
 
+@pytest.mark.parametrize("runs", [3, 20, 50])
+def test_of_all_pairs_of_rates_with_one_mean_equal_ones_have_the_heaviest_tail(runs):
+    count = np.arange(2 * runs + 1)
+    for alarms in (0.0, 0.02, 0.1, 0.4):
+        for misses in (0.01, 0.1, 0.3, 0.6, 1.0):
+            parts = [stats.binom.pmf(count[: runs + 1], runs, rate) for rate in (alarms, misses)]
+            mean = (alarms + misses) / 2
+            below = count <= 2 * runs * mean - 1
+            tail = np.cumsum(np.convolve(*parts))
+            assert np.all(tail[below] <= stats.binom.cdf(count, 2 * runs, mean)[below] + 1e-12)
+
+
 def test_one_limit_for_both_rates_is_nearer_where_they_are_alike():
     alike, uneven = Errors(374, 5600, 374, 5600), Errors(10, 5600, 2800, 5600)
     assert mu_bound(alike, 1e-3) == pytest.approx(-2 * stats.norm.ppf(bounds.upper_rate(748, 11200, 5e-4)))

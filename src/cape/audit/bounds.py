@@ -10,7 +10,7 @@ Reason. All are what the definitions say of this one test (Dong, Roth and Su 202
 are those of Clopper and Pearson (1934), which hold for every number of runs. For p it is that of all errors
 together, as if every run had the rate p: with as many runs of each table that is the worst case, since of all
 sums of coins with the same mean the binomial one has the heaviest lower tail up to one below its mean
-(Hoeffding 1956, theorem 5), and where a tail has less than half of all probability it ends below that.
+(Hoeffding 1956), and where a tail has less than half of all probability it ends below that.
 Nothing is assumed about the mechanism or the law of its noise; the runs must be independent.
 The error that is allowed is divided by two: one half for p, one quarter for f and for m. One limit is nearer
 to the truth than two where both rates are alike; two are where one of them is tiny.
