@@ -13,7 +13,7 @@ from cape.steward.keyring import fingerprint
 from tests.cli.conftest import SECRET, Cape
 from tests.steward.world import World, document
 
-COMMANDS = ["init", "check", "ledger", "export-key", "trust", "approve"]
+COMMANDS = ["init", "check", "ledger", "export-key", "trust", "approve", "refuse"]
 
 
 @pytest.fixture
@@ -155,6 +155,22 @@ def test_approve(cape: Cape, world: World):
     assert json.loads(done.out)["approved"] is True
     world.granted(world.request())
     assert world.code(world.request(document(epsilon=0.5))) == "approval"
+
+
+def test_refuse(cape: Cape, world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert cape("site", "refuse", "lungs", "--site", world.site.path).code == 2
+    assert world.code(world.request()) == "approval"
+    done = cape("site", "refuse", "lungs", "--site", world.site.path)
+    assert (done.code, "Refused." in done.out, "mean" in done.out) == (0, True, True)
+    assert world.code(world.request()) == "steward"
+    assert "Nothing waits" in cape("site", "approve", "--site", world.site.path).out
+    assert cape("site", "approve", "lungs", "--site", world.site.path).code == 0
+    world.granted(world.request())
+    done = cape("site", "refuse", "lungs", "--site", world.site.path, "--json")
+    assert json.loads(done.out)["studies"][0]["study"] == "lungs"
+    assert world.code(world.request()) == "steward"
+    assert "refused 'lungs'" in (world.site.path / "site.log").read_text()
 
 
 def test_an_expired_policy_and_an_open_key_are_told(cape: Cape, world: World):

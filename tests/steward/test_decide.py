@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cape.errors import Refused
+from cape.errors import InvalidInput, Refused
 from cape.noise import SecureStream
 from cape.privacy import gaussian
 from cape.release.calibration import RESOLUTION
@@ -532,6 +532,33 @@ def test_ask_first_holds_a_study_until_it_is_approved(world: World):
     world.granted(world.request())
     assert world.code(world.request(document(epsilon=0.9))) == "approval", "another study by the same name"
     assert world.code(ask(document(), world.roster, world.other)) == "approval", "another coordinator"
+
+
+def test_a_steward_may_say_no_and_take_it_back(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    approvals = world.site.approvals
+    assert world.code(world.request()) == "approval"
+    approvals.refuse(approvals.find("lungs", to="refuse"))
+    assert world.code(world.request()) == "steward"
+    assert not approvals.waiting(), "it does not wait again"
+    world.edit('approve = "ask"', 'approve = "auto"')
+    assert world.code(world.request()) == "steward", "whatever the policy allows"
+    approvals.approve(approvals.find("lungs"))
+    world.granted(world.request())
+    approvals.refuse(approvals.find("lungs", to="refuse"))
+    assert world.code(world.request()) == "steward", "an approval that was taken back"
+    world.granted(world.request(document(epsilon=0.9)))
+    with pytest.raises(InvalidInput, match="there is no study 'lungs' to refuse; there is none"):
+        approvals.find("lungs", to="refuse")
+
+
+def test_studies_that_find_no_room_are_told(world: World, monkeypatch: pytest.MonkeyPatch):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    monkeypatch.setattr("cape.steward.approvals._MOST_HELD", 1)
+    assert world.code(world.request()) == "approval"
+    assert world.code(world.request(document(epsilon=0.9))) == "steward"
+    assert world.code(world.request()) == "approval"
+    assert len(world.site.approvals.waiting()) == 1
 
 
 def test_what_the_policy_refuses_is_not_held(world: World):

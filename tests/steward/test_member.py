@@ -300,6 +300,15 @@ def test_the_policy_that_counts_is_the_one_when_it_pays(table: Table, world: Wor
     assert table.lines() == 0
 
 
+def test_a_steward_may_refuse_a_study_that_runs(table: Table, world: World):
+    world.site.approvals.hold(table.request)
+    world.site.approvals.approve(world.site.approvals.find("lungs"))
+    openings = table.open()
+    world.site.approvals.refuse(world.site.approvals.find("lungs", to="refuse"))
+    assert code(table.carry("a", openings["a"])) == "steward"
+    assert table.lines() == 0
+
+
 def test_a_table_that_breaks_when_it_is_read_says_so_and_nothing_else(table: Table, world: World):
     openings = table.open()
     path = world.site.path / "rows.csv"

@@ -18,6 +18,7 @@ from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning
 from cape.site.schema import hint
+from cape.steward.approvals import Held
 from cape.steward.codes import Refusal
 from cape.steward.folder import SiteFolder
 from cape.steward.keyring import Card, fingerprint, public_text
@@ -162,28 +163,53 @@ def approve(
     Example: [bold]cape site approve heart --site our-site[/bold]
     """
     here = SiteFolder(folder)
-    policy = here.policy
     held = here.approvals.waiting() if study is None else [here.approvals.find(study)]
-    told = []
-    for each in held:
-        verdicts = preview(policy, here.ledger, each.study, each.coordinator)
-        who = policy.who(each.coordinator) or fingerprint(each.coordinator)
-        told.append(
-            {"study": each.name, "hash": each.study_hash, "coordinator": who, "analyses": _plain(verdicts)}
-        )
-        if not as_json:
-            console = screen.console()
-            console.print(
-                f"\n[bold]{escape(each.name)}[/bold] ({each.study_hash[:12]}), asked by {escape(who)}"
-            )
-            console.print(_verdict_table(policy, verdicts))
-        if study is not None:
-            here.approvals.approve(each)
-            here.log(f"approved {each.name!r} {each.study_hash} of {who!r}")
+    told = [_told(here, each, as_json) for each in held]
+    if study is not None:
+        here.approvals.approve(held[0])
+        here.log(f"approved {held[0].name!r} {held[0].study_hash} of {told[0]['coordinator']!r}")
     if as_json:
         screen.print_json({"approved": study is not None, "studies": told})
     else:
         typer.echo("Nothing waits for approval." if not held else "Approved." if study is not None else "")
+
+
+@site.command()
+def refuse(
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="Its name, or the start of its hash.", show_default=False)
+    ],
+    folder: Folder = _HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Let nothing of a study be answered: one that waits, or one that was approved and still runs.
+
+    What was answered before stays in the ledger. `cape site approve` takes it back. Where the policy says
+    approve = "auto", studies are not kept: change it to "ask", and one that runs waits at its next question.
+
+    Example: [bold]cape site refuse heart --site our-site[/bold]
+    """
+    here = SiteFolder(folder)
+    held = here.approvals.find(study, to="refuse")
+    told = _told(here, held, as_json)
+    here.approvals.refuse(held)
+    here.log(f"refused {held.name!r} {held.study_hash} of {told['coordinator']!r}")
+    if as_json:
+        screen.print_json({"refused": True, "studies": [told]})
+    else:
+        typer.echo("Refused.")
+
+
+def _told(here: SiteFolder, held: Held, quiet: bool) -> dict[str, Any]:
+    """Show a study as this site sees it, and return the same as plain data."""
+    policy = here.policy
+    verdicts = preview(policy, here.ledger, held.study, held.coordinator)
+    who = policy.who(held.coordinator) or fingerprint(held.coordinator)
+    if not quiet:
+        console = screen.console()
+        console.print(f"\n[bold]{escape(held.name)}[/bold] ({held.study_hash[:12]}), asked by {escape(who)}")
+        console.print(_verdict_table(policy, verdicts))
+    return {"study": held.name, "hash": held.study_hash, "coordinator": who, "analyses": _plain(verdicts)}
 
 
 @dataclass(frozen=True)

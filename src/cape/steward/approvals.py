@@ -1,7 +1,8 @@
-"""Ask first: studies that wait for the steward, and those that were approved, as files in two folders.
+"""Ask first: studies that wait for the steward, were approved, or refused, as files in three folders.
 
 What is approved is one coordinator's whole study, by its hash: every column, analysis and share in it. A
-study that differs in anything has another hash and waits again.
+study that differs in anything has another hash and waits again. An approval can be taken back at any time,
+and a refusal too: a file is in one folder only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cape.errors import InvalidInput
 from cape.steward.keyring import public_text, read_public
@@ -25,7 +26,7 @@ _MOST_HELD = 100  # a coordinator cannot fill the disk
 
 @dataclass(frozen=True)
 class Held:
-    """A study that waits, or was approved."""
+    """A study that waits, was approved or refused."""
 
     path: Path
     coordinator: bytes
@@ -43,36 +44,41 @@ class Held:
 
 
 class Approvals:
-    """The folders `held` and `approved` of a site."""
+    """The folders `held`, `approved` and `refused` of a site."""
 
     def __init__(self, folder: Path) -> None:
-        self._held, self._approved = folder / "held", folder / "approved"
+        self._held, self._approved, self._refused = (
+            folder / name for name in ("held", "approved", "refused")
+        )
 
     def approved(self, request: Request) -> bool:
         """Return whether the steward has approved this study of this coordinator."""
-        path = self._approved / _file(request.coordinator, request.study_hash)
-        if not path.is_file():
-            return False
-        held = _load(path)
-        return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
+        return _is_in(self._approved, request)
 
-    def hold(self, request: Request) -> None:
-        """Keep a study for the steward to look at."""
+    def refused(self, request: Request) -> bool:
+        """Return whether the steward has refused it."""
+        return _is_in(self._refused, request)
+
+    def hold(self, request: Request) -> bool:
+        """Keep a study for the steward to look at; return False if too many wait already."""
         self._held.mkdir(mode=0o700, exist_ok=True)
         path = self._held / _file(request.coordinator, request.study_hash)
-        if path.exists() or len(list(self._held.iterdir())) >= _MOST_HELD:
-            return
+        if path.exists():
+            return True
+        if len(list(self._held.iterdir())) >= _MOST_HELD:
+            return False
         told = {"coordinator": public_text(request.coordinator), "study": request.study}
         write_whole(path, json.dumps(told, indent=2) + "\n")
+        return True
 
     def waiting(self) -> list[Held]:
         """Return the studies that wait."""
-        return [_load(path) for path in sorted(self._held.glob("*.json"))]
+        return _all(self._held)
 
-    def find(self, study: str) -> Held:
-        """Return the one that waits under this name, or under a hash that starts so."""
-        waiting = self.waiting()
-        found = [held for held in waiting if held.name == study or held.study_hash.startswith(study.lower())]
+    def find(self, study: str, *, to: Literal["approve", "refuse"] = "approve") -> Held:
+        """Return the one that waits, or was decided the other way, by its name or the start of its hash."""
+        known = self.waiting() + _all(self._refused if to == "approve" else self._approved)
+        found = [held for held in known if held.name == study or held.study_hash.startswith(study.lower())]
         if len(found) == 1:
             return found[0]
         if found:
@@ -80,15 +86,18 @@ class Approvals:
             raise InvalidInput(
                 f"{len(found)} studies are called {study!r}; give the start of a hash: {hashes}"
             )
-        names = ", ".join(f"{held.name!r} ({held.study_hash[:12]})" for held in waiting)
+        names = ", ".join(f"{held.name!r} ({held.study_hash[:12]})" for held in known)
         raise InvalidInput(
-            f"no study {study!r} waits for approval; " + (f"there are {names}" if names else "none does")
+            f"there is no study {study!r} to {to}; " + (f"there are {names}" if names else "there is none")
         )
 
     def approve(self, held: Held) -> None:
         """Let a study be answered from now on, as far as the policy and the budgets allow."""
-        self._approved.mkdir(mode=0o700, exist_ok=True)
-        os.replace(held.path, self._approved / held.path.name)
+        _move(held, self._approved)
+
+    def refuse(self, held: Held) -> None:
+        """Let nothing of a study be answered from now on, whatever the policy allows."""
+        _move(held, self._refused)
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
@@ -100,6 +109,23 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
+
+
+def _is_in(folder: Path, request: Request) -> bool:
+    path = folder / _file(request.coordinator, request.study_hash)
+    if not path.is_file():
+        return False
+    held = _load(path)
+    return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
+
+
+def _all(folder: Path) -> list[Held]:
+    return [_load(path) for path in sorted(folder.glob("*.json"))]
+
+
+def _move(held: Held, folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.replace(held.path, folder / held.path.name)
 
 
 def _file(coordinator: bytes, study_hash: str) -> str:

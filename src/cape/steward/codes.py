@@ -31,6 +31,7 @@ class Code(StrEnum):
     RUN = "run"  # its name was used before
     HISTORY = "history"  # answers of earlier stages are missing
     APPROVAL = "approval"  # held until the steward approves it
+    STEWARD = "steward"  # who has refused this study
     DATA = "data"  # the table cannot be used, or has too few rows: which, only the site's log says
     SITE = "site"  # something else went wrong at the site
 

@@ -226,7 +226,7 @@ def consider(
         request: what came.
         own: the site's public key.
         table: opens its rows; called only once everything else is in order.
-        approvals: studies that are held or approved; needed where the policy says "ask".
+        approvals: studies that are held, approved or refused; needed where the policy says "ask".
         conversations: kept over the stages of an analysis, to spare the answers of all earlier stages.
         log: takes the full story, one line each, for the site's own eyes.
         now: the time, for tests.
@@ -317,9 +317,11 @@ def _consider(
     same_grid(calibration, request.grid)
     cost, once = price(asked, request.stage, query, local_std)
     parameters = _parameters(request, asked, calibration)
+    if approvals is not None and approvals.refused(request):
+        raise Denied(Code.STEWARD, "this site's steward has refused the study")
     if policy.approve == "ask" and (approvals is None or not approvals.approved(request)):
-        if approvals is not None:
-            approvals.hold(request)
+        if approvals is not None and not approvals.hold(request):
+            raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
         raise Denied(
             Code.APPROVAL, "the study is held until this site's steward approves it; ask again later"
         )
