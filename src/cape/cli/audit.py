@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 _SEED = 9
-_COLUMNS = ("row", "claim mu", "epsilon at delta", "mu >=", "epsilon >=", "ratio", "runs", "verdict")
+_COLUMNS = ("row", "claim mu", "epsilon at delta", "mu >=", "its epsilon", "ratio", "verdict")
 
 
 def audit(
@@ -85,11 +85,15 @@ def _show(found: Audit, files: list[Path]) -> None:
 
     console = screen.console()
     if found.rows:
-        table = Table(box=box.SIMPLE_HEAD, title="lower bounds beside claims", title_justify="left")
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            title="lower bounds beside claims",
+            title_justify="left",
+            padding=(0, 1, 0, 0),
+        )
         for title in _COLUMNS:
-            table.add_column(
-                title, justify="left" if title in ("row", "verdict") else "right", overflow="fold"
-            )
+            words = title in ("row", "verdict")
+            table.add_column(title, justify="left" if words else "right", no_wrap=title != "verdict")
         for row in found.rows:
             style = "green" if row.ok else "bold red"
             told = dict(zip(report.COLUMNS, map(escape, report.cells(row)), strict=True))
