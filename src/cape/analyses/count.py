@@ -12,7 +12,8 @@ from cape.analyses.planning import Planned
 from cape.errors import InvalidInput
 from cape.release.query import Answer, Estimate, Neighbours, Query
 from cape.site import Axis, Counts, Number, Schema
-from cape.site.schema import Value, hint
+from cape.site.categories import Value
+from cape.site.schema import hint
 
 __all__ = ["Count"]
 

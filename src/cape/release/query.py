@@ -101,7 +101,7 @@ class Answer:
     schema: Schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a histogram may have a million
 class Estimate:
     """One number with its error: from having sampled people, and from privacy noise.
 

@@ -8,31 +8,37 @@ a category that is text ("1") is found in columns of text only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from cape.site.schema import Category
+__all__ = ["Codes", "Value"]
 
-__all__ = ["Keys"]
+Value = str | int | bool
 
 
 @dataclass(frozen=True)
-class Keys:
-    """Codes by what a cell may hold: `texts` for columns of text, `numerals` for all that are numbers."""
+class Codes:
+    """The codes of a column's categories, by what a cell may hold, made when they are first asked for."""
 
-    texts: dict[str, int]
-    numerals: dict[int, int]
+    values: tuple[Value, ...]
 
-    @classmethod
-    def of(cls, category: Category) -> Keys:
-        """Return the keys of a column's categories. What the schema has as text is found first."""
-        texts = {value: code for code, value in enumerate(category.values) if isinstance(value, str)}
-        numerals = {}
-        for code, value in enumerate(category.values):
+    @cached_property
+    def texts(self) -> dict[str, int]:
+        """For columns of text. What the schema has as text is found first."""
+        found = {value: code for code, value in enumerate(self.values) if isinstance(value, str)}
+        for code, value in enumerate(self.values):
             if not isinstance(value, str):
-                numerals[int(value)] = code
                 for text in _spellings(value):
-                    texts.setdefault(text, code)
-        # A column of numbers holds 64 bits at most here; a category beyond them occurs as text only.
-        return cls(texts, {key: code for key, code in numerals.items() if -(2**63) <= key < 2**63})
+                    found.setdefault(text, code)
+        return found
+
+    @cached_property
+    def numerals(self) -> dict[int, int]:
+        """For all that are numbers: 64 bits at most here; a category beyond them occurs as text only."""
+        return {
+            int(value): code
+            for code, value in enumerate(self.values)
+            if not isinstance(value, str) and -(2**63) <= value < 2**63
+        }
 
 
 def _spellings(value: int | bool) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cape.site import faults
-from cape.site.categories import Keys
+from cape.site.categories import Codes
 from cape.site.schema import Category, Number, Schema
 
 __all__ = ["Cells"]
@@ -30,9 +30,6 @@ class Cells:
 
     def __init__(self, site: str, schema: Schema, *, text: bool) -> None:
         self._site, self._schema, self._text = site, schema, text
-        self._keys = {
-            name: Keys.of(column) for name, column in schema.items() if isinstance(column, Category)
-        }
 
     def read(self, series: pl.Series, offset: int) -> NDArray[Any]:
         """Return the column as numbers or as codes, whichever the schema says."""
@@ -70,7 +67,7 @@ class Cells:
         return numbers
 
     def _codes(self, series: pl.Series, column: Category, offset: int) -> NDArray[np.int64]:
-        kind, keys = series.dtype, self._keys[series.name]
+        kind, keys = series.dtype, column.codes
         if kind == pl.Object:
             codes = pl.Series(series.name, [_code(value, keys) for value in series], dtype=pl.Int64)
             missing = _objects_missing(series)
@@ -94,7 +91,7 @@ class Cells:
             raise faults.missing_cell(self._site, name, offset + int(np.argmax(missing)))
 
 
-def _match(series: pl.Series, keys: Keys) -> pl.Series:
+def _match(series: pl.Series, keys: Codes) -> pl.Series:
     """Return codes, null where the cell is null or no category."""
     kind = series.dtype
     codes: dict[Any, int]
@@ -113,7 +110,7 @@ def _match(series: pl.Series, keys: Keys) -> pl.Series:
     return values.replace_strict(list(codes), list(codes.values()), default=None, return_dtype=pl.Int64)
 
 
-def _comparable(series: pl.Series, row: int, keys: Keys) -> bool:
+def _comparable(series: pl.Series, row: int, keys: Codes) -> bool:
     """Return whether a cell of this type could be one of the categories at all."""
     kind = series.dtype
     if kind == pl.Object:
@@ -157,7 +154,7 @@ def _number(value: Any) -> float | None:
         return math.inf if abs(value) == value else -math.inf
 
 
-def _code(value: Any, keys: Keys) -> int | None:
+def _code(value: Any, keys: Codes) -> int | None:
     """Return the code of a Python value, or None if it is missing or no category."""
     if isinstance(value, str):
         return keys.texts.get(value)

@@ -14,7 +14,6 @@ import narwhals as nw
 from cape.site import faults
 from cape.site.bins import Bins
 from cape.site.blocks import Axis
-from cape.site.categories import Keys
 from cape.site.schema import Category, Column, Number, Schema
 from cape.site.steps import ONE, Steps
 
@@ -51,7 +50,7 @@ class Columns:
 
     def code(self, name: str) -> nw.Expr:
         """Return a category column as codes, -1 for what is missing or unknown."""
-        keys, kind = Keys.of(self._schema.category(name)), self._types[name]
+        keys, kind = self._schema.category(name).codes, self._types[name]
         codes: dict[Any, int] = dict(keys.texts if _is_text(kind) else keys.numerals)
         if not _is_text(kind) and not kind.is_integer():
             codes = {float(key): code for key, code in codes.items()}
@@ -113,7 +112,7 @@ def _tree(x: nw.Expr, edges: tuple[float, ...], first: int, last: int) -> nw.Exp
 def _fits(column: Column, kind: Any) -> bool:
     number = kind.is_numeric() or kind == nw.Boolean
     if isinstance(column, Category):
-        return _is_text(kind) or (number and bool(Keys.of(column).numerals))
+        return _is_text(kind) or (number and bool(column.codes.numerals))
     return bool(number)
 
 

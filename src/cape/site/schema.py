@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cape import check
 from cape.errors import InvalidInput
+from cape.site.categories import Codes, Value
 
 __all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
-
-Value = str | int | bool
 
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
@@ -73,6 +73,11 @@ class Category:
                 f"categories must be different and at least one, not {check.show(list(values))}"
             )
         object.__setattr__(self, "values", values)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The place of each value in the list, by what a cell may hold."""
+        return Codes(self.values)
 
 
 Column = Number | Category

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
-from cape.site.categories import Keys
 from cape.site.cells import _code, _is_missing, _number
 from cape.site.design import Design
 from cape.site.schema import Category, Number, Schema
@@ -153,7 +152,7 @@ def _numbers(cells: NDArray[Any], name: str) -> Floats:
 
 def _codes(cells: NDArray[Any], name: str, column: Category) -> NDArray[np.int64]:
     """Return the place of each cell among the categories, as sites find it; -1 where it is missing."""
-    keys = Keys.of(column)
+    keys = column.codes
     codes = np.full(len(cells), -1, np.int64)
     for row, cell in enumerate(cells):
         code = _code(cell, keys)
