@@ -9,7 +9,7 @@ demo: .venv/.core
 	$(BIN)/cape demo
 
 test: lint types
-	$(BIN)/python -m pytest -n auto -m "not slow" --cov --cov-report=term
+	$(BIN)/python -m pytest -n auto -m "not slow"
 
 test-all: lint types
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
