@@ -7,40 +7,18 @@ from typing import Any
 
 from cape.secagg import Identity, Roster
 from cape.steward import Request, SiteFolder, Talk, make_request, read
-from cape.steward.keyring import public_text
+from cape.steward.template import plain_policy
 
 __all__ = ["CELL", "Asking", "make_folder"]
 
 CELL = "71.90" + "625"  # stands in the table once, and may stand nowhere else
 
-_POLICY = """
-[site]
-name = "a"
-data = "rows.csv"
-expires = 2999-12-31
-approve = "auto"
-[schema]
-age = [18, 90]
-weight = {{low = 40, high = 140, missing = false}}
-sex = ["female", "male"]
-ill = ["no", "yes"]
-[allow]
-analyses = ["count", "mean", "histogram", "k-means", "logistic-regression"]
-schemes = ["cape", "conventional"]
-[protect]
-min_rows = 10
-other_honest = 1
-colluding = 1
-[budget]
-release = {{epsilon = {epsilon}, delta = 1e-6}}
-coordinator = {{epsilon = {epsilon}, delta = 1e-6}}
-year = {{epsilon = {epsilon}, delta = 1e-6}}
-[coordinators]
-office = "{office}"
-[peers]
-b = "{b}"
-c = "{c}"
-"""
+_SCHEMA: dict[str, Any] = {
+    "age": {"low": 18.0, "high": 90.0, "missing": True},
+    "weight": {"low": 40.0, "high": 140.0, "missing": False},
+    "sex": {"categories": ["female", "male"], "missing": True},
+    "ill": {"categories": ["no", "yes"], "missing": True},
+}
 
 
 class Asking:
@@ -62,12 +40,7 @@ class Asking:
             "colluding": 1,
             "min_sites": 3,
             "neighbours": "replace-one",
-            "schema": {
-                "age": {"low": 18.0, "high": 90.0, "missing": True},
-                "weight": {"low": 40.0, "high": 140.0, "missing": False},
-                "sex": {"categories": ["female", "male"], "missing": True},
-                "ill": {"categories": ["no", "yes"], "missing": True},
-            },
+            "schema": _SCHEMA,
             "sites": ["a", "b", "c"],
             "analyses": [analysis],
         }
@@ -91,11 +64,14 @@ def make_folder(
     folder = SiteFolder.create(path, "a")
     (path / "identity.key").write_text(f"cape-private-ed25519:{private.hex()}\n")
     (path / "site.toml").write_text(
-        _POLICY.format(
-            epsilon=epsilon,
-            office=public_text(office.public),
-            b=public_text(peer("b").public),
-            c=public_text(peer("c").public),
+        plain_policy(
+            "a",
+            _SCHEMA,
+            ("count", "mean", "histogram", "k-means", "logistic-regression"),
+            min_rows=10,
+            epsilon=(epsilon,) * 3,
+            coordinators={"office": office.public},
+            peers={name: peer(name).public for name in "bc"},
         )
     )
     lines = [

@@ -11,43 +11,29 @@ import numpy as np
 
 from cape.coordinator import CoordinatorFolder, Event, Record, Relay, Submission
 from cape.steward import SiteFolder, wire
-from cape.steward.keyring import public_text
 from cape.steward.member import Member
+from cape.steward.template import plain_policy
 from cape.study import Study
 
 SECRET = 71.90625  # a cell that stands in every table once, and may stand nowhere else
 ROWS = {"a": 611, "b": 523, "c": 701, "d": 587}
 NAMES = tuple(ROWS)
 
-POLICY = """
-[site]
-name = "{name}"
-data = "rows.csv"
-expires = 2999-12-31
-approve = "auto"
-[schema]
-age = [18, 90]
-weight = {{low = 40, high = 140, missing = false}}
-sex = ["female", "male"]
-ill = ["no", "yes"]
-[allow]
-analyses = [
-    "count", "mean", "histogram", "linear-regression", "logistic-regression", "k-means", "neural-network"
-]
-schemes = ["cape", "conventional"]
-[protect]
-min_rows = 100
-other_honest = 1
-colluding = 1
-[budget]
-release = {{epsilon = 20.0, delta = 1e-6}}
-coordinator = {{epsilon = 20.0, delta = 1e-6}}
-year = {{epsilon = 20.0, delta = 1e-6}}
-[coordinators]
-office = "{office}"
-[peers]
-{peers}
-"""
+SCHEMA: dict[str, Any] = {
+    "age": [18, 90],
+    "weight": {"low": 40, "high": 140, "missing": False},
+    "sex": ["female", "male"],
+    "ill": ["no", "yes"],
+}
+ANALYSES = (
+    "count",
+    "mean",
+    "histogram",
+    "linear-regression",
+    "logistic-regression",
+    "k-means",
+    "neural-network",
+)
 
 STUDY = """
 [study]
@@ -153,9 +139,15 @@ class World:
         keys = {name: site.identity.public for name, site in self.sites.items()}
         draw = np.random.default_rng(5)
         for name, site in self.sites.items():
-            peers = "\n".join(f'{peer} = "{public_text(key)}"' for peer, key in keys.items() if peer != name)
-            office = public_text(self.office.identity.public)
-            (site.path / "site.toml").write_text(POLICY.format(name=name, office=office, peers=peers))
+            text = plain_policy(
+                name,
+                SCHEMA,
+                ANALYSES,
+                epsilon=(20.0, 20.0, 20.0),
+                coordinators={"office": self.office.identity.public},
+                peers={peer: key for peer, key in keys.items() if peer != name},
+            )
+            (site.path / "site.toml").write_text(text)
             self._rows(site.path / "rows.csv", draw, ROWS[name])
             self.office.trust(site.card)
         self.members = {name: Member(site) for name, site in self.sites.items()}

@@ -29,7 +29,7 @@ WRONG = {
         "release = {epsilon = -1, delta",
         "[budget]: release: epsilon must be",
     ),
-    "year = {epsilon = 3.0, delta = 1e-6}": ("year = 3", "[budget]: year: must be a pair such as"),
+    "year = {epsilon = 3.0, delta = 1e-06}": ("year = 3", "[budget]: year: must be a pair such as"),
     "[budget]": ("[budgets]", "unknown section [budgets]; did you mean 'budget'?"),
     'office = "ed25519:': ('office = "rsa:', "[coordinators]: office must be a public key"),
     "[peers]": ('[peers]\na = "ed25519:' + "00" * 32 + '"', "[peers] a: that is this site's own name"),

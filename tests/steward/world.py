@@ -11,40 +11,18 @@ import numpy as np
 
 from cape.secagg import Identity, Roster
 from cape.steward import Grant, Refusal, Request, SiteFolder, Talk, make_request, read
-from cape.steward.keyring import public_text
+from cape.steward.template import plain_policy
 
 SECRET = 71.90625  # a cell that stands in every table once, and may stand nowhere else
 
-POLICY = """
-[site]
-name = "{name}"
-data = "rows.csv"
-expires = 2999-12-31
-approve = "auto"
-[schema]
-age = [18, 90]
-weight = {{low = 40, high = 140, missing = false}}
-sex = ["female", "male"]
-ill = ["no", "yes"]
-hiv = ["no", "yes"]
-[allow]
-analyses = ["count", "mean", "histogram", "logistic-regression", "k-means", "neural-network"]
-columns = ["age", "weight", "sex", "ill"]
-schemes = ["cape", "conventional"]
-[protect]
-min_rows = 100
-other_honest = 1
-colluding = 1
-[budget]
-release = {{epsilon = 1.0, delta = 1e-6}}
-coordinator = {{epsilon = 2.0, delta = 1e-6}}
-year = {{epsilon = 3.0, delta = 1e-6}}
-[coordinators]
-office = "{office}"
-{other}
-[peers]
-{peers}
-"""
+SCHEMA: dict[str, Any] = {
+    "age": [18, 90],
+    "weight": {"low": 40, "high": 140, "missing": False},
+    "sex": ["female", "male"],
+    "ill": ["no", "yes"],
+    "hiv": ["no", "yes"],
+}
+ANALYSES = ("count", "mean", "histogram", "logistic-regression", "k-means", "neural-network")
 
 NAMES = ("a", "b", "c")
 
@@ -99,13 +77,15 @@ class World:
         self.roster = Roster.of({name: identity.public for name, identity in self.identities.items()})
         draw = np.random.default_rng(5)
         for name, site in self.folders.items():
-            peers = "\n".join(
-                f'{peer} = "{public_text(key.public)}"'
-                for peer, key in self.identities.items()
-                if peer != name
+            text = plain_policy(
+                name,
+                SCHEMA,
+                ANALYSES,
+                columns=("age", "weight", "sex", "ill"),
+                epsilon=(1.0, 2.0, 3.0),
+                coordinators={"office": self.office.public, "other": self.other.public},
+                peers={peer: key.public for peer, key in self.identities.items() if peer != name},
             )
-            other = f'other = "{public_text(self.other.public)}"'
-            text = POLICY.format(name=name, office=public_text(self.office.public), other=other, peers=peers)
             (site.path / "site.toml").write_text(text)
             age = np.clip(draw.normal(50, 10, 400), 19, 89).round(1)
             age[0] = SECRET

@@ -7,7 +7,6 @@ the same commands; only the places are folders, and the network is the loopback.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
@@ -26,6 +25,7 @@ from cape.flare import kits
 from cape.flare.link import Status, status
 from cape.flare.process import descendants
 from cape.steward.folder import SiteFolder
+from cape.steward.template import plain_policy
 
 __all__ = ["Rehearsal", "free_port"]
 
@@ -73,7 +73,18 @@ class Rehearsal:
         office = CoordinatorFolder.create(self.coordinator, "coordinator")
         sites = {name: SiteFolder.create(folder / "sites" / name, name) for name in tables}
         for name, site in sites.items():
-            text = policy_text(name, tables[name].resolve(), schema, analyses, budget, colluding, approve)
+            text = plain_policy(
+                name,
+                schema,
+                analyses,
+                data=str(tables[name].resolve()),
+                expires=(datetime.now(UTC) + timedelta(days=30)).date(),
+                approve=approve,
+                min_rows=20,
+                colluding=colluding,
+                epsilon=(budget[0],) * 3,
+                delta=budget[1],
+            )
             (site.path / "site.toml").write_text(text, encoding="utf-8")
             site.trust(office.card, coordinator=True)
             office.trust(site.card)
@@ -178,49 +189,6 @@ class Rehearsal:
             )
         self.processes[who] = process
         return process
-
-
-def policy_text(
-    name: str,
-    data: Path,
-    schema: Mapping[str, Any],
-    analyses: Sequence[str],
-    budget: tuple[float, float],
-    colluding: int,
-    approve: str,
-) -> str:
-    """Return a policy: what a steward would write into `site.toml`."""
-    expires = (datetime.now(UTC) + timedelta(days=30)).date()
-    columns = "\n".join(f"{column} = {json.dumps(given)}" for column, given in schema.items())
-    amount = f"{{epsilon = {budget[0]}, delta = {budget[1]}}}"
-    return f"""\
-[site]
-name = {json.dumps(name)}
-data = {json.dumps(str(data))}
-expires = {expires.isoformat()}
-approve = {json.dumps(approve)}
-
-[schema]
-{columns}
-
-[allow]
-analyses = {json.dumps(list(analyses))}
-schemes = ["cape", "conventional"]
-
-[protect]
-min_rows = 20
-other_honest = 1
-colluding = {colluding}
-
-[budget]
-release = {amount}
-coordinator = {amount}
-year = {amount}
-
-[coordinators]
-
-[peers]
-"""
 
 
 def free_port() -> int:

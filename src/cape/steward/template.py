@@ -1,11 +1,15 @@
-"""The policy that `cape site init` writes, for a data steward to change."""
+"""The policy that `cape site init` writes, for a data steward to change; and one that is made of values."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import Any
 
-__all__ = ["site_toml"]
+from cape.steward.keyring import public_text
+
+__all__ = ["plain_policy", "site_toml"]
 
 _TEXT = """\
 # What this site allows. Whoever asks, the site's own software reads this file first, and refuses what it does
@@ -78,3 +82,54 @@ def site_toml(name: str, expires: date, kinds: list[str]) -> str:
     shown = "\n#   ".join(each.strip() for each in listed).rstrip(",")
     text = _TEXT.replace("@KINDS@", shown).replace("@EXPIRES@", expires.isoformat())
     return text.replace("@NAME@", json.dumps(name, ensure_ascii=False))
+
+
+def plain_policy(
+    name: str,
+    schema: Mapping[str, Any],
+    analyses: Sequence[str],
+    *,
+    data: str = "rows.csv",
+    expires: date = date(2999, 12, 31),
+    approve: str = "auto",
+    columns: Sequence[str] | None = None,
+    min_rows: int = 100,
+    other_honest: int = 1,
+    colluding: int = 1,
+    epsilon: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    delta: float = 1e-6,
+    coordinators: Mapping[str, bytes] | None = None,
+    peers: Mapping[str, bytes] | None = None,
+) -> str:
+    """Return a policy without remarks: for rehearsals, and for what attacks a site.
+
+    `schema` is as a study file gives it; `epsilon` is of a release, of a coordinator and of a year.
+    """
+    budget = zip(("release", "coordinator", "year"), epsilon, strict=True)
+    sections: dict[str, Mapping[str, Any]] = {
+        "site": {"name": name, "data": data, "expires": expires, "approve": approve},
+        "schema": schema,
+        "allow": {"analyses": list(analyses)}
+        | ({} if columns is None else {"columns": list(columns)})
+        | {"schemes": ["cape", "conventional"]},
+        "protect": {"min_rows": min_rows, "other_honest": other_honest, "colluding": colluding},
+        "budget": {key: {"epsilon": most, "delta": delta} for key, most in budget},
+        "coordinators": {key: public_text(value) for key, value in (coordinators or {}).items()},
+        "peers": {key: public_text(value) for key, value in (peers or {}).items()},
+    }
+    lines = []
+    for section, values in sections.items():
+        lines += [f"[{section}]", *(f"{_key(key)} = {_toml(value)}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else json.dumps(name, ensure_ascii=False)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)

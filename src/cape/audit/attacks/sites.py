@@ -25,7 +25,7 @@ from cape.noise import SecureStream
 from cape.secagg.keys import Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
 from cape.steward import Earlier, Grant, Member, Refusal, Request, SiteFolder, Talk, make_request, read, wire
-from cape.steward.keyring import public_text
+from cape.steward.template import plain_policy
 
 __all__ = [
     "ABSENT",
@@ -65,32 +65,6 @@ DESCENT: dict[str, Any] = {
     "epochs": 3,
     "share": 1.0,
 }
-
-_POLICY = """
-[site]
-name = "{name}"
-data = "rows.csv"
-expires = 2999-12-31
-approve = "auto"
-[schema]
-age = [18, 90]
-ill = ["no", "yes"]
-[allow]
-analyses = ["histogram", "neural-network"]
-schemes = ["cape", "conventional"]
-[protect]
-min_rows = 100
-other_honest = {other_honest}
-colluding = 1
-[budget]
-release = {{epsilon = 1.0, delta = 1e-6}}
-coordinator = {{epsilon = 2.0, delta = 1e-6}}
-year = {{epsilon = 3.0, delta = 1e-6}}
-[coordinators]
-office = "{office}"
-[peers]
-{peers}
-"""
 
 
 def study(*analyses: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -158,11 +132,14 @@ class World:
         self.identities |= {name: Identity() for name in (COLLUDER, *ABSENT)}
         for number, (name, site) in enumerate(self.folders.items()):
             peers = {peer: key.public for peer, key in self.identities.items() if peer != name}
-            text = _POLICY.format(
-                name=name,
+            text = plain_policy(
+                name,
+                SCHEMA,
+                ("histogram", "neural-network"),
                 other_honest=OTHER_HONEST,
-                office=public_text(self.office.public),
-                peers="\n".join(f'{peer} = "{public_text(key)}"' for peer, key in peers.items()),
+                epsilon=(1.0, 2.0, 3.0),
+                coordinators={"office": self.office.public},
+                peers=peers,
             )
             (site.path / "site.toml").write_text(text)
             ages = [18.0 + (37 * row + 11 * number) % 720 / 10 for row in range(ROWS)]
