@@ -300,3 +300,8 @@ def test_noise_and_epsilon_are_found_from_each_other(sampling, neighbours):
     else:
         assert 1.8 < found <= 2.0
         assert training.epsilon(0.9 * noise, 1e-5, neighbours) > 2.0
+
+
+def test_steps_without_end_are_refused():
+    with pytest.raises(InvalidInput, match=r"epochs / sampling makes inf steps, and 65,536 are possible"):
+        NeuralNetwork("ill", ["age"], epochs=2, sampling=5e-324)

@@ -152,3 +152,9 @@ def test_requests_travel(world: World):
         request.signed(Identity())
     with pytest.raises(BadMessage):
         Request.unpack(request.pack()[:-1])
+
+
+def test_a_number_of_thousands_of_digits_is_no_trace(world: World):
+    world.edit("min_rows = 100", f"min_rows = {'1' * 5000}")
+    with pytest.raises(InvalidInput, match="is not a TOML file"):
+        _ = world.site.policy

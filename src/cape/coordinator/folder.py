@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
@@ -103,9 +102,11 @@ class CoordinatorFolder:
         names, known = list(names), self.sites
         missing = [name for name in names if name not in known]
         if missing:
+            near = difflib.get_close_matches(missing[0], [name for name in known if name not in names], 1)
             raise InvalidInput(
-                f"no key of {', '.join(map(repr, missing))} in {self.path / SITES}; get each one's file "
-                "(`cape site export-key`) and run `cape deploy trust FILE`"
+                f"no key of {', '.join(map(repr, missing))} in {self.path / SITES}"
+                + (f" (did you mean {near[0]!r}?)" if near else "")
+                + "; get each one's file (`cape site export-key`) and run `cape deploy trust FILE`"
             )
         return Roster.of({name: known[name] for name in names})
 
@@ -119,10 +120,7 @@ class CoordinatorFolder:
 
 
 def _parse(text: str, path: Path) -> tuple[str, dict[str, bytes]]:
-    try:
-        document: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+    document = places.parse(path, text)
     with places.at(str(path)):
         places.keys(document, ("coordinator", "sites"), ("coordinator", "sites"))
         about = places.section(document, "coordinator")

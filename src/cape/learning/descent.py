@@ -35,6 +35,7 @@ from cape.privacy import covered_noise, gaussian, gaussian_cover, subsampled
 from cape.privacy.subsampling import Relation
 from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
 from cape.release.stages import SLACK
+from cape.secagg.parameters import MAX_STEPS
 from cape.site import Block, Schema
 
 __all__ = ["WATCHED", "Descent", "Diverged", "Training"]
@@ -83,6 +84,9 @@ class Training:
     def __post_init__(self) -> None:
         check.real("epochs", self.epochs, above=0.0, most=_MOST_EPOCHS)
         check.real("sampling", self.sampling, above=0.0, most=1.0)
+        if self.epochs / self.sampling > MAX_STEPS:
+            steps = f"{self.epochs / self.sampling:.3g} steps"
+            raise InvalidInput(f"epochs / sampling makes {steps}, and {MAX_STEPS:,} are possible")
         if self.clip != "adaptive":
             check.real("clip", self.clip, least=1 / _TOO_LARGE, most=_TOO_LARGE)
         check.real("rate", self.rate, above=0.0)

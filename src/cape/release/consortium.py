@@ -373,7 +373,9 @@ def _named(sites: Any) -> dict[str, Any]:
         raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
     for name in sites:
         if not name.isprintable() or len(name) > 200:
-            raise InvalidInput(f"a site's name must have at most 200 characters, all printable, not {name!r}")
+            raise InvalidInput(
+                f"a site's name must have at most 200 characters, all printable, not {check.show(name)}"
+            )
     return dict(sites)
 
 

@@ -10,13 +10,13 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cape import check
 from cape.errors import InvalidInput
 from cape.secagg.keys import KEY_BYTES, Identity
 from cape.study import places
@@ -149,15 +149,19 @@ class Card:
         try:
             if path.stat().st_size > _MOST:
                 raise InvalidInput(f"{path} is too large to be a key; make one with `cape site export-key`")
-            document = tomllib.loads(path.read_text(encoding="utf-8"))
+            document = places.parse(path, path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InvalidInput(
                 f"no file {str(path)!r}; the other side makes it with `cape site export-key`"
             ) from None
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        except (InvalidInput, UnicodeDecodeError):
             document = {}
+        if path.name == "identity.key":
+            raise InvalidInput(
+                f"{path} is a private key: keep it; `cape site export-key` makes the half to hand out"
+            )
         if not document:
             raise InvalidInput(f"{path} is not a key; the other side makes it with `cape site export-key`")
         with places.at(str(path)):
@@ -205,5 +209,5 @@ def person(name: str, value: Any) -> str:
     """Return the name of a site or a coordinator, as a roster takes it."""
     text = places.text(name, value)
     if not text.isprintable() or len(text) > 200:
-        raise InvalidInput(f"{name} must have at most 200 characters, all printable, not {text!r}")
+        raise InvalidInput(f"{name} must have at most 200 characters, all printable, not {check.show(text)}")
     return text

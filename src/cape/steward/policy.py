@@ -8,7 +8,6 @@ Tested in tests/steward/test_policy.py.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -116,10 +115,7 @@ class Policy:
     @classmethod
     def parse(cls, text: str, path: Path) -> Policy:
         """Return the policy that a text says; `path` is where it stands, or will."""
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+        document = places.parse(path, text)
         with places.at(str(path)):
             return _read(path, document)
 
