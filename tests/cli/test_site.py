@@ -157,6 +157,22 @@ def test_approve(cape: Cape, world: World):
     assert world.code(world.request(document(epsilon=0.5))) == "approval"
 
 
+def test_a_study_cannot_move_the_cursor_or_hide_by_being_broken(cape: Cape, world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    name = "lungs\x1b[2JNothing waits"
+    bad = document(name=name, analyses=[*document()["analyses"], 5])
+    assert world.code(world.request(bad)) == "approval"
+    shown = cape("site", "approve", "--site", world.site.path)
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    assert "It states epsilon 1.0 at delta 1e-06, 1 colluding, scheme cape; sites: a, b, c." in shown.out
+    (held,) = world.site.approvals.waiting()
+    done = cape("site", "refuse", held.study_hash[:12], "--coordinator", "office", "--site", world.site.path)
+    assert done.code == 0
+    assert world.code(world.request(bad)) == "steward"
+    assert "Refused: lungs" in cape("site", "approve", "--site", world.site.path).out
+
+
 def test_refuse(cape: Cape, world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     assert cape("site", "refuse", "lungs", "--site", world.site.path).code == 2

@@ -86,6 +86,13 @@ def test_a_run_that_is_closed_stays_as_it_is(ledger: Ledger):
     ledger.reserve(entry())
 
 
+def test_a_run_that_was_closed_by_its_bare_name_stays_closed(ledger: Ledger):
+    """As ledgers have it from before runs were closed for one coordinator."""
+    ledger.runs.add(bytes(16))
+    with pytest.raises(Refused, match="was closed"):
+        ledger.reserve(entry(run=bytes(16)))
+
+
 def test_nobody_closes_the_run_of_another(ledger: Ledger):
     run, stranger = bytes(16), b"s" * 32
     ledger.reserve(entry(run=run))

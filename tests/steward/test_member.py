@@ -20,7 +20,7 @@ from cape.secagg import Aggregator, Identity, Send
 from cape.secagg import messages as m
 from cape.steward import Earlier, Request, SiteFolder, Talk, read, wire
 from cape.steward.member import Member
-from tests.steward.world import NAMES, SECRET, World, document
+from tests.steward.world import NAMES, SECRET, World, ask, document
 
 SEX = {"kind": "histogram", "column": "sex", "share": 0.25}
 NETWORK = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 4}
@@ -398,6 +398,19 @@ def test_sessions_do_not_pile_up(table: Table, world: World):
     for _ in range(40):
         assert isinstance(table.ask("a", world.request(document(analyses=[SEX]))), wire.Offered)
     assert len(table.members["a"]._sessions) == 32
+
+
+def test_nobody_opens_or_ends_the_sessions_of_another(table: Table, world: World):
+    """Neither by opening many, nor by taking the name of the run first, or later with another first stage."""
+    openings = table.open()
+    study = document(analyses=[SEX])
+    for _ in range(40):
+        theirs = ask(study, world.roster, world.other)
+        assert isinstance(table.ask("a", theirs), wire.Offered)
+    theirs = ask(document(), world.roster, world.other, run=table.request.run)
+    assert theirs.session != table.request.session
+    assert isinstance(table.ask("a", theirs), wire.Offered)
+    assert isinstance(table.carry("a", openings["a"]), wire.Carried)
 
 
 def test_an_inquiry_closes_the_run(table: Table, world: World):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cape.check import plain
 from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning
@@ -37,6 +38,12 @@ site = typer.Typer(
     rich_markup_mode="rich",
 )
 
+Asker = Annotated[
+    str | None,
+    typer.Option(
+        "--coordinator", metavar="NAME", help="Who asks, where several ask the same.", show_default=False
+    ),
+]
 Folder = Annotated[Path, typer.Option("--site", metavar="DIR", help="The site's folder.")]
 _HERE = Path()
 
@@ -106,7 +113,8 @@ def check(
         Path | None, typer.Argument(metavar="[STUDY]", help="A study file to try.", show_default=False)
     ] = None,
     coordinator: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who would ask, of the policy's coordinators.")
+        str | None,
+        typer.Option(metavar="NAME", help="Who would ask, of the policy's coordinators; else the only one."),
     ] = None,
     folder: Folder = _HERE,
     as_json: AsJson = False,
@@ -155,6 +163,7 @@ def approve(
         str | None,
         typer.Argument(metavar="[STUDY]", help="Its name, or the start of its hash.", show_default=False),
     ] = None,
+    coordinator: Asker = None,
     folder: Folder = _HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -163,7 +172,8 @@ def approve(
     Example: [bold]cape site approve heart --site our-site[/bold]
     """
     here = SiteFolder(folder)
-    held = here.approvals.waiting() if study is None else [here.approvals.find(study)]
+    who = _key(here.policy, coordinator) if coordinator else None
+    held = here.approvals.waiting() if study is None else [here.approvals.find(study, coordinator=who)]
     told = [_told(here, each, as_json) for each in held]
     if study is not None:
         here.approvals.approve(held[0])
@@ -171,7 +181,7 @@ def approve(
     if as_json:
         screen.print_json({"approved": study is not None, "studies": told})
     else:
-        typer.echo("Nothing waits for approval." if not held else "Approved." if study is not None else "")
+        _say_next(here, held, approved=study is not None)
 
 
 @site.command()
@@ -179,6 +189,7 @@ def refuse(
     study: Annotated[
         str, typer.Argument(metavar="STUDY", help="Its name, or the start of its hash.", show_default=False)
     ],
+    coordinator: Asker = None,
     folder: Folder = _HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -190,14 +201,37 @@ def refuse(
     Example: [bold]cape site refuse heart --site our-site[/bold]
     """
     here = SiteFolder(folder)
-    held = here.approvals.find(study, to="refuse")
+    who = _key(here.policy, coordinator) if coordinator else None
+    held = here.approvals.find(study, to="refuse", coordinator=who)
+    here.approvals.refuse(held)  # first: whatever is in it, it can be refused
     told = _told(here, held, as_json)
-    here.approvals.refuse(held)
     here.log(f"refused {held.name!r} {held.study_hash} of {told['coordinator']!r}")
     if as_json:
         screen.print_json({"refused": True, "studies": [told]})
     else:
-        typer.echo("Refused.")
+        typer.echo(f"Refused. `cape site approve {held.study_hash[:12]}` takes it back.")
+
+
+def _say_next(here: SiteFolder, held: Sequence[Held], *, approved: bool) -> None:
+    """Say what a steward can do now."""
+    if approved:
+        typer.echo(
+            "Approved. Who asked has to submit it again, unless it waits (--wait). "
+            f"`cape site refuse {held[0].study_hash[:12]}` takes it back."
+        )
+        return
+    if not held:
+        typer.echo("Nothing waits for approval.")
+    else:
+        typer.echo("Approve one with `cape site approve HASH`, or `cape site refuse HASH`; the name will do.")
+    for word, known in (
+        ("Approved", here.approvals.all_approved()),
+        ("Refused", here.approvals.all_refused()),
+    ):
+        if known:
+            typer.echo(
+                f"{word}: {', '.join(f'{plain(each.name)} ({each.study_hash[:12]})' for each in known)}."
+            )
 
 
 def _told(here: SiteFolder, held: Held, quiet: bool) -> dict[str, Any]:
@@ -207,9 +241,29 @@ def _told(here: SiteFolder, held: Held, quiet: bool) -> dict[str, Any]:
     who = policy.who(held.coordinator) or fingerprint(held.coordinator)
     if not quiet:
         console = screen.console()
-        console.print(f"\n[bold]{escape(held.name)}[/bold] ({held.study_hash[:12]}), asked by {escape(who)}")
+        console.print(
+            f"\n[bold]{escape(plain(held.name))}[/bold] ({held.study_hash[:12]}), asked by {escape(who)}"
+        )
+        for line in _stated(held.study):
+            console.print(escape(line), style="dim")
         console.print(_verdict_table(policy, verdicts))
+        whole = sum((each.cost for each in verdicts), Amount())
+        console.print(
+            f"All together epsilon {whole.epsilon(policy.release.delta):.4g} at delta "
+            f"{policy.release.delta:g} to this site's ledger."
+        )
     return {"study": held.name, "hash": held.study_hash, "coordinator": who, "analyses": _plain(verdicts)}
+
+
+def _stated(study: Mapping[str, Any]) -> list[str]:
+    """Return what a study says of itself, in lines."""
+    lines = [plain(str(study["description"]), 1000)] if study.get("description") else []
+    sites = plain(", ".join(map(str, study.get("sites") or ())), 1000)
+    return [
+        *lines,
+        f"It states epsilon {study.get('epsilon')} at delta {study.get('delta')}, {study.get('colluding')} "
+        f"colluding, scheme {study.get('scheme')}; sites: {sites}.",
+    ]
 
 
 @dataclass(frozen=True)
@@ -243,7 +297,7 @@ def _data(here: SiteFolder, policy: Policy) -> tuple[list[str], int | None, dict
 
 def _key(policy: Policy, coordinator: str | None) -> bytes | None:
     if coordinator is None:
-        return None
+        return next(iter(policy.coordinators.values())) if len(policy.coordinators) == 1 else None
     if coordinator not in policy.coordinators:
         known = policy.coordinators
         told = hint(coordinator, known) if known else "; the policy has none"
@@ -308,7 +362,7 @@ def _show_checked(
         )
     waiting = here.approvals.waiting()
     if waiting:
-        console.print(escape(f"Waiting for approval: {', '.join(held.name for held in waiting)}."))
+        console.print(escape(f"Waiting for approval: {', '.join(plain(held.name) for held in waiting)}."))
     if verdicts is not None:
         console.print(_verdict_table(policy, verdicts))
 
@@ -386,7 +440,7 @@ def _show_ledger(console: Console, policy: Policy, book: Ledger, lines: list[Lin
         table.add_row(
             f"{line.at:%Y-%m-%d %H:%M}",
             escape(policy.who(line.coordinator) or fingerprint(line.coordinator)),
-            escape(line.study),
+            escape(plain(line.study)),
             escape(f"{line.number}. {line.description}"),
             str(len(run)),
             f"{cost.mu:.4g}",

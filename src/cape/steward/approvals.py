@@ -15,13 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from cape import check
 from cape.errors import InvalidInput
 from cape.steward.keyring import public_text, read_public
 from cape.steward.request import Request, hash_of
 
 __all__ = ["Approvals", "Held", "write_whole"]
 
-_MOST_HELD = 100  # a coordinator cannot fill the disk
+_MOST_HELD = 100  # of each coordinator: none can fill the disk
 
 
 @dataclass(frozen=True)
@@ -47,25 +48,24 @@ class Approvals:
     """The folders `held`, `approved` and `refused` of a site."""
 
     def __init__(self, folder: Path) -> None:
-        self._held, self._approved, self._refused = (
-            folder / name for name in ("held", "approved", "refused")
-        )
+        self._folders = tuple(folder / name for name in ("held", "approved", "refused"))
+        self._held, self._approved, self._refused = self._folders
 
     def approved(self, request: Request) -> bool:
         """Return whether the steward has approved this study of this coordinator."""
         return _is_in(self._approved, request)
 
     def refused(self, request: Request) -> bool:
-        """Return whether the steward has refused it."""
-        return _is_in(self._refused, request)
+        """Return whether the steward has refused it: a file of this name is enough, whatever is in it."""
+        return (self._refused / _file(request.coordinator, request.study_hash)).is_file()
 
     def hold(self, request: Request) -> bool:
         """Keep a study for the steward to look at; return False if too many wait already."""
         self._held.mkdir(mode=0o700, exist_ok=True)
         path = self._held / _file(request.coordinator, request.study_hash)
-        if path.exists():
-            return True
-        if len(list(self._held.iterdir())) >= _MOST_HELD:
+        if any((folder / path.name).exists() for folder in self._folders):
+            return True  # it waits, or was decided on just now
+        if sum(held.coordinator == request.coordinator for held in self.waiting()) >= _MOST_HELD:
             return False
         told = {"coordinator": public_text(request.coordinator), "study": request.study}
         write_whole(path, json.dumps(told, indent=2) + "\n")
@@ -75,29 +75,52 @@ class Approvals:
         """Return the studies that wait."""
         return _all(self._held)
 
-    def find(self, study: str, *, to: Literal["approve", "refuse"] = "approve") -> Held:
+    def all_approved(self) -> list[Held]:
+        """Return the studies that were approved."""
+        return _all(self._approved)
+
+    def all_refused(self) -> list[Held]:
+        """Return the studies that were refused."""
+        return _all(self._refused)
+
+    def find(
+        self, study: str, *, to: Literal["approve", "refuse"] = "approve", coordinator: bytes | None = None
+    ) -> Held:
         """Return the one that waits, or was decided the other way, by its name or the start of its hash."""
         known = self.waiting() + _all(self._refused if to == "approve" else self._approved)
-        found = [held for held in known if held.name == study or held.study_hash.startswith(study.lower())]
+        found = {
+            held.path.name: held
+            for held in known
+            if (held.name == study or held.study_hash.startswith(study.lower()))
+            and coordinator in (None, held.coordinator)
+        }
         if len(found) == 1:
-            return found[0]
+            return next(iter(found.values()))
         if found:
-            hashes = ", ".join(held.study_hash[:12] for held in found)
+            hashes = ", ".join(held.study_hash[:12] for held in found.values())
             raise InvalidInput(
-                f"{len(found)} studies are called {study!r}; give the start of a hash: {hashes}"
+                f"{len(found)} studies are called {study!r}; give the start of a hash ({hashes}), or say who "
+                "asks with --coordinator"
             )
-        names = ", ".join(f"{held.name!r} ({held.study_hash[:12]})" for held in known)
+        names = ", ".join(f"{check.show(held.name)} ({held.study_hash[:12]})" for held in known)
         raise InvalidInput(
             f"there is no study {study!r} to {to}; " + (f"there are {names}" if names else "there is none")
         )
 
     def approve(self, held: Held) -> None:
         """Let a study be answered from now on, as far as the policy and the budgets allow."""
-        _move(held, self._approved)
+        self._move(held, self._approved)
 
     def refuse(self, held: Held) -> None:
         """Let nothing of a study be answered from now on, whatever the policy allows."""
-        _move(held, self._refused)
+        self._move(held, self._refused)
+
+    def _move(self, held: Held, to: Path) -> None:
+        to.mkdir(mode=0o700, exist_ok=True)
+        os.replace(held.path, to / held.path.name)
+        for folder in self._folders:  # it may have been held again meanwhile
+            if folder != to:
+                (folder / held.path.name).unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
@@ -121,11 +144,6 @@ def _is_in(folder: Path, request: Request) -> bool:
 
 def _all(folder: Path) -> list[Held]:
     return [_load(path) for path in sorted(folder.glob("*.json"))]
-
-
-def _move(held: Held, folder: Path) -> None:
-    folder.mkdir(mode=0o700, exist_ok=True)
-    os.replace(held.path, folder / held.path.name)
 
 
 def _file(coordinator: bytes, study_hash: str) -> str:

@@ -159,8 +159,8 @@ class Ledger:
         self._clock = clock or (lambda: datetime.now(UTC))
         if not self.path.is_file():
             raise InvalidInput(
-                f"no ledger {str(self.path)!r}; `cape site init` makes one, and a lost one must be found "
-                "again: it says what was spent"
+                f"no ledger {str(self.path)!r}; it says what was spent, so nothing is answered without it. A "
+                "lost one must be found again, and not be made anew: see docs/stewards.md"
             )
         with self._connected() as db:
             marks = [
@@ -191,7 +191,7 @@ class Ledger:
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
         with self._writing() as db:
-            if _is_run(db, _closed(entry.run, entry.coordinator)):
+            if _is_run(db, _closed(entry.run, entry.coordinator)) or _is_run(db, entry.run):
                 raise Refused("this run was closed by who asked for it; every release needs a new run")
             begun = db.execute(
                 "SELECT stage, plan FROM releases WHERE run = ?", (entry.run.hex(),)

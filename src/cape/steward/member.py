@@ -33,7 +33,7 @@ from cape.steward.request import Request
 
 __all__ = ["Member"]
 
-_MOST_SESSIONS = 32
+_MOST_SESSIONS = 32  # of each coordinator
 
 
 class _Session:
@@ -156,13 +156,18 @@ class Member:
         folder = self.folder
         card = folder.card
         machine = secagg.Site(offer.parameters, card.name, folder.identity, seen=offer.ledger.runs)
-        with self._lock:
-            run = offer.request.run
-            for name in [name for name, other in self._sessions.items() if other.request.run == run]:
-                del self._sessions[name]  # a run that opens another session is past those before
-            self._sessions[offer.parameters.run] = _Session(offer.request, machine)
-            while len(self._sessions) > _MOST_SESSIONS:
-                self._sessions.popitem(last=False)
+        asked = offer.request
+        with self._lock:  # nobody's sessions make room for those of another coordinator
+            theirs = {
+                name: other.request.run
+                for name, other in self._sessions.items()
+                if other.request.coordinator == asked.coordinator
+            }
+            past = [name for name, run in theirs.items() if run == asked.run]  # it opens another session
+            left = [name for name in theirs if name not in past]
+            for name in past + left[: max(0, len(left) + 1 - _MOST_SESSIONS)]:
+                del self._sessions[name]
+            self._sessions[offer.parameters.run] = _Session(asked, machine)
         return machine
 
     def _session(self, name: bytes) -> _Session:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cape.errors import BudgetExceeded
+from cape import check
+from cape.errors import BudgetExceeded, CapeError
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.ledger import Amount, Ledger
 from cape.steward.policy import Policy
@@ -37,8 +38,9 @@ def preview(
     verdicts = []
     planned = Amount()
     for number in range(1, len(study["analyses"]) + 1):
-        kind, description, cost = str(study["analyses"][number - 1].get("kind")), "", Amount()
-        refusal = None
+        given = study["analyses"][number - 1]
+        kind = check.plain(str(given.get("kind"))) if isinstance(given, Mapping) else check.show(given)
+        description, cost, refusal = "", Amount(), None
         try:
             asked = question(dict(study), number)
             kind, description = asked.analysis.kind, asked.analysis.describe()
@@ -51,6 +53,8 @@ def preview(
             refusal = denied.refusal
         except BudgetExceeded as error:
             refusal = Refusal(Code.BUDGET, str(error))
+        except CapeError as error:  # a request looks at its own analysis only: another may be anything
+            refusal = Refusal(Code.REQUEST, check.plain(str(error), 300))
         verdicts.append(Verdict(number, kind, description, cost, refusal))
     return verdicts
 

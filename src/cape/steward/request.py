@@ -122,7 +122,7 @@ class Request:
     @property
     def session(self) -> bytes:
         """The name of the session of secure aggregation: what `Parameters.agree` takes as run."""
-        return _digest("session", self.run, self.first)[:RUN_BYTES]
+        return _digest("session", self.coordinator, self.run, self.first)[:RUN_BYTES]
 
     def parameters(self, parties: Parties, length: int) -> Parameters:
         """Return the session's parameters, as a site and the aggregator compute them each for itself."""

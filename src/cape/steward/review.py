@@ -100,7 +100,7 @@ def check_roster(policy: Policy, asked: Asked, roster: Sequence[tuple[str, bytes
         if name != policy.name and policy.peers.get(name) != key:
             raise Denied(
                 Code.ROSTER,
-                "the roster names a site, or a key of one, that this site does not trust",
+                f"the roster names {name[:60]!r} with a key that this site does not trust",
                 f"{name!r} with key {key.hex()}",
             )
 
