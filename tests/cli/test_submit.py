@@ -101,12 +101,27 @@ def test_a_whole_study(world: World):
     assert world.lines() == 3
 
 
-def test_a_resume_that_fails_keeps_what_was_finished(world: World, capsys: pytest.CaptureFixture[str]):
+def test_there_must_be_something_to_resume(world: World):
+    with pytest.raises(InvalidInput, match="holds no record to go on with"):
+        submit(world, world.study(MEAN), resume=True)
+
+
+def test_what_no_approval_would_change_is_said_before_one_is_asked_for(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"', "a")
+    for name in NAMES[1:]:
+        world.edit('"histogram", ', "", name)
+    results = submit(world, three(world))
+    assert isinstance(results.error, TooFewSites)
+    assert "1 of 4 sites would answer analysis 2" in str(results.error)
+    assert "a: waits for its steward" not in str(results.error)
+
+
+def test_a_resume_that_fails_keeps_what_was_finished(world: World):
     study = three(world)
     Net.rounds = 5 + 3  # the second analysis is cut off once vectors were masked
     first = submit(world, study)
     assert first.interrupted
-    assert "the same command with --resume" in capsys.readouterr().err
+    assert "the same command with --resume" in first.next
     assert (numbers(first), first.lost, first.budget.spent) == ([1], Fraction(1, 4), Fraction(1, 2))
     Net.rounds, Net.opens = None, False
     second = submit(world, study, resume=True)
@@ -120,10 +135,8 @@ def test_a_resume_that_fails_keeps_what_was_finished(world: World, capsys: pytes
     assert isinstance(third.error, TooFewSites)
     assert numbers(third) == [1]
     world.channel.deaf = {}
-    capsys.readouterr()
     last = submit(world, study, resume=True)
-    assert last.failure is None
-    assert "--resume" not in capsys.readouterr().err
+    assert (last.failure, last.next) == (None, "")
     assert numbers(last) == [1, 2, 3]
     assert (
         last.budget.spent == 1 == world.sites["a"].ledger.spent().mu_squared / Fraction(study.budget.mu) ** 2

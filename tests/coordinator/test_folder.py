@@ -74,5 +74,30 @@ def test_a_coordinator_is_not_taken_for_a_site(tmp_path: Path):
 
 def test_a_refusal_of_many_analyses_is_said_once():
     here, why = Present(1, "1", "a", b"k" * 32), Refused(1, "budget", "nothing is left")
-    report = SiteReport("a", here, False, (why, None, why, Refused(1, "rows", "too few")), None, None)
-    assert str(report) == ("a: refuses analyses 1, 3 (budget: nothing is left); analysis 4 (rows: too few)")
+    wait = Refused(1, "approval", "it is held")
+
+    def said(*refusals: Refused | None) -> str:
+        return str(SiteReport("a", here, False, refusals, None, None))
+
+    other = Refused(1, "rows", "too few")
+    assert said(why, None, why, other) == (
+        "a: refuses analyses 1, 3 (budget: nothing is left); analysis 4 (rows: too few)"
+    )
+    assert said(why, why) == "a: refuses all 2 analyses (budget: nothing is left)"
+    assert said(wait, None, wait) == "a: waits for its steward"
+    assert said(None, None) == "a: would answer"
+    assert str(SiteReport("a", None, False, (), why, None)) == "a: refused (budget: nothing is left)"
+    assert str(SiteReport("a", None, False, (), None, None)) == "a: is not there"
+
+
+def test_a_name_that_is_nearly_known_is_told(tmp_path: Path):
+    office = CoordinatorFolder.create(tmp_path / "office")
+    office.trust(Card("south", Identity().public))
+    with pytest.raises(InvalidInput, match=r"no key of 'soth' in .* \(did you mean 'south'\?\)"):
+        office.roster(["soth"])
+
+
+def test_a_private_key_is_not_handed_on(tmp_path: Path):
+    site = SiteFolder.create(tmp_path / "site")
+    with pytest.raises(InvalidInput, match="is a private key: keep it"):
+        Card.load(site.path / "identity.key")

@@ -17,6 +17,7 @@ is drawn, 80 runs of each show more than 2 in all but five of a thousand audits.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
@@ -92,8 +93,12 @@ def chosen(fast: bool, only: str | None) -> list[Case]:
     known = cases(fast)
     found = [case for case in known if only is None or only in case.name]
     if not found:
-        names = ", ".join(dict.fromkeys(case.name for case in known))
-        raise InvalidInput(f"--only must be a part of a row's name, not {only!r}; rows: {names}")
+        names = [*dict.fromkeys(case.name for case in known), "rounding", "protocol"]
+        near = difflib.get_close_matches(str(only), names, 3, 0.3) or names[:3]
+        raise InvalidInput(
+            f"--only must be a part of a row's name, or rounding, or protocol, not {only!r}; rows are for "
+            f"example {'; '.join(near)}"
+        )
     return found
 
 

@@ -26,6 +26,7 @@ COLUMNS = (
     "its epsilon",
     "epsilon >=",
     "ratio",
+    "asked",
     "noise",
     "runs",
     "verdict",
@@ -59,10 +60,19 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row.epsilon_from_mu:.2f}",
         f"{row.epsilon_bound:.2f}",
         f"{row.ratio:.2f}",
+        f"{row.needed:g}" if row.needed else "",
         scale,
         f"{row.runs:,}",
         row.verdict,
     )
+
+
+_ATTACKS = (
+    "*Refused*: sites said no, with a code and how often. *Paid for*: so many vectors left the sites, and "
+    "their ledgers have at least as many lines, mu² in all: whoever attacked got what was bought, under "
+    "noise, and nothing else. *Holds*: nothing left that was not paid for, no site was bared, and no sum was "
+    "wrong."
+)
 
 
 def left_out() -> list[str]:
@@ -85,7 +95,10 @@ def page(found: Audit, command: str) -> str:
         f"All {len(CHECKS) * len(found.rows)} tests together are wrong with probability at most {ERROR:.0%}. "
         "Lower bounds on mu and on epsilon need no assumption about the mechanism; the interval for the "
         "noise, over its claimed scale, assumes that it is normal. *Attained* is the mu of the two tables "
-        "that the search found; *its epsilon* is that of a Gaussian release with the bound on mu. "
+        "that the search found; *its epsilon* is that of a Gaussian release with the bound on mu; *ratio* is "
+        "bound over claim, of mu or of its epsilon, whichever is less, and *asked* what it must be at least, "
+        "where power is asked for: with few runs, or a small epsilon, a claim that holds cannot be told from "
+        "a better one. "
         "How it works, and what it does not cover: [the audit](audit.md).",
         "",
     ]
@@ -106,7 +119,10 @@ def page(found: Audit, command: str) -> str:
     titles = {"Floating point and rounding": found.rounding, "The protocol under attack": found.protocol}
     for title, checks in titles.items():
         if checks:
-            lines += [f"## {title}", "", "| check | | found |", "|---|---|---|"]
+            lines += [f"## {title}", ""]
+            if checks == found.protocol:
+                lines += [_ATTACKS, ""]
+            lines += ["| check | | found |", "|---|---|---|"]
             lines += [f"| {c.name} | {'holds' if c.holds else '**FAILS**'} | {c.found} |" for c in checks]
             lines += [""]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from cape.cli import screen
 from cape.cli.options import AsJson
-from cape.errors import InvalidInput
+from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_coordinator, require_flare
 from cape.steward.folder import SiteFolder
 from cape.steward.keyring import fingerprint
@@ -60,6 +60,14 @@ def join(
             "`cape site trust FILE --coordinator`",
             err=True,
         )
+    if policy.expires < datetime.now(UTC).date():
+        typer.echo(
+            f"cape: warning: the policy expired on {policy.expires}, so nothing will be answered", err=True
+        )
+    try:
+        folder.table(policy).check()
+    except CapeError as error:  # a study would find it after others have paid
+        typer.echo(f"cape: warning: the table cannot be used: {error}", err=True)
     _say(f"Fingerprint of this site's key: {fingerprint(folder.identity.public)}")
     process.join(kit, where, _say)
 

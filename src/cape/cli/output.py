@@ -28,6 +28,8 @@ def finish(results: Results, out: Path | None, as_json: bool) -> None:
         raise typer.Exit(_INTERRUPTED) from None
     if results.failure is not None:
         typer.echo(f"cape: {results.failure}", err=True)
+        if results.next:
+            typer.echo(results.next, err=True)
         wrong = 2 if isinstance(results.error, InvalidInput) else 1
         raise typer.Exit(_INTERRUPTED if results.interrupted else wrong)
 

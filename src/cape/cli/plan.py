@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.console import Console
@@ -59,7 +60,10 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         console.print(f"[dim]{plan.advice}[/dim]\n")
     console.print(_totals(study, plans))
     total = study.total(study.analyses)
-    console.print(f"\n[dim]{study.promise(total.spent)}[/dim]")
+    promised = study.promise(total.spent)
+    console.print(f"\n[dim]{promised}[/dim]")
+    if math.isfinite(promised.mu):
+        console.print(f"\n[dim]{words.bet(promised.mu)}[/dim]")
     console.print("\n[dim]Expected error is the mean |error| from privacy noise: 0.8 of its SD.[/dim]")
     console.print(
         f"[dim]Planned for {plans[0][1].rows:,} rows"

@@ -62,6 +62,7 @@ class Results:
     failed: Entry | None = None
     lost: Fraction = Fraction(0)  # what the analysis that failed has cost all the same
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
+    next: str = ""  # what to do after a failure
 
     @property
     def promise(self) -> Promise:

@@ -76,6 +76,11 @@ def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) 
                 f"{out} holds the record of an earlier submission; --resume goes on with it. Sites give a "
                 "study its budget once: to ask again, write a new study"
             )
+        if terms.resume and not record.begun:
+            raise InvalidInput(
+                f"{out} holds no record to go on with: give the folder of the earlier submission with --out, "
+                "or leave out --resume to ask anew"
+            )
         desk = _Desk(study, folder, record, live, terms)
         try:
             desk.work()
@@ -85,7 +90,7 @@ def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) 
             desk.results.interrupted = True
         results = desk.close()
         if record.begun and results.failure and not isinstance(results.error, BudgetExceeded):
-            live.say("to go on with what is left: the same command with --resume")
+            results.next = "To go on with what is left: the same command with --resume."
         return results
 
 
@@ -102,6 +107,7 @@ class _Desk:
         self._submission = Submission(study, folder, self._link, record, live.step)
         self.results = Results(study, study.scheme, self._submission.budget)
         self._paid = self._submission.spent
+        self._left: list[int] = []
         self._left_out: list[tuple[Entry, CapeError]] = []
 
     def work(self) -> None:
@@ -113,6 +119,7 @@ class _Desk:
         for entry in filter(submission.finished, self._study.analyses):
             self._answer(entry)
         left = [entry for entry in self._study.analyses if not submission.finished(entry)]
+        self._left = [entry.number for entry in left]
         if left:
             self._link.open()
             self._live.connected(self._link.alive)
@@ -164,6 +171,7 @@ class _Desk:
                     self._live.say(line)
                     told.add(line)
             held = [report.site for report in reports if report.held]
+            self._require_enough(reports, held)  # what nobody's approval would change comes first
             if held and time.monotonic() < until:
                 time.sleep(_AGAIN)
                 continue
@@ -174,12 +182,15 @@ class _Desk:
                 )
             return self._require_enough(reports)
 
-    def _require_enough(self, reports: Sequence[SiteReport]) -> None:
+    def _require_enough(self, reports: Sequence[SiteReport], held: Sequence[str] = ()) -> None:
+        """Raise unless enough sites would answer each analysis that is left; those that are held may."""
         needed = self._study.setting.parties.min_sites
-        for number in range(1, len(self._study.analyses) + 1):
-            willing = [report.site for report in reports if report.would_answer(number)]
+        for number in self._left:
+            willing = [
+                report.site for report in reports if report.site in held or report.would_answer(number)
+            ]
             if len(willing) < needed:
-                why = "; ".join(str(report) for report in reports if not report.would_answer(number))
+                why = "; ".join(str(report) for report in reports if report.site not in willing)
                 raise TooFewSites(
                     f"{len(willing)} of {len(reports)} sites would answer analysis {number}, and min_sites "
                     f"asks for {needed}. {why}"

@@ -96,23 +96,27 @@ class SiteReport:
         return well and len(self.refusals) >= number and self.refusals[number - 1] is None
 
     def __str__(self) -> str:
-        if self.present is None:
-            return f"{self.site}: is not there"
-        if self.key_differs:
+        if self.present is not None and self.key_differs:
             return (
                 f"{self.site}: answers as {self.present.name!r} with another key than the one that is pinned"
             )
-        if self.refused is not None:
+        if self.refused is not None:  # perhaps even to say who it is: its policy may be broken
             return f"{self.site}: refused ({self.refused})"
+        if self.present is None:
+            return f"{self.site}: is not there"
         refused: dict[str, list[str]] = {}
         for number, each in enumerate(self.refusals, 1):
             if each is not None:
                 refused.setdefault(str(each), []).append(str(number))
-        why = [
-            f"{'analysis' if len(them) == 1 else 'analyses'} {', '.join(them)} ({reason})"
-            for reason, them in refused.items()
-        ]
+        if refused and all(each is None or each.code == Code.APPROVAL for each in self.refusals):
+            return f"{self.site}: waits for its steward"
+        why = [f"{self._which(them)} ({reason})" for reason, them in refused.items()]
         return f"{self.site}: " + (f"refuses {'; '.join(why)}" if why else "would answer")
+
+    def _which(self, numbers: Sequence[str]) -> str:
+        if len(numbers) == len(self.refusals) > 1:
+            return f"all {len(numbers)} analyses"
+        return f"{'analysis' if len(numbers) == 1 else 'analyses'} {', '.join(numbers)}"
 
 
 class Submission:
