@@ -7,6 +7,7 @@ or the opposite of the truth. Then everything is asked for that a reader gets to
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -138,6 +139,8 @@ class Answers(Surface):
             as_text(part)
         str(each.release)
         for estimate in each.release.estimates:
+            assert math.isfinite(estimate.value), f"{estimate.label} is {estimate.value}"
+            assert min(estimate.sampling, estimate.privacy) >= 0, f"{estimate.label} has an error below 0"
             for level in (0.5, 0.95, 0.999):
                 low, high = estimate.interval(level)
                 assert low <= high, f"an interval from {low} to {high}"

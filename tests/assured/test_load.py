@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from assurance import load
 from assurance.kills import kills
 from assurance.soak import soak
+from cape.analyses import Histogram, Mean
 
 
 def test_releases_in_a_row_keep_memory_constant():
@@ -29,6 +33,19 @@ def test_a_wrong_sum_would_be_seen(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("cape.secagg.masks.sign", lambda site, peer: 1)
     assert load.long_vectors(length=10, sites=4, sums=1).verdict == "fail"
     assert soak(0.02).verdict == "fail"
+
+
+@pytest.mark.parametrize("kind", [Mean, Histogram])
+def test_a_wrong_answer_would_be_seen(kind: Any, monkeypatch: pytest.MonkeyPatch):
+    def run() -> str:
+        if kind is Mean:
+            return load.many_releases(releases=3, sites=8, warm=1).verdict
+        return load.long_release(categories=500).verdict
+
+    assert run() == "pass"
+    real = kind.finish
+    monkeypatch.setattr(kind, "finish", lambda *given: [replace(each, value=0.0) for each in real(*given)])
+    assert run() == "fail"
 
 
 def test_a_short_soak():
