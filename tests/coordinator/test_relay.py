@@ -253,7 +253,8 @@ def test_a_study_gets_what_it_states_whatever_relay_asks(asking: Asking, world: 
         outcome = relay.stage(dict.fromkeys(NAMES, asking.request().pack()), asking.size)
         assert not outcome.sent
         assert {str(each) for each in outcome.refusals.values()} == {
-            "budget: the budget that the study itself states does not cover this release"
+            "budget: the budget that the study itself states (earlier submissions count) does not cover this "
+            "release"
         }
     assert [world.lines(name) for name in NAMES] == [4, 4, 4, 4]
 

@@ -378,7 +378,7 @@ def test_budgets_run_out(world: World):
     assert "of this site for this year" in found.sentence
 
 
-OWN = "the budget that the study itself states does not cover this release"
+OWN = "the budget that the study itself states (earlier submissions count) does not cover this release"
 
 
 def test_a_study_is_answered_once(world: World):

@@ -154,7 +154,7 @@ def test_a_review_counts_what_the_study_itself_states(table: Table, world: World
         assert isinstance(found, wire.Reviewed)
         return [each and each.sentence for each in found.refusals]
 
-    own = "the budget that the study itself states does not cover this release"
+    own = "the budget that the study itself states (earlier submissions count) does not cover this release"
     study = document(analyses=[SEX | {"share": 0.6}, SEX | {"share": 0.6}])
     assert review(study) == [None, own], "it says more than it states"
     study = document(analyses=[SEX | {"share": 0.5}, SEX | {"share": 0.5}])

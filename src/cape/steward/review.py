@@ -134,7 +134,12 @@ def limits_of(policy: Policy, asked: Asked, study_hash: str) -> tuple[Limit, ...
     """
     budget = asked.setting.budget
     stated = Allowance(budget.epsilon, budget.delta).most
-    own = Limit("that the study itself states", stated, of_coordinator=True, of_study=study_hash)
+    own = Limit(
+        "that the study itself states (earlier submissions count)",
+        stated,
+        of_coordinator=True,
+        of_study=study_hash,
+    )
     return (*policy.limits, own)
 
 
