@@ -27,9 +27,9 @@ _PARTS = {
         "Right study files, schemas, tables, messages, requests, policies and ledgers, bent at random. Each "
         "input must work or be refused by an error of one or two lines, within 5 seconds and 1 GB. Cells of "
         "tables are values that can be recognised, and no error, log or output may hold one. *Answers*: "
-        "noise is steered to where formulas break; no analysis may give up once it is paid for. *Panics below*: "
-        "files that made the Parquet reader below us panic; they were refused, and it printed a trace. "
-        "*Tried again*: took longer than 5 seconds on a busy machine, and less in a second try.",
+        "noise is steered to where formulas break; no analysis may give up once it is paid for. *Panics "
+        "below*: files that made the Parquet reader below us panic; they were refused, and it printed a "
+        "trace. *Tried again*: took longer than 5 seconds on a busy machine, and less in a second try.",
     ),
     "load": (
         "Load",

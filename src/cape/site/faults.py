@@ -50,9 +50,13 @@ def empty(site: str) -> DataError:
     return DataError(site, "the table has no rows; a site takes part with at least one")
 
 
+def _named(column: str) -> str:
+    return check.show(column, 120)
+
+
 def no_column(site: str, column: str, known: Iterable[str]) -> DataError:
     """A column of the schema that the table does not have."""
-    return DataError(site, f"no column {column!r} in the table{hint(column, map(str, known))}", column)
+    return DataError(site, f"no column {_named(column)} in the table{hint(column, map(str, known))}", column)
 
 
 def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
@@ -63,15 +67,15 @@ def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
     """
     same = [name for name in known if _letters(name) == _letters(column)]
     advice = f"did you mean {check.show(same[0])}?" if same else "compare it with the schema's names"
-    return DataError(site, f"no column {column!r} in the table; {advice}", column)
+    return DataError(site, f"no column {_named(column)} in the table; {advice}", column)
 
 
 def no_header(site: str, column: str) -> DataError:
     """A text file in which no name of the schema stands in the first line: it may be a person's cells."""
     return DataError(
         site,
-        f"no column {column!r}, nor any other of the schema, in the first line of the file; if it has no "
-        "header, name its columns (columns = [...]), and if another sign separates its cells, say which "
+        f"no column {_named(column)}, nor any other of the schema, in the first line of the file; if it has "
+        "no header, name its columns (columns = [...]), and if another sign separates its cells, say which "
         "(separator = ';')",
         column,
     )
@@ -97,7 +101,7 @@ def too_large(site: str) -> DataError:
 
 def twice(site: str, column: str) -> DataError:
     """A name that two columns of the table have."""
-    return DataError(site, f"the table has more than one column {column!r}; rename one", column)
+    return DataError(site, f"the table has more than one column {_named(column)}; rename one", column)
 
 
 def wrong_type(
@@ -137,7 +141,7 @@ def _letters(name: str) -> str:
 
 
 def _fault(site: str, name: str, row: int | None, problem: str) -> DataError:
-    place = f"column {name!r}" if row is None else f"column {name!r}, row {row} (the first is 0)"
+    place = f"column {_named(name)}" if row is None else f"column {_named(name)}, row {row} (the first is 0)"
     return DataError(site, f"{place}: {problem}", name)
 
 
