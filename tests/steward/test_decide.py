@@ -531,6 +531,7 @@ def test_ask_first_holds_a_study_until_it_is_approved(world: World):
     assert world.code(world.request()) == "approval"
     (held,) = world.site.approvals.waiting()
     assert (held.name, held.coordinator) == ("lungs", world.office.public)
+    assert " held " in (world.site.path / "site.log").read_text()
     world.site.approvals.approve(world.site.approvals.find("lungs"))
     world.granted(world.request())
     assert world.code(world.request(document(epsilon=0.9))) == "approval", "another study by the same name"

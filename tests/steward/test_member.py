@@ -139,6 +139,7 @@ def test_a_review_says_what_would_be_answered_and_pays_nothing(table: Table, wor
     assert [each and each.code for each in found.refusals] == [None, "column", "budget"]
     assert found.refusals[2] is not None
     assert "of this coordinator for this year" in found.refusals[2].sentence
+    assert "would refuse analysis 3 of 'lungs'" in (world.site.path / "site.log").read_text()
     assert table.lines() == 0
     assert code(table.say("a", wire.Ask(0, trials[0]))) == "request", "a trial is never answered"
     assert table.lines() == 0

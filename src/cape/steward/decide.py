@@ -273,10 +273,9 @@ def _guarded(work: Callable[[], _T], who: str, told: Log) -> _T | Refusal:
     try:
         return work()
     except Denied as denied:
-        told(
-            f"refused {who}: {denied.code}: {denied.sentence}"
-            + (f" [{denied.detail}]" if denied.detail else "")
-        )
+        verb = "held" if denied.code is Code.APPROVAL else "refused"
+        detail = f" [{denied.detail}]" if denied.detail else ""
+        told(f"{verb} {who}: {denied.code}: {denied.sentence}{detail}")
         return denied.refusal
     except Exception as error:  # never a stack trace to others; and no text of others' errors in the log
         told(f"failed {who}: {story(error)}")

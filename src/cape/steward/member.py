@@ -119,6 +119,7 @@ class Member:
             if planned != Amount():
                 offer.ledger.check(offer.request.coordinator, planned, offer.limits)
         except BudgetExceeded as error:
+            self._log(f"would refuse analysis {offer.request.number} of {offer.request.name!r}: {error}")
             return Refusal(Code.BUDGET, str(error))
         return offer
 
