@@ -10,12 +10,11 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
-from cape.errors import InvalidInput, Refused
+from cape.errors import Refused
 from cape.noise import SecureStream
 from cape.privacy import gaussian
 from cape.release.calibration import RESOLUTION
@@ -523,100 +522,6 @@ def test_no_secret_and_no_cell_in_the_log(world: World):
     for secret in (str(SECRET), "400"):  # which may stand in a key's or a run's digits
         assert secret not in re.sub("[0-9a-f]{16,}", "", log)
     assert (world.site.path / "site.log").stat().st_mode & 0o777 == 0o600
-
-
-def test_ask_first_holds_a_study_until_it_is_approved(world: World):
-    world.edit('approve = "auto"', 'approve = "ask"')
-    assert world.code(world.request()) == "approval"
-    assert world.code(world.request()) == "approval"
-    (held,) = world.site.approvals.waiting()
-    assert (held.name, held.coordinator) == ("lungs", world.office.public)
-    assert " held " in (world.site.path / "site.log").read_text()
-    world.site.approvals.approve(world.site.approvals.find("lungs"))
-    world.granted(world.request())
-    assert world.code(world.request(document(epsilon=0.9))) == "approval", "another study by the same name"
-    assert world.code(ask(document(), world.roster, world.other)) == "approval", "another coordinator"
-
-
-def test_a_steward_may_say_no_and_take_it_back(world: World):
-    world.edit('approve = "auto"', 'approve = "ask"')
-    approvals = world.site.approvals
-    assert world.code(world.request()) == "approval"
-    approvals.refuse(approvals.find("lungs", to="refuse"))
-    assert world.code(world.request()) == "steward"
-    assert not approvals.waiting(), "it does not wait again"
-    world.edit('approve = "ask"', 'approve = "auto"')
-    assert world.code(world.request()) == "steward", "whatever the policy allows"
-    approvals.approve(approvals.find("lungs"))
-    world.granted(world.request())
-    approvals.refuse(approvals.find("lungs", to="refuse"))
-    assert world.code(world.request()) == "steward", "an approval that was taken back"
-    world.granted(world.request(document(epsilon=0.9)))
-    with pytest.raises(InvalidInput, match="there is no study 'lungs' to refuse; there is none"):
-        approvals.find("lungs", to="refuse")
-
-
-def test_the_same_study_of_two_coordinators_is_told_apart(world: World):
-    world.edit('approve = "auto"', 'approve = "ask"')
-    approvals = world.site.approvals
-    theirs = ask(document(), world.roster, world.other)
-    assert world.code(world.request()) == world.code(theirs) == "approval"
-    with pytest.raises(InvalidInput, match="say who asks with --coordinator"):
-        approvals.find("lungs")
-    approvals.approve(approvals.find("lungs", coordinator=world.office.public))
-    world.granted(world.request())
-    approvals.refuse(approvals.find("lungs", to="refuse", coordinator=world.office.public))
-    assert world.code(world.request()) == "steward"
-    assert world.code(theirs) == "approval"
-
-
-def test_a_study_that_is_held_again_meanwhile_is_in_one_folder(world: World):
-    world.edit('approve = "auto"', 'approve = "ask"')
-    approvals = world.site.approvals
-    assert world.code(world.request()) == "approval"
-    (held,) = approvals.waiting()
-    text = held.path.read_text()
-    approvals.approve(held)
-    held.path.write_text(text)  # by a request that came when it was not approved yet
-    approvals.refuse(approvals.find("lungs", to="refuse"))
-    assert (approvals.waiting(), approvals.all_approved()) == ([], [])
-    assert world.code(world.request()) == "steward"
-    assert approvals.hold(world.request())
-    assert approvals.waiting() == [], "what was decided does not wait"
-
-
-def test_a_refusal_holds_whatever_a_study_has_in_it(world: World):
-    """A key that is no text comes back from JSON as one: another hash."""
-    odd = document(analyses=[*document()["analyses"], {1: 2, "share": 0.1}])
-    world.edit('approve = "auto"', 'approve = "ask"')
-    assert world.code(world.request(odd)) == "approval"
-    world.site.approvals.refuse(world.site.approvals.find("lungs", to="refuse"))
-    world.edit('approve = "ask"', 'approve = "auto"')
-    assert world.code(world.request(odd)) == "steward"
-
-
-@pytest.mark.parametrize("other", [5, None, "x", {"kind": "mean", "columns": ["nope"], "share": 0.1}, {}])
-def test_an_analysis_beside_the_one_that_is_asked_may_be_anything(world: World, other: Any):
-    bad = document(analyses=[*document()["analyses"], other])
-    first, second = preview(world.site.policy, world.site.ledger, bad, world.office.public)
-    assert (first.refusal, second.refusal.code) == (None, "request")
-
-
-def test_studies_that_find_no_room_are_told(world: World, monkeypatch: pytest.MonkeyPatch):
-    world.edit('approve = "auto"', 'approve = "ask"')
-    monkeypatch.setattr("cape.steward.approvals._MOST_HELD", 1)
-    assert world.code(world.request()) == "approval"
-    assert world.code(world.request(document(epsilon=0.9))) == "steward"
-    assert world.code(world.request()) == "approval"
-    theirs = ask(document(), world.roster, world.other)
-    assert world.code(theirs) == "approval", "nobody fills the room of another"
-    assert len(world.site.approvals.waiting()) == 2
-
-
-def test_what_the_policy_refuses_is_not_held(world: World):
-    world.edit('approve = "auto"', 'approve = "ask"')
-    assert world.code(world.request(document(scheme="none"))) == "scheme"
-    assert not world.site.approvals.waiting()
 
 
 @pytest.mark.parametrize("scheme", ["cape", "conventional"])

@@ -3,6 +3,7 @@
 What is approved is one coordinator's whole study, by its hash: every column, analysis and share in it. A
 study that differs in anything has another hash and waits again. An approval can be taken back at any time,
 and a refusal too: a file is in one folder only.
+Tested in tests/steward/test_approvals.py.
 """
 
 from __future__ import annotations
