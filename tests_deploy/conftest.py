@@ -112,7 +112,8 @@ def _everybody_is_there(world: World) -> None:
     for site in SITES:
         (world.here.site(site).path / "crash").unlink(missing_ok=True)
     for who in ("aggregator", *SITES):  # a test that failed halfway takes no other with it
-        if who not in world.here.processes:
+        process = world.here.processes.get(who)
+        if process is None or process.poll() is not None:
             world.here.serve() if who == "aggregator" else world.here.join(who)
     world.back()
 

@@ -52,7 +52,8 @@ def test_a_study_without_reserve_is_held_to_what_it_states(world: World) -> None
     crash.write_text("unmask before silent\n")  # keeps the round open
     until(lambda: not crash.read_text())
     world.here.kill("aggregator")
-    running.communicate(timeout=90)
+    said = " ".join(running.communicate(timeout=90)[1].split())
+    assert "Its share of 0.5 counts as spent: messages may have left the sites, and their ledgers" in said
     world.here.kill_job("d")
     down = world.submit(study, "--resume")
     assert down.returncode == 1

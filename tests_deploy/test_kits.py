@@ -1,10 +1,12 @@
-"""What is in the kits, and what people are told who use them wrongly. Nothing is started here."""
+"""What is in the kits, and what people are told who use them wrongly. No deployment is started here."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+import os
+import signal
 import socket
 import stat
 import sys
@@ -17,6 +19,7 @@ import pytest
 
 from cape.cli import main
 from cape.errors import InvalidInput
+from cape.flare import process
 from cape.flare.kits import make_kits
 from cape.flare.process import _alone, _require_free
 from cape.steward import SiteFolder
@@ -176,6 +179,22 @@ def test_a_port_that_is_taken_is_named() -> None:
         with pytest.raises(InvalidInput, match=f"port {port} cannot be used: Address already in use"):
             _require_free(port, seconds=0.3)
     _require_free(port)
+
+
+def test_a_site_says_that_no_aggregator_answers(kits: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(process, "_LATE", 1.0)
+    heard = []
+
+    def say(text: str) -> None:
+        heard.append(text)
+        if text.startswith("No aggregator"):
+            os.kill(os.getpid(), signal.SIGTERM)  # as whoever ends it does
+
+    process.join(kits / "sites" / "a", tmp_path, say)
+    assert heard[1:] == [
+        "No aggregator has answered at localhost:1 for 1 seconds; it is tried until one does.",
+        "Stopped.",
+    ]
 
 
 def test_a_kit_runs_once_at_a_time(kits: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cape.cli.report import page
 from cape.cli.results import Results
 from cape.cli.submit import RECORD, Terms, run_study
 from cape.coordinator import Event, Relay
@@ -174,4 +175,5 @@ def test_the_same_study_elsewhere_is_refused_by_the_sites(world: World):
     assert isinstance(again.error, TooFewSites)
     assert "that the study itself states" in str(again.error)
     assert again.budget.spent == 0
+    assert "This counts what was asked from this folder." in page(again)
     assert world.lines() == 1

@@ -517,6 +517,7 @@ def test_no_secret_and_no_cell_in_the_log(world: World):
     world.code(world.request(document(scheme="none")))
     log = (world.site.path / "site.log").read_text()
     assert len(log.splitlines()) == 3
+    assert all(" office (key " in line for line in log.splitlines()), log
     private = (world.site.path / "identity.key").read_text().strip().rpartition(":")[2]
     assert private not in log
     for secret in (str(SECRET), "400"):  # which may stand in a key's or a run's digits

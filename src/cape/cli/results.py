@@ -61,8 +61,10 @@ class Results:
     interrupted: bool = False
     failed: Entry | None = None
     lost: Fraction = Fraction(0)  # what the analysis that failed has cost all the same
+    unsettled: bool = False  # whether nobody could say yet if that left a site
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
     next: str = ""  # what to do after a failure
+    scope: str = ""  # what "spent" counts, if it is not all that was ever asked
 
     @property
     def promise(self) -> Promise:
@@ -105,6 +107,11 @@ class Results:
 
     @property
     def _paid(self) -> str:
+        if self.lost and self.unsettled:
+            return (
+                f"Its share of {float(self.lost):g} counts as spent: messages may have left the sites, and "
+                "their ledgers could not be asked. --resume asks them."
+            )
         if self.lost:
             had = "may have" if self.interrupted else "had"
             return f"Its share of {float(self.lost):g} is spent: messages {had} left the sites."

@@ -26,6 +26,10 @@ from cape.study import Entry, Study
 __all__ = ["Terms", "run_study", "submit"]
 
 RECORD = "record.jsonl"
+_SCOPE = (
+    "This counts what was asked from this folder. Each site's ledger counts what was asked from others, too, "
+    "and holds all of it together to the budget of the study."
+)
 _AGAIN = 3.0  # seconds between two looks at a study that a steward has to approve
 
 
@@ -105,7 +109,7 @@ class _Desk:
         self._study, self._live, self._terms = study, live, terms
         self._link = Network(folder.path, study.name, list(study.sites), live.event, live.present)
         self._submission = Submission(study, folder, self._link, record, live.step)
-        self.results = Results(study, study.scheme, self._submission.budget)
+        self.results = Results(study, study.scheme, self._submission.budget, scope=_SCOPE)
         self._paid = self._submission.spent
         self._left: list[int] = []
         self._left_out: list[tuple[Entry, CapeError]] = []
@@ -151,6 +155,7 @@ class _Desk:
             self._link.close()
         submission, results = self._submission, self.results
         results.lost = max(submission.spent - self._paid, Fraction(0)) if results.failed else Fraction(0)
+        results.unsettled = any(attempt.open for attempt in submission.record.attempts)
         results.budget = submission.budget
         results.finished = datetime.now(UTC)
         return results

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,6 +29,7 @@ __all__ = ["descendants", "join", "kit_name", "serve"]
 
 CONSOLE, LOCK = "console.log", "cape.lock"
 _UP = re.compile(rb"Successfully registered client|Admin Server is started")
+_LATE = 20.0  # seconds after which it is said that nothing has answered yet
 _AGAIN = 2.0  # seconds before a process that died is started again
 _FAST = 20.0  # a process that dies sooner than this after its start has a lasting problem ...
 _TRIES = 5  # ... if it does so this often in a row
@@ -44,12 +46,12 @@ def serve(kit: Path, say: Say) -> None:
     resources = json.dumps(aggregator_resources(store), indent=2) + "\n"
     (kit / "local" / "resources.json").write_text(resources, encoding="utf-8")
     arguments = [_SERVER, "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", "secure_train=true"]
-    servers = json.loads((kit / "startup" / "fed_server.json").read_text(encoding="utf-8"))["servers"]
-    target = servers[0]["service"]["target"]
+    target = _target(kit / "startup" / "fed_server.json")
     with _alone(kit):
         _require_free(int(target.rpartition(":")[2]))
         say(f"The aggregator of {target} is starting; Ctrl-C stops it. Its log: {_log(kit)}")
-        _until_stopped(kit, [*arguments, "org=cape", "config_folder=config"], {}, say)
+        late = f"The aggregator is not up after {_LATE:.0f} seconds; see its log."
+        _until_stopped(kit, [*arguments, "org=cape", "config_folder=config"], {}, _Said(say, "Up.", late))
 
 
 def join(kit: Path, site: Path, say: Say) -> None:
@@ -58,8 +60,11 @@ def join(kit: Path, site: Path, say: Say) -> None:
     arguments = [_CLIENT, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", "secure_train=true"]
     arguments += [f"uid={name}", "org=cape", "config_folder=config", "heart_beat_interval=2"]
     say(f"Site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
+    target = _target(kit / "startup" / "fed_client.json")
+    late = f"No aggregator has answered at {target} for {_LATE:.0f} seconds; it is tried until one does."
     with _alone(kit):
-        _until_stopped(kit, arguments, {SITE: str(site.resolve())}, say)
+        said = _Said(say, f"Connected to the aggregator at {target}.", late)
+        _until_stopped(kit, arguments, {SITE: str(site.resolve())}, said)
 
 
 def kit_name(kit: Path) -> str:
@@ -67,6 +72,21 @@ def kit_name(kit: Path) -> str:
     _require(kit, "fed_client.json", "a site's")
     found = json.loads((kit / "startup" / "fed_client.json").read_text(encoding="utf-8"))
     return str(found["client"]["fqsn"])
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What is said of a process: anything, that it is up, and that it is not after some time."""
+
+    say: Say
+    up: str
+    late: str
+
+
+def _target(path: Path) -> str:
+    """Return the aggregator's place, as a kit names it."""
+    servers = json.loads(path.read_text(encoding="utf-8"))["servers"]
+    return str(servers[0]["service"]["target"])
 
 
 def _log(kit: Path) -> str:
@@ -115,21 +135,21 @@ def _alone(kit: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _until_stopped(kit: Path, arguments: list[str], environment: Mapping[str, str], say: Say) -> None:
+def _until_stopped(kit: Path, arguments: list[str], environment: Mapping[str, str], said: _Said) -> None:
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        _keep_alive(kit, arguments, {**os.environ, **ENVIRONMENT, **environment}, stop, say)
+        _keep_alive(kit, arguments, {**os.environ, **ENVIRONMENT, **environment}, stop, said)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    say("Stopped.")
+    said.say("Stopped.")
 
 
 def _keep_alive(
-    kit: Path, arguments: list[str], environment: Mapping[str, str], stop: threading.Event, say: Say
+    kit: Path, arguments: list[str], environment: Mapping[str, str], stop: threading.Event, said: _Said
 ) -> None:
     (kit / "transfer").mkdir(exist_ok=True)
     short = 0
@@ -148,11 +168,14 @@ def _keep_alive(
                 start_new_session=True,  # Ctrl-C is ours to handle
             )
         try:
-            up = False
+            up = late = False
             while process.poll() is None and not stop.wait(0.2):
                 if not up and _is_up(kit / CONSOLE, written):
                     up = True
-                    say("Up." if _SERVER in arguments else "Connected to the aggregator.")
+                    said.say(said.up)
+                if not (up or late) and time.monotonic() - began > _LATE:
+                    late = True
+                    said.say(said.late)
         finally:
             _end(process)
         if stop.is_set():
@@ -160,7 +183,7 @@ def _keep_alive(
         short = short + 1 if time.monotonic() - began < _FAST else 0
         if short >= _TRIES:
             raise CapeError(f"the process ended {_TRIES} times right after its start; see {_log(kit)}")
-        say(f"The process ended (status {process.returncode}); it is started again.")
+        said.say(f"The process ended (status {process.returncode}); it is started again.")
         stop.wait(_AGAIN)
 
 

@@ -128,6 +128,7 @@ class Offer:
     entry: Entry = field(repr=False)
     ledger: Ledger = field(repr=False)
     limits: tuple[Limit, ...] = field(repr=False)
+    who: str = field(repr=False)
     log: Log = field(repr=False)
 
     @property
@@ -137,7 +138,7 @@ class Offer:
 
     def reserve(self) -> Grant | Refusal:
         """Write the ledger, synced, and return the grant after that; or return why not. Never raises."""
-        return _guarded(self._reserve, _who(self.request), self.log)
+        return _guarded(self._reserve, self.who, self.log)
 
     def _reserve(self) -> Grant:
         if self.request.trial:
@@ -148,7 +149,7 @@ class Offer:
             raise Denied(Code.BUDGET, str(error)) from None
         except Refused as error:
             raise Denied(Code.RUN, str(error)) from None
-        self.log(f"granted {_who(self.request)}: line {number} of the ledger, {self.request.study_hash[:16]}")
+        self.log(f"granted {self.who}: line {number} of the ledger, {self.request.study_hash[:16]}")
         return Grant(
             number,
             self.request,
@@ -235,9 +236,9 @@ def consider(
     read = _guarded(lambda: request if isinstance(request, Request) else _unpack(request), "somebody", told)
     if isinstance(read, Refusal):
         return read
-    talks = conversations or Conversations()
+    talks, who = conversations or Conversations(), _who(policy, read)
     return _guarded(
-        lambda: _consider(policy, ledger, read, own, table, approvals, talks, told, now), _who(read), told
+        lambda: _consider(policy, ledger, read, own, table, approvals, talks, who, told, now), who, told
     )
 
 
@@ -282,10 +283,10 @@ def _guarded(work: Callable[[], _T], who: str, told: Log) -> _T | Refusal:
         return Refusal(Code.SITE, SOMETHING)
 
 
-def _who(request: Request) -> str:
-    return (
-        f"{request.coordinator.hex()[:16]} for {request.name!r} run {request.run.hex()} stage {request.stage}"
-    )
+def _who(policy: Policy, request: Request) -> str:
+    """Return who asks for what, as the log has it; whether it is signed by that key is not known yet."""
+    name, key = policy.who(request.coordinator) or "a stranger", request.coordinator.hex()[:16]
+    return f"{name} (key {key}) for {request.name!r} run {request.run.hex()} stage {request.stage}"
 
 
 def _consider(
@@ -296,6 +297,7 @@ def _consider(
     table: Callable[[], Table],
     approvals: Approvals | None,
     conversations: Conversations,
+    who: str,
     log: Log,
     now: datetime | None,
 ) -> Offer:
@@ -353,6 +355,7 @@ def _consider(
         entry,
         ledger,
         limits,
+        who,
         log,
     )
 

@@ -150,7 +150,7 @@ def _budget(results: Results) -> str:
         f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
         f"{words.percent(float(results.budget.spent))} is spent, "
         f"{words.percent(float(results.budget.remaining))} is left. Shares add up because squares of mu "
-        "do.</p>"
+        f"do.{' ' * bool(results.scope)}{escape(results.scope)}</p>"
         f'<div class="wide">{_table(names, rows, total)}</div></section>'
     )
 
