@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -17,7 +17,7 @@ from cape.secagg import messages as m
 from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
-from cape.steward import Ledger, Request, SiteFolder, member, wire
+from cape.steward import Entry, Ledger, Limit, Request, SiteFolder, member, wire
 from cape.steward import review as policy_review
 from cape.steward.approvals import Approvals
 
@@ -72,12 +72,12 @@ def a_site_signs_two_lists(patch: Patch) -> None:
 def one_line_pays_for_all(patch: Patch) -> None:
     """A run that is in the ledger is answered again, and its sessions may be opened again."""
     real = Ledger.reserve
-    patch.setattr(
-        Ledger,
-        "reserve",
-        lambda self, entry, limits=(): 1 if self.begun(entry.run) else real(self, entry, limits),
-    )
-    patch.setattr(Ledger, "has", lambda self, run, stage: False)
+
+    def reserve(self: Ledger, entry: Entry, limits: Sequence[Limit] = ()) -> int:
+        return 1 if self.begun(entry.run, entry.coordinator) else real(self, entry, limits)
+
+    patch.setattr(Ledger, "reserve", reserve)
+    patch.setattr(Ledger, "has", lambda self, run, stage, coordinator: False)
     patch.setattr(Ledger, "runs", property(lambda self: set()))
 
 
@@ -135,9 +135,12 @@ def inquiries_need_no_signature(patch: Patch) -> None:
 
 
 def a_run_is_anybodys(patch: Patch) -> None:
-    real = Ledger.has
     patch.setattr("cape.steward.ledger._closed", lambda run, coordinator: run)
-    patch.setattr(Ledger, "has", lambda self, run, stage, coordinator=None: real(self, run, stage))
+    patch.setattr(
+        Ledger,
+        "has",
+        lambda self, run, stage, coordinator: any((run, stage) == (e.run, e.stage) for e in self.entries()),
+    )
 
 
 def any_seed(patch: Patch) -> None:

@@ -139,6 +139,11 @@ WINS: list[tuple[Attack, Planted, tuple[str, ...]]] = [
         ("a answered what no coordinator signed to be answered",),
     ),
     (
+        asked.run_of_another_coordinator,
+        faults.a_run_is_anybodys,
+        ("a run was used up by another coordinator",),
+    ),
+    (
         asked.signature_of_another_study,
         faults.requests_need_no_signature,
         ("a answered what no coordinator signed to be answered",),

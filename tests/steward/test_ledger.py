@@ -73,16 +73,16 @@ def test_what_costs_nothing_is_written_down_too(ledger: Ledger):
 def test_a_run_that_is_closed_stays_as_it_is(ledger: Ledger):
     run, other = bytes(16), b"x" * 16
     ledger.reserve(entry(run=run))
-    assert ledger.begun(run)
-    assert not ledger.begun(other)
+    assert ledger.begun(run, entry().coordinator)
+    assert not ledger.begun(other, entry().coordinator)
     for _ in range(2):
         ledger.close(run, entry().coordinator)
         ledger.close(other, entry().coordinator)
     for each in (entry(run=run, stage=1), entry(run=other)):
         with pytest.raises(Refused, match="was closed"):
             ledger.reserve(each)
-    assert ledger.has(run, 0)
-    assert not ledger.has(other, 0)
+    assert ledger.has(run, 0, entry().coordinator)
+    assert not ledger.has(other, 0, entry().coordinator)
     ledger.reserve(entry())
 
 
@@ -187,8 +187,16 @@ def test_no_release_twice_under_one_run_and_stage(ledger: Ledger):
     with pytest.raises(Refused, match="another release"):
         ledger.reserve(entry(run=run, stage=1, plan=b"other"))
     assert ledger.reserve(entry(run=run, stage=1)) == 2
-    assert ledger.has(run, 1)
-    assert not ledger.has(run, 2)
+    assert ledger.has(run, 1, entry().coordinator)
+    assert not ledger.has(run, 2, entry().coordinator)
+
+
+def test_nobody_uses_up_the_run_of_another(ledger: Ledger):
+    run, stranger, once = os.urandom(16), b"s" * 32, Amount(Fraction(1, 2))
+    for coordinator in (stranger, entry().coordinator):
+        ledger.reserve(replace(entry(run=run, cost=Fraction(1, 4), once=once), coordinator=coordinator))
+        assert ledger.begun(run, coordinator)
+    assert [line.charged.mu_squared for line in ledger.entries()] == [Fraction(3, 4)] * 2, "each pays it all"
 
 
 def test_what_a_run_costs_as_a_whole_is_charged_once(ledger: Ledger):

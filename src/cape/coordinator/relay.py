@@ -188,9 +188,9 @@ class Relay:
             self._round(book, session, "share", _carry(request, events))
             session.lost = dict.fromkeys(book.refusals, "advertise") | book.lost
         with self._lock:
-            for name in [name for name, other in self._sessions.items() if other.run == request.run]:
+            for name in [name for name, other in self._sessions.items() if other.plan == request.plan]:
                 del self._sessions[name]
-            session.run = request.run
+            session.plan = request.plan
             self._sessions[request.session] = session
             while len(self._sessions) > _MOST_SESSIONS:
                 self._sessions.popitem(last=False)
@@ -313,7 +313,7 @@ class _Session:
     def __init__(self, machine: Aggregator, public: bool) -> None:
         self.machine, self.public = machine, public
         self.lost: dict[str, str] = {}
-        self.run = b""
+        self.plan = b""
         self.lock = threading.Lock()
 
 

@@ -309,7 +309,7 @@ def _consider(
     check_question(policy, asked)
     if request.stage >= len(asked.stages):
         raise Denied(Code.REQUEST, "the analysis has fewer stages")
-    if ledger.has(request.run, request.stage):
+    if ledger.has(request.run, request.stage, request.coordinator):
         raise Denied(
             Code.RUN, "this stage of the run was asked before; a retry is a new release with a new run"
         )
@@ -327,7 +327,8 @@ def _consider(
             Code.APPROVAL, "the study is held until this site's steward approves it; ask again later"
         )
     limits = limits_of(policy, asked, request.study_hash)
-    _afford(ledger, request, limits, cost if ledger.begun(request.run) else cost + once)
+    begun = ledger.begun(request.run, request.coordinator)
+    _afford(ledger, request, limits, cost if begun else cost + once)
     rows = _rows(policy, asked, table, calibration, local_std, request.bits)
     entry = Entry(
         request.coordinator,

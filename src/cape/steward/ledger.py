@@ -49,7 +49,7 @@ CREATE TABLE releases (
     study_hash TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, description TEXT NOT NULL,
     scheme TEXT NOT NULL, run TEXT NOT NULL, stage INTEGER NOT NULL, plan TEXT NOT NULL,
     mu_squared TEXT NOT NULL, extra TEXT NOT NULL, chain TEXT NOT NULL,
-    UNIQUE (run, stage)
+    UNIQUE (coordinator, run, stage)
 );
 CREATE INDEX spent ON releases (year, coordinator, mu_squared, extra);
 CREATE TABLE runs (run TEXT PRIMARY KEY, at TEXT NOT NULL);
@@ -194,7 +194,8 @@ class Ledger:
             if _is_run(db, _closed(entry.run, entry.coordinator)) or _is_run(db, entry.run):
                 raise Refused("this run was closed by who asked for it; every release needs a new run")
             begun = db.execute(
-                "SELECT stage, plan FROM releases WHERE run = ?", (entry.run.hex(),)
+                "SELECT stage, plan FROM releases WHERE run = ? AND coordinator = ?",
+                (entry.run.hex(), entry.coordinator.hex()),
             ).fetchall()
             if any(plan != entry.plan.hex() for _, plan in begun):
                 raise Refused("this run was used for another release; every release needs a new run")
@@ -215,17 +216,17 @@ class Ledger:
         """Return the epsilon of all that ever may have left the site, at this delta."""
         return self.spent().epsilon(delta)
 
-    def has(self, run: bytes, stage: int, coordinator: bytes | None = None) -> bool:
-        """Return whether this stage of a run was reserved, by anybody or by one coordinator."""
-        found = "SELECT 1 FROM releases WHERE run = ?1 AND stage = ?2 AND (?3 IS NULL OR coordinator = ?3)"
-        asked = (run.hex(), stage, None if coordinator is None else coordinator.hex())
+    def has(self, run: bytes, stage: int, coordinator: bytes) -> bool:
+        """Return whether this coordinator has reserved this stage of a run."""
+        found = "SELECT 1 FROM releases WHERE run = ? AND coordinator = ? AND stage = ?"
         with self._connected() as db:
-            return db.execute(found, asked).fetchone() is not None
+            return db.execute(found, (run.hex(), coordinator.hex(), stage)).fetchone() is not None
 
-    def begun(self, run: bytes) -> bool:
-        """Return whether any stage of a run was reserved."""
+    def begun(self, run: bytes, coordinator: bytes) -> bool:
+        """Return whether this coordinator has reserved any stage of a run."""
+        found = "SELECT 1 FROM releases WHERE run = ? AND coordinator = ?"
         with self._connected() as db:
-            return db.execute("SELECT 1 FROM releases WHERE run = ?", (run.hex(),)).fetchone() is not None
+            return db.execute(found, (run.hex(), coordinator.hex())).fetchone() is not None
 
     def close(self, run: bytes, coordinator: bytes) -> None:
         """Let this coordinator reserve no more stage of a run, ever: what `has` says of it then is final.

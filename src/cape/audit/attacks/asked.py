@@ -48,6 +48,7 @@ __all__ = [
     "other_bounds",
     "parameters_that_differ",
     "request_of_a_stranger",
+    "run_of_another_coordinator",
     "signature_of_another_study",
 ]
 
@@ -283,9 +284,7 @@ def inquiry_by_somebody_else(world: World) -> None:
 @attack
 def inquiry_by_another_coordinator(world: World) -> None:
     """Close somebody's run, or learn whether it was paid for, as another coordinator whom the sites trust."""
-    other = world.stranger
-    for name in HONEST:
-        world.change_policy(name, "[peers]", f'other = "{public_text(other.public)}"\n[peers]')
+    other = _another(world)
     paid, opened = Session(world, world.request()).whole(), Session(world, world.request()).setup()
     for session in (paid, opened):
         inquiry = wire.Inquiry(0, session.request.run, 0, other.public).signed(other)
@@ -299,6 +298,26 @@ def inquiry_by_another_coordinator(world: World) -> None:
         world.won.append("a run was closed by another coordinator")
     opened.finish()
     opened.loot()
+
+
+@attack
+def run_of_another_coordinator(world: World) -> None:
+    """Use up the name of somebody's run, as another coordinator: each is answered, and pays for its own."""
+    other = _another(world)
+    request = world.request()
+    taken = world.sign(replace(request, coordinator=other.public), by=other)
+    before = world.left.total()
+    for session in (Session(world, taken).whole(), Session(world, request).whole()):
+        session.loot()
+    if world.left.total() != before + 2 * len(HONEST):
+        world.won.append("a run was used up by another coordinator")
+
+
+def _another(world: World) -> Identity:
+    """Return a second coordinator, whom all sites trust."""
+    for name in HONEST:
+        world.change_policy(name, "[peers]", f'other = "{public_text(world.stranger.public)}"\n[peers]')
+    return world.stranger
 
 
 def _pretenders(world: World) -> list[tuple[Identity, Identity | None]]:

@@ -38,12 +38,14 @@ __all__ = [
     "SCHEMA",
     "Claim",
     "Given",
+    "Place",
     "World",
     "new_run",
     "study",
 ]
 
 Int64 = NDArray[np.int64]
+Place = tuple[bytes, bytes, int]  # a coordinator's key, its run, and a stage of it
 
 HONEST = ("a", "b", "c", "d")
 COLLUDER = "e"
@@ -93,17 +95,17 @@ class Given:
     vector: Int64
 
     @property
-    def place(self) -> tuple[bytes, int]:
-        """Run and stage."""
-        return self.grant.request.run, self.grant.request.stage
+    def place(self) -> Place:
+        """Which stage of whose run it was computed for."""
+        request = self.grant.request
+        return request.coordinator, request.run, request.stage
 
 
 @dataclass(frozen=True)
 class Claim:
     """What the attacker says that it found out: the sum over these honest sites, in a stage of a run."""
 
-    run: bytes
-    stage: int
+    place: Place
     sites: frozenset[str]
     total: Int64
 
@@ -187,9 +189,9 @@ class World:
         )
         return self.sign(replace(made, **changes))
 
-    def sign(self, request: Request) -> Request:
-        """Let the coordinator sign it, whatever it says."""
-        signed = request.signed(self.office)
+    def sign(self, request: Request, by: Identity | None = None) -> Request:
+        """Let the coordinator sign it, whatever it says; or another whom the sites trust."""
+        signed = request.signed(by or self.office)
         if not signed.trial:
             self.signed.add(signed.pack())
         return signed
@@ -250,7 +252,7 @@ class World:
 
     def claim(self, request: Request, stage: int, sites: Iterable[str], total: Int64) -> None:
         """Write down a sum that the attacker says it found."""
-        self.claims.append(Claim(request.run, stage, frozenset(sites), total))
+        self.claims.append(Claim((request.coordinator, request.run, stage), frozenset(sites), total))
 
 
 def new_run() -> bytes:

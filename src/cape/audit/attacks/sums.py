@@ -93,7 +93,7 @@ def _look(world: World, request: Request, finished: Finished) -> None:
     right = np.zeros_like(finished.total)
     for name in finished.survivors:
         for given in world.given.get(name, []):
-            if given.place == (request.run, 0):
+            if given.place == (request.coordinator, request.run, 0):
                 right = right + given.vector
     if not np.array_equal(right, finished.total):
         world.won.append("a wrong sum was taken for right")

@@ -24,7 +24,7 @@ from itertools import product
 
 import numpy as np
 
-from cape.audit.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, World
+from cape.audit.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, Place, World
 from cape.privacy import gaussian
 from cape.release.calibration import RESOLUTION, calibrate
 from cape.release.schemes import SCHEMES, Parties
@@ -86,7 +86,7 @@ def judge(world: World) -> Verdict:
         tuple(sorted(world.refused.items())),
         sum(world.left.values()),
         len(lines),
-        len({(claim.run, claim.stage) for claim in true}),
+        len({claim.place for claim in true}),
         sum((line.charged.mu_squared for line in lines), Fraction(0)),
     )
 
@@ -94,7 +94,7 @@ def judge(world: World) -> Verdict:
 def _unpaid(world: World, books: Books) -> Iterator[str]:
     """A vector without a line of its own."""
     for name, book in books.items():
-        lines = Counter((line.run, line.stage) for line in book)
+        lines = Counter((line.coordinator, line.run, line.stage) for line in book)
         given = Counter(each.place for each in world.given[name])
         if world.left[name] > sum(lines.values()) or given - lines:
             gave = max(world.left[name], given.total())
@@ -120,9 +120,9 @@ def _noise(world: World, books: Books, noise: Mapping[int, float]) -> Iterator[s
                 yield f"{name} gave a vector without its noise"
 
 
-def _paid(book: list[Line]) -> dict[tuple[bytes, int], Fraction]:
+def _paid(book: list[Line]) -> dict[Place, Fraction]:
     """Return what was paid for each stage of each run."""
-    return {(line.run, line.stage): line.charged.mu_squared for line in book}
+    return {(line.coordinator, line.run, line.stage): line.charged.mu_squared for line in book}
 
 
 def _really(parties: Parties) -> Parties:
@@ -181,9 +181,8 @@ def _unsigned(world: World) -> Iterator[str]:
 
 def _is_true(world: World, claim: Claim) -> bool:
     """Return whether the attacker's sum is right."""
-    place = claim.run, claim.stage
     options = [
-        [given.vector for given in world.given[name] if given.place == place and _fits(given, claim)]
+        [given.vector for given in world.given[name] if given.place == claim.place and _fits(given, claim)]
         for name in sorted(claim.sites)
     ]
     return any(
@@ -197,11 +196,11 @@ def _fits(given: Given, claim: Claim) -> bool:
 
 def _sums(true: list[Claim]) -> Iterator[str]:
     """Too small a sum, or a second one of the same stage: another list, or another noise."""
-    stages: dict[tuple[bytes, int], dict[tuple[frozenset[str], bytes], None]] = {}
+    stages: dict[Place, dict[tuple[frozenset[str], bytes], None]] = {}
     for claim in true:
         if len(claim.sites) <= OTHER_HONEST:
             yield f"the attacker has the sum over {' + '.join(sorted(claim.sites))} alone"
-        stages.setdefault((claim.run, claim.stage), {})[claim.sites, claim.total.tobytes()] = None
+        stages.setdefault(claim.place, {})[claim.sites, claim.total.tobytes()] = None
     for found in stages.values():
         if len(found) > 1:
             yield f"the attacker has {len(found)} sums of one stage"
@@ -213,9 +212,8 @@ def _seen_through(world: World, books: Books, noise: Mapping[int, float], true: 
     One person moves its vector by at most the sensitivity, in steps of its grid.
     """
     for claim in true:
-        place = claim.run, claim.stage
         all_given = {
-            name: given for name in claim.sites for given in world.given[name] if given.place == place
+            name: given for name in claim.sites for given in world.given[name] if given.place == claim.place
         }
         sure = max(1 - _SIGMAS * math.sqrt(2 / (len(all_given) * claim.total.size)), 1e-9)
         most = sum(noise[id(given)] for given in all_given.values()) / sure
@@ -224,6 +222,6 @@ def _seen_through(world: World, books: Books, noise: Mapping[int, float], true: 
             reach = query.sensitivity * max(
                 scale / step.size for scale, step in zip(query.flat_scales, steps, strict=True)
             )
-            paid = float(_paid(books[name]).get(place, Fraction(0)))
+            paid = float(_paid(books[name]).get(claim.place, Fraction(0)))
             if (reach / RESOLUTION) ** 2 > paid * most * _CLOSE:
                 yield f"{name} is hidden by less noise than it was paid for"
