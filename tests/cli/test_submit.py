@@ -117,6 +117,16 @@ def test_what_no_approval_would_change_is_said_before_one_is_asked_for(world: Wo
     assert "a: waits for its steward" not in str(results.error)
 
 
+def test_an_analysis_that_no_approval_would_help_is_told_apart_from_one_that_waits(world: World):
+    """Every site holds the study, and refuses one analysis of it for good."""
+    for name in NAMES:
+        world.edit('approve = "auto"', 'approve = "ask"', name)
+        world.edit('"histogram", ', "", name)
+    results = submit(world, three(world))
+    assert isinstance(results.error, TooFewSites)
+    assert "0 of 4 sites would answer analysis 2" in str(results.error)
+
+
 def test_a_resume_that_fails_keeps_what_was_finished(world: World):
     study = three(world)
     Net.rounds = 5 + 3  # the second analysis is cut off once vectors were masked

@@ -335,6 +335,18 @@ def test_what_a_plan_says_would_halve_the_error_does():
     assert consortium(sizes=sizes).plan(Bins("age", EDGES), 0.5).halving["rows"] is None
 
 
+def test_what_a_plan_says_of_a_lower_min_sites_is_what_it_costs():
+    plan = consortium().plan(Average("age"), 0.5)
+    lower = consortium(min_sites=4).plan(Average("age"), 0.5)
+    assert list(plan.fewer) == [4, 3]
+    assert plan.fewer[4] == pytest.approx(lower.noise["age"]["cape"] / plan.noise["age"]["cape"])
+    assert plan.fewer[4] == pytest.approx(math.sqrt(4 / 3), rel=2e-3), "of five sites one colludes"
+    assert "with min_sites = 4 1.15 times" in " ".join(str(plan).split())
+    assert plan.to_dict()["min_sites"].keys() == {"3", "4"}
+    assert consortium(min_sites=2).plan(Average("age"), 0.5).fewer == {}
+    assert consortium(scheme="pooled").plan(Average("age"), 0.5).fewer == {}
+
+
 def test_three_sites_or_fewer_warn_that_no_site_may_be_curious():
     with pytest.warns(PrivacyLeakWarning, match="no colluding site"):
         Consortium({n: TABLES[n] for n in "abc"}, SCHEMA, BUDGET)

@@ -27,6 +27,8 @@ def test_a_study_file_says_the_same() -> None:
         ({"a": {"low": 1, "high": 2, "missing": 3}}, "missing must be true or false"),
         ({"a": []}, "at least one"),
         ({"a": [1, 2, 2]}, "must be different"),
+        ({"a": [18]}, "bounds are two numbers, as in"),
+        ({"a": [18, "90"]}, "bounds are two numbers, as in"),
         ({"a": [None, "x"]}, "must be text, integers or booleans"),
         ({"": (0, 1)}, "name must be text"),
     ],

@@ -134,6 +134,7 @@ MISTAKES = [
     ("share = 0.3", "share = -1", "[[analysis]] 2: share must be a finite number above 0"),
     ("share = 0.3", 'share = "a lot"', "[[analysis]] 2: share must be a finite number"),
     ("[schema]", "[schema", "is not a TOML file: "),
+    ('[study]\nname = "heart"', "[study]", "the section [study] is empty"),
 ]
 
 

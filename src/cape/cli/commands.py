@@ -8,6 +8,7 @@ import typer
 
 from cape import __version__, check
 from cape.cli.audit import audit
+from cape.cli.bench import bench
 from cape.cli.demo import demo
 from cape.cli.deploy import deploy
 from cape.cli.machines import join, serve, status
@@ -21,7 +22,11 @@ __all__ = ["app", "warn"]
 
 app = typer.Typer(
     name="cape",
-    help="Private statistics across sites, with the accuracy of a trusted curator.",
+    help="""Private statistics across sites, with the accuracy of a trusted curator.
+
+    Example: [bold]cape demo[/bold]
+
+    Example: [bold]cape plan study.toml[/bold], then [bold]cape run study.toml --out results[/bold]""",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,6 +37,7 @@ app.command()(plan)
 app.command()(run)
 app.command()(paper)
 app.command()(audit)
+app.command()(bench)
 app.command()(serve)
 app.command()(join)
 app.command()(submit)

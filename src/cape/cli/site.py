@@ -33,7 +33,11 @@ __all__ = ["site"]
 
 site = typer.Typer(
     name="site",
-    help="A site's policy, keys and ledger: what its data steward allows, and what was given.",
+    help="""A site's policy, keys and ledger: what its data steward allows, and what was given.
+
+    Example: [bold]cape site init our-site --name cleveland[/bold]
+
+    Example: [bold]cape site ledger --site our-site[/bold]""",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

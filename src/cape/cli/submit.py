@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -176,7 +176,9 @@ class _Desk:
                     self._live.say(line)
                     told.add(line)
             held = [report.site for report in reports if report.held]
-            self._require_enough(reports, held)  # what nobody's approval would change comes first
+            self._require_enough(
+                reports, SiteReport.could_answer
+            )  # what no approval would change comes first
             if held and time.monotonic() < until:
                 time.sleep(_AGAIN)
                 continue
@@ -185,15 +187,13 @@ class _Desk:
                     f"the study waits for the steward of {', '.join(held)} (`cape site approve`); submit it "
                     "again then, or give --wait SECONDS"
                 )
-            return self._require_enough(reports)
+            return self._require_enough(reports, SiteReport.would_answer)
 
-    def _require_enough(self, reports: Sequence[SiteReport], held: Sequence[str] = ()) -> None:
-        """Raise unless enough sites would answer each analysis that is left; those that are held may."""
+    def _require_enough(self, reports: Sequence[SiteReport], will: Callable[[SiteReport, int], bool]) -> None:
+        """Raise unless enough sites will answer each analysis that is left."""
         needed = self._study.setting.parties.min_sites
         for number in self._left:
-            willing = [
-                report.site for report in reports if report.site in held or report.would_answer(number)
-            ]
+            willing = [report.site for report in reports if will(report, number)]
             if len(willing) < needed:
                 why = "; ".join(str(report) for report in reports if report.site not in willing)
                 raise TooFewSites(

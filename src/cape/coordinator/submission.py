@@ -95,6 +95,13 @@ class SiteReport:
         well = self.present is not None and not self.key_differs and self.refused is None
         return well and len(self.refusals) >= number and self.refusals[number - 1] is None
 
+    def could_answer(self, number: int) -> bool:
+        """Return whether it would, perhaps after the steward's approval."""
+        held = (
+            len(self.refusals) >= number and (why := self.refusals[number - 1]) and why.code == Code.APPROVAL
+        )
+        return bool(held) or self.would_answer(number)
+
     def __str__(self) -> str:
         if self.present is not None and self.key_differs:
             return (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 __all__ = ["aggregator_text", "coordinator_text", "overview", "site_text"]
 
-_INSTALL = "pip install 'cape-dp[flare]'      # Python 3.11 or later; the same version everywhere"
+_INSTALL = "pip install 'cape-dp[flare]'      # or '.[flare]' in a checkout; Python 3.11; one version for all"
 
 
 def site_text(name: str, server: str, port: int) -> str:
@@ -43,7 +43,8 @@ what matters is that nobody swaps it), and take theirs:
     cape site approve STUDY --site site  # if the policy says approve = "ask"
 
 Ctrl-C or SIGTERM stops it. After a crash start it again: the ledger is on disk, and can only be too high.
-Backups: `site/`, whole. A ledger that is restored from an old copy forgets what was given since: never do it.
+Backups: all of `site/`. The key and the policy may be put back from a copy. The ledger may not: an old copy
+forgets what was given since. If it is lost, the steward decides (docs/stewards.md).
 
 | file | what | who may read it |
 |---|---|---|

@@ -38,6 +38,8 @@ class Plan:
         noise: label -> scheme -> standard deviation of the privacy noise.
         halving: what would halve the error: total epsilon, rows, sites; None where nothing of that
             kind would.
+        fewer: a lower min_sites -> how many times the noise that it would cost; empty where none is allowed
+            or nothing would change.
     """
 
     analysis: Analysis
@@ -50,6 +52,7 @@ class Plan:
     halving: dict[str, float | None]
     size: int
     left: float
+    fewer: dict[int, float]
 
     @property
     def expected_error(self) -> dict[str, float]:
@@ -70,6 +73,7 @@ class Plan:
             "expected_error": self.expected_error,
             "guarantee": self.guarantee.to_dict(),
             "halving": self.halving,
+            "min_sites": {str(sites): times for sites, times in self.fewer.items()},
         }
 
     def table(self) -> Table:
@@ -100,6 +104,9 @@ class Plan:
         words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
         ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
         told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
+        if self.fewer:
+            costs = ", ".join(f"with min_sites = {n} {times:.3g} times" for n, times in self.fewer.items())
+            told.append(f"If sites may be lost, the noise grows: {costs}.")
         if self.analysis.shape_matters:
             told.append(
                 "Planned for values around the middle of their bounds, with an SD of a sixth of the width."
@@ -146,6 +153,7 @@ def make_plan(
         _halving(analysis, query, setting, scheme, share, given),
         sum(array.size for array in query.arrays(setting.schema)),
         float(left),
+        _fewer(analysis, query, setting, scheme, share, given),
     )
 
 
@@ -192,6 +200,28 @@ def _halving(
     budget = setting.budget
     epsilon = None if setting.published else gaussian.epsilon(budget.delta, 2 * budget.mu)
     return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(halved, setting, sizes)}
+
+
+def _fewer(
+    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
+) -> dict[int, float]:
+    """Return what it would cost to do without one more site, and without a quarter of them.
+
+    As a ratio of the median number's noise. Fewer honest sites are sure to answer, so each adds more of its
+    own.
+    """
+    now = _expected(analysis, query, setting, scheme, share, sizes)
+    noisy = [label for label, error in now.items() if 0 < error < math.inf]
+    p, found = setting.parties, dict[int, float]()
+    for sites in dict.fromkeys((p.min_sites - 1, 3 * p.sites // 4)):
+        if not noisy or not p.colluding < sites < p.min_sites:
+            continue
+        lower = replace(setting, parties=Parties(p.sites, p.colluding, sites))
+        then = _expected(analysis, query, lower, scheme, share, sizes)
+        times = sorted(then[label] / now[label] for label in noisy)[(len(noisy) - 1) // 2]
+        if times > 1 + 1e-9:
+            found[sites] = times
+    return found
 
 
 def _more_sites(halved: Any, setting: Setting, sizes: Mapping[str, int]) -> float | None:

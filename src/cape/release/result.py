@@ -61,6 +61,7 @@ class Promise:
             if self.neighbours == "replace-one"
             else "one person's row is added or left out"
         )
+        distributed = self.scheme not in ("pooled", "local")
         whom = {
             "pooled": "anyone but the curator, who sees everything and is trusted",
             "local": "anyone but that site",
@@ -78,7 +79,7 @@ class Promise:
             f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: one row "
             "per person, bounds given by people, fresh noise"
             + (", sizes of sites public" if self.neighbours == "replace-one" else "")
-            + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites else "")
+            + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites and distributed else "")
             + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
             + "."
             + (

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 from cape import check
@@ -190,6 +191,12 @@ def _read(description: Any) -> Column:
         )
     if len(values) == 2 and not any(isinstance(value, (str, bool)) for value in values):
         return Number(values[0], values[1])
+    numeric = sum(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+    if len(values) == numeric == 1 or 0 < numeric < len(values):
+        raise InvalidInput(
+            "bounds are two numbers, as in [18, 90], and categories are all text or all numbers, not "
+            f"{check.show(list(values))}"
+        )
     return Category(values)
 
 

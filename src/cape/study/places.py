@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ def parse(path: Path, text: str) -> dict[str, Any]:
         problem = "its brackets are nested too deeply"
     except ValueError as error:  # also numbers with thousands of digits, which are no TOMLDecodeError
         problem = str(error)
+    if re.search(r"^\s*\[analysis\]", text, re.MULTILINE):
+        problem += "; each analysis begins with [[analysis]], in two pairs of brackets"
     raise InvalidInput(f"{path} is not a TOML file: {check.plain(problem, _LONGEST)}")
 
 
@@ -44,7 +47,9 @@ def section(document: Mapping[str, Any], name: str, empty: str = "") -> dict[str
     value = document[name]
     if value == {} and empty:
         raise InvalidInput(empty)
-    if not isinstance(value, dict) or not value:
+    if value == {}:
+        raise InvalidInput(f"the section [{name}] is empty")
+    if not isinstance(value, dict):
         raise InvalidInput(f"[{name}] must be a section with keys, not {check.show(value)}")
     return value
 

@@ -19,7 +19,9 @@ __all__ = ["deploy"]
 
 deploy = typer.Typer(
     name="deploy",
-    help="Kits for a study across machines: for the aggregator, the coordinator and every site.",
+    help="""Kits for a study across machines: for the aggregator, the coordinator and every site.
+
+    Example: [bold]cape deploy init --sites a,b,c --server cape.example.org[/bold]""",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
