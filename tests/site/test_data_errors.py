@@ -130,6 +130,21 @@ def test_dates_are_no_numbers() -> None:
     assert "found the type Date" in str(error)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    "kind", [pl.List(pl.Enum([SECRET])), pl.Struct({SECRET: pl.Int8}), pl.Array(pl.Enum([SECRET]), 1)]
+)
+def test_what_stands_in_a_types_brackets_is_not_shown(kind: pl.DataType, lazy: bool) -> None:
+    frame = pl.DataFrame(GOOD).with_columns(pl.Series("x", [None, None, None], dtype=kind))
+    if isinstance(kind, pl.Struct):
+        frame = frame.with_columns(pl.struct(pl.lit(1).alias(SECRET)).alias("x"))
+    else:
+        frame = frame.with_columns(pl.lit([SECRET], dtype=pl.List(pl.Enum([SECRET]))).cast(kind).alias("x"))
+    error = check(frame.lazy() if lazy else frame)
+    assert SECRET not in str(error)
+    assert type(kind).__name__ in str(error)
+
+
 def test_rows_are_counted_over_batches_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = pl.concat([pl.DataFrame(GOOD)] * 10_000)
     good.write_parquet(tmp_path / "a.parquet")

@@ -46,6 +46,41 @@ def test_numbers_and_brackets_without_end(text: str, tmp_path: Path):
     assert "is not a TOML file" in refused(tmp_path / "study.toml", text) or text.startswith("a=0x")
 
 
+DEEP = {
+    "dots": "a" + ".a" * 500_000 + "=1",
+    "spaces": "a" + " \t. a" * 100_000 + "=1",
+    "quotes": "a" + '.""' * 100_000 + "=1",
+    "apostrophes": "a" + ".'x.y'" * 100_000 + "=1",
+    "in a table": "x={a" + ".a" * 100_000 + "=1}",
+    "a header": "[" + "a." * 100_000 + "a]",
+    "after a string": 'x = """\\"""a"""\n' + "a" + ".a" * 100_000 + "=1",
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_keys_without_end(text: str, tmp_path: Path):
+    """tomllib would take minutes and gigabytes for them."""
+    assert "a key of more than eight names" in refused(tmp_path / "study.toml", text)
+
+
+@pytest.mark.parametrize(
+    "text", ['"\\' * 500_000, "a" * 999_999, '"""' * 300_000, "'" * 999_999, "a." * 7 + "a "]
+)
+def test_what_looks_for_such_keys_takes_no_time_itself(text: str, tmp_path: Path):
+    assert "is not a TOML file" in refused(tmp_path / "study.toml", text * (1 if len(text) > 99 else 50_000))
+
+
+def test_dots_in_strings_are_no_keys(tmp_path: Path):
+    text = to_toml(RIGHT | {"study": {"name": "lungs", "description": "a.b.c.d.e.f.g.h.i.j.k.l"}})
+    (tmp_path / "study.toml").write_text(text + "# a.b.c.d.e.f.g.h.i.j.k.l\n")
+    assert Study.load(tmp_path / "study.toml").description.startswith("a.b")
+
+
+def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="is larger than 1024 kB"):
+        Study.load("/dev/zero")
+
+
 def answer(path: Path) -> str:
     """What is said of a study: nothing, if it is right."""
     with warnings.catch_warnings():

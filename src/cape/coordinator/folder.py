@@ -113,7 +113,7 @@ class CoordinatorFolder:
     def _read(self) -> tuple[str, dict[str, bytes]]:
         path = self.path / SITES
         try:
-            text = path.read_text(encoding="utf-8")
+            text = places.read(path)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
         return _parse(text, path)

@@ -129,7 +129,7 @@ def _name(series: pl.Series, row: int) -> str:
     if kind == pl.Object:
         value = series[row]
         return "text" if isinstance(value, str) else f"a value of type {type(value).__name__}"
-    return "text" if kind in _TEXT else f"the type {kind}"
+    return "text" if kind in _TEXT else f"the type {faults.type_name(kind)}"
 
 
 def _is_missing(value: Any) -> bool:

@@ -121,4 +121,4 @@ def _is_text(kind: Any) -> bool:
 
 
 def _say(kind: Any) -> str:
-    return "a column of text" if _is_text(kind) else f"a column of type {kind}"
+    return "a column of text" if _is_text(kind) else f"a column of type {faults.type_name(kind)}"

@@ -7,7 +7,7 @@ quote cells, so `guarded` drops them and keeps only the name of their type.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from polars.exceptions import PanicException
 
@@ -102,6 +102,11 @@ def too_large(site: str) -> DataError:
 def twice(site: str, column: str) -> DataError:
     """A name that two columns of the table have."""
     return DataError(site, f"the table has more than one column {_named(column)}; rename one", column)
+
+
+def type_name(kind: Any) -> str:
+    """Return the bare name of a column's type: in its brackets may stand cells, as the values of an Enum."""
+    return (kind if isinstance(kind, type) else type(kind)).__name__
 
 
 def wrong_type(

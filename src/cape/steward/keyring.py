@@ -147,9 +147,7 @@ class Card:
     def load(cls, path: Path) -> Card:
         """Read such a file."""
         try:
-            if path.stat().st_size > _MOST:
-                raise InvalidInput(f"{path} is too large to be a key; make one with `cape site export-key`")
-            document = places.parse(path, path.read_text(encoding="utf-8"))
+            document = places.parse(path, places.read(path, _MOST))
         except FileNotFoundError:
             raise InvalidInput(
                 f"no file {str(path)!r}; the other side makes it with `cape site export-key`"

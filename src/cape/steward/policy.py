@@ -105,7 +105,7 @@ class Policy:
             raise InvalidInput(f"path must be that of a site.toml, not {path!r}")
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = places.read(path)
         except FileNotFoundError:
             raise InvalidInput(f"no policy {str(path)!r}; `cape site init` makes one") from None
         except (OSError, UnicodeDecodeError) as error:

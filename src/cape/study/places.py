@@ -13,9 +13,15 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.site.schema import hint
 
-__all__ = ["at", "keys", "parse", "section", "text"]
+__all__ = ["at", "keys", "parse", "read", "section", "text"]
 
 _LONGEST, _PLACE = 600, 250  # characters
+_MOST = 1 << 20  # bytes of a file that people write
+_QUOTED = re.compile(  # strings and comments; one that does not end takes all that is left
+    r"""\"{3}(?:\\.|[^\\])*?(?:\"{3}|\\?\Z)|'{3}.*?(?:'{3}|\Z)|"(?:\\.|[^"\\\n])*"?|'[^'\n]*'?|\#[^\n]*""",
+    re.DOTALL,
+)
+_DEEP = re.compile(r"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){8}")  # a key of nine names
 
 
 @contextmanager
@@ -27,8 +33,23 @@ def at(place: str) -> Iterator[None]:
         raise InvalidInput(f"{check.plain(place, _PLACE)}: {check.plain(str(error), _LONGEST)}") from None
 
 
+def read(path: Path, most: int = _MOST) -> str:
+    """Return a file's text, if it is no larger than one that people write; else raise `InvalidInput`."""
+    with open(path, "rb") as file:  # what it says of its size may be wrong, as of a pipe or a device
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise InvalidInput(f"{path} is larger than {most >> 10} kB; nothing that people write here is")
+    return data.decode("utf-8")
+
+
 def parse(path: Path, text: str) -> dict[str, Any]:
-    """Return what a TOML file says, or raise `InvalidInput`."""
+    """Return what a TOML file says, or raise `InvalidInput`.
+
+    A key of many names (a.b.c...) is refused before it is read: `tomllib` needs memory that grows with the
+    square of their number, a gigabyte for 30 kB.
+    """
+    if _DEEP.search(_QUOTED.sub("q", text)):
+        raise InvalidInput(f"{path} has a key of more than eight names with dots between them")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -160,7 +160,7 @@ def scheme_name(name: Any) -> str:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return places.parse(path, path.read_text(encoding="utf-8"))
+        return places.parse(path, places.read(path))
     except FileNotFoundError:
         raise InvalidInput(f"no study file {str(path)!r}; give the path of a TOML file") from None
     except OSError as error:
