@@ -23,6 +23,7 @@ from cape.analyses import (
     TableOne,
     Variance,
 )
+from cape.analyses.moments import likely
 from cape.errors import TooNoisyWarning
 from cape.site import Number, Schema
 
@@ -264,3 +265,48 @@ def test_the_helper_agrees_with_itself():
     query = Histogram("x", bins=5).query(schema, "replace-one")
     ((counts,),) = exact(query, schema, {"x": np.array([1.0, 99.0, np.nan, 100.0, -5.0])})
     assert counts.tolist() == [2, 0, 0, 0, 2]
+
+
+def test_a_likely_variance_is_never_0_and_that_of_the_release_where_noise_is_small():
+    assert likely(0.0, 0.1) == pytest.approx(0.0798, abs=1e-4)
+    assert likely(0.3, 0.1) == pytest.approx(0.3, abs=5e-4)
+    assert likely(0.2, 0.0) == 0.2
+    assert likely(0.9, 10.0) == 1.0
+
+
+@pytest.mark.parametrize("release_at", [0.001, 0.4, 2.0])
+def test_a_likely_variance_is_about_the_truth_where_it_is_cut(release_at):
+    """Over truths spread evenly and noise of 1, among releases near or below it: the mean, or more."""
+    rng = np.random.default_rng(3)
+    true = rng.uniform(0, 8, 2_000_000)
+    found = np.maximum(true + rng.normal(size=true.size), 0)
+    near = np.abs(found - release_at) < 0.05
+    assert true[near].mean() - 0.02 <= 8 * likely(release_at / 8, 1 / 8) <= true[near].mean() + 0.25
+
+
+@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_no_sampling_error_is_0_and_means_cover_where_noise_hides_the_variance(missing):
+    """An SD of a hundredth of the bounds: noise in the variance is hundreds of times as large."""
+    schema = Schema({name: {"low": 0, "high": 100, "missing": missing > 0} for name in ("x", "y")})
+    rng, runs, hits = np.random.default_rng(11), 1000, 0
+    for _ in range(runs):
+        table = {name: rng.normal(50, 1, 300) for name in ("x", "y")}
+        for cells in table.values():
+            cells[rng.random(300) < missing] = np.nan
+        found = release(Mean("x"), schema, table, rng)
+        found |= release(Covariance("x", "y"), schema, table, rng)
+        found |= release(TableOne("x"), schema, table, rng)
+        assert all(
+            found[label].sampling > 0 for label in ("x", "x, y covariance", "x variance", "x mean", "x SD")
+        )
+        low, high = found["x"].interval()
+        hits += low <= 50 <= high
+    assert 0.93 <= hits / runs <= 0.985
+
+
+def test_a_variance_that_is_well_estimated_widens_nothing():
+    schema, rng = Schema(x=Number(LOW, HIGH, missing=False)), np.random.default_rng(12)
+    x = POPULATIONS["normal"](rng, 25_000)
+    (found,) = release(Mean("x"), schema, {"x": x}, rng).values()
+    assert found.sampling == pytest.approx(x.std() / np.sqrt(len(x)), rel=0.02)
