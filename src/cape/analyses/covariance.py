@@ -154,7 +154,7 @@ class _FromGram(Planned):
     def finish(self, answer: Answer) -> list[Estimate]:
         """Return one estimate for each pair."""
         (count, first, square, cross), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        total = float(count[0])
+        total = answer.at_most(float(count[0]))
         if answer.rows is not None and not any(answer.schema[name].missing for name in self.columns):
             total, count_noise = float(answer.rows), 0.0
         matrix = _Matrix(total, first, square, cross, count_noise, *noise)

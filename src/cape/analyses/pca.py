@@ -200,7 +200,7 @@ class _Noisy:
     @classmethod
     def of(cls, answer: Answer, design: Design, center: bool) -> _Noisy:
         (count, *sums), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        rows = float(count[0])
+        rows = answer.at_most(float(count[0]))
         if answer.rows is not None and not design.missing(answer.schema):
             rows, count_noise = float(answer.rows), 0.0
         held = max(rows, 1.0)
