@@ -58,9 +58,9 @@ class LogisticModel:
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
-        how = count(self.rounds, "Newton step") if self.rounds else "second moments only"
+        how = f"with {count(self.rounds, 'Newton step')}" if self.rounds else "from second moments only"
         of = f"logistic regression of {self.target} on {joined(self.design.features)}"
-        return f"{of}, by {self.method}" if self.method else f"{of}, with {how}"
+        return f"{of}, by {self.method}" if self.method else f"{of}, {how}"
 
     @cached_property
     def coefficients(self) -> dict[str, float]:
