@@ -23,6 +23,7 @@ from cape.analyses import (
     TableOne,
     Variance,
 )
+from cape.analyses.moments import likely
 from cape.errors import TooNoisyWarning
 from cape.site import Number, Schema
 
@@ -162,6 +163,55 @@ def test_the_numbers_of_a_table_one_cover(neighbours, rows):
     assert all(count / runs >= 0.9 for count in hits.values()), hits
 
 
+@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@RELATION
+@pytest.mark.parametrize("by", [None, "group"])
+def test_counts_of_a_table_one_that_add_up_have_the_errors_that_they_say(neighbours, by):
+    """1,500 runs: a standard deviation is known to 1.8%."""
+    values = {"sex": ["f", "m"], "stage": [1, 2, 3], "group": ["a", "b"]}
+    schema = Schema(
+        {name: {"categories": v, "missing": False} for name, v in values.items()}
+        | {"x": {"low": 0, "high": 100, "missing": False}}
+    )
+    rng, runs, rows = np.random.default_rng(10), 1500, 900
+    group = (np.arange(rows) % 3 == 0).astype(int)
+    sex, stage = (np.arange(rows) % 5 == 0).astype(int), np.arange(rows) % 7 // 3
+    table = {"group": group, "sex": sex, "stage": stage, "x": rng.normal(50, 10, rows)}
+    ends = [""] if by is None else [" | overall", " | group=a", " | group=b"]
+    inside = [group >= 0] if by is None else [group >= 0, group == 0, group == 1]
+    true = {f"n{end}": who.sum() for end, who in zip(ends, inside, strict=True)}
+    for end, who in zip(ends, inside, strict=True):
+        true |= {f"sex={v} n{end}": (who & (sex == i)).sum() for i, v in enumerate(values["sex"])}
+        true |= {f"stage={v} n{end}": (who & (stage == i)).sum() for i, v in enumerate(values["stage"])}
+        true[f"sex=f %{end}"] = 100 * (who & (sex == 0)).sum() / who.sum()
+        true[f"stage=1 %{end}"] = 100 * (who & (stage == 0)).sum() / who.sum()
+    analysis, errors, hits = (
+        TableOne("sex", "x", "stage", by=by),
+        {k: [] for k in true},
+        dict.fromkeys(true, 0),
+    )
+    asked = analysis.query(schema, neighbours)
+    sums = exact(asked, schema, table)
+    for _ in range(runs):
+        answer = noisy(asked, schema, sums, rows if neighbours == "replace-one" else None, rng)
+        found = {e.label: e for e in analysis.finish(answer)}
+        for end in ends:
+            for name in ("sex", "stage"):
+                counts = [found[f"{name}={v} n{end}"].value for v in values[name]]
+                if min(counts) > 0:
+                    assert sum(counts) == pytest.approx(found[f"n{end}"].value)
+        for label, value in true.items():
+            error, noise = found[label].value - value, found[label].privacy
+            errors[label].append(error / noise if noise else error)
+            # about these very people: without the sampling that shares of a population count
+            hits[label] += abs(error) <= 1.96 * noise + 1e-9
+    assert all(0.93 <= count / runs <= 1 for count in hits.values()), hits
+    spread = {label: np.std(each) for label, each in errors.items() if np.any(each)}
+    assert all(0.93 <= each <= 1.07 for each in spread.values()), spread
+    public = {f"n{ends[0]}"} if neighbours == "replace-one" else set()
+    assert set(true) - set(spread) == public
+
+
 @pytest.mark.parametrize("missing", [True, False])
 def test_the_test_of_independence_rejects_at_its_level_and_has_power(missing):
     """Two thousand runs: 5% is known to 0.5%."""
@@ -215,3 +265,48 @@ def test_the_helper_agrees_with_itself():
     query = Histogram("x", bins=5).query(schema, "replace-one")
     ((counts,),) = exact(query, schema, {"x": np.array([1.0, 99.0, np.nan, 100.0, -5.0])})
     assert counts.tolist() == [2, 0, 0, 0, 2]
+
+
+def test_a_likely_variance_is_never_0_and_that_of_the_release_where_noise_is_small():
+    assert likely(0.0, 0.1) == pytest.approx(0.0798, abs=1e-4)
+    assert likely(0.3, 0.1) == pytest.approx(0.3, abs=5e-4)
+    assert likely(0.2, 0.0) == 0.2
+    assert likely(0.9, 10.0) == 1.0
+
+
+@pytest.mark.parametrize("release_at", [0.001, 0.4, 2.0])
+def test_a_likely_variance_is_about_the_truth_where_it_is_cut(release_at):
+    """Over truths spread evenly and noise of 1, among releases near or below it: the mean, or more."""
+    rng = np.random.default_rng(3)
+    true = rng.uniform(0, 8, 2_000_000)
+    found = np.maximum(true + rng.normal(size=true.size), 0)
+    near = np.abs(found - release_at) < 0.05
+    assert true[near].mean() - 0.02 <= 8 * likely(release_at / 8, 1 / 8) <= true[near].mean() + 0.25
+
+
+@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_no_sampling_error_is_0_and_means_cover_where_noise_hides_the_variance(missing):
+    """An SD of a hundredth of the bounds: noise in the variance is hundreds of times as large."""
+    schema = Schema({name: {"low": 0, "high": 100, "missing": missing > 0} for name in ("x", "y")})
+    rng, runs, hits = np.random.default_rng(11), 1000, 0
+    for _ in range(runs):
+        table = {name: rng.normal(50, 1, 300) for name in ("x", "y")}
+        for cells in table.values():
+            cells[rng.random(300) < missing] = np.nan
+        found = release(Mean("x"), schema, table, rng)
+        found |= release(Covariance("x", "y"), schema, table, rng)
+        found |= release(TableOne("x"), schema, table, rng)
+        assert all(
+            found[label].sampling > 0 for label in ("x", "x, y covariance", "x variance", "x mean", "x SD")
+        )
+        low, high = found["x"].interval()
+        hits += low <= 50 <= high
+    assert 0.93 <= hits / runs <= 0.985
+
+
+def test_a_variance_that_is_well_estimated_widens_nothing():
+    schema, rng = Schema(x=Number(LOW, HIGH, missing=False)), np.random.default_rng(12)
+    x = POPULATIONS["normal"](rng, 25_000)
+    (found,) = release(Mean("x"), schema, {"x": x}, rng).values()
+    assert found.sampling == pytest.approx(x.std() / np.sqrt(len(x)), rel=0.02)

@@ -46,6 +46,12 @@ def test_the_share_of_the_only_component_there_is():
         assert (share.value, share.sampling) == (1.0, 0.0)
 
 
+def test_a_variance_that_noise_cut_to_0_keeps_a_sampling_error():
+    found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
+    told = _told(1, np.array([0.5, 0.0]), np.array([0.0, 1.0]), found, False, 0.5, 1.0)
+    assert all(estimate.value == 0 and estimate.sampling > 0 for estimate in told)
+
+
 @pytest.mark.parametrize("holes", [False, True])
 def test_without_noise_it_is_scikit_learns(holes):
     rng = np.random.default_rng(3)

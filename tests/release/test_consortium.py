@@ -260,7 +260,9 @@ def test_one_instance_of_cape_gaussian_keeps_its_stock():
     first = together.release(Average("age"), 0.2)
     assert first.cost.rounds == 6
     together.prepare(numbers=100)
-    assert [together.release(Average("age"), 0.2).cost.rounds for _ in range(2)] == [1, 1]
+    later = [together.release(Average("age"), 0.2) for _ in range(2)]
+    assert [release.cost.rounds for release in later] == [1, 1]
+    assert ("6 rounds," in str(first), "1 round," in str(later[0])) == (True, True)
     with pytest.raises(InvalidInput, match="cape-gaussian"):
         consortium().prepare(numbers=10)
 

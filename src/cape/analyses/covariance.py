@@ -36,7 +36,7 @@ from scipy.special import ndtri
 
 from cape.analyses.arguments import joined, names
 from cape.analyses.matrices import nearest_positive, symmetric
-from cape.analyses.moments import Sums
+from cape.analyses.moments import Sums, likely
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.release.query import Answer, Estimate, Neighbours, Query
 from cape.site import Gram, Schema
@@ -154,7 +154,7 @@ class _FromGram(Planned):
     def finish(self, answer: Answer) -> list[Estimate]:
         """Return one estimate for each pair."""
         (count, first, square, cross), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        total = float(count[0])
+        total = answer.at_most(float(count[0]))
         if answer.rows is not None and not any(answer.schema[name].missing for name in self.columns):
             total, count_noise = float(answer.rows), 0.0
         matrix = _Matrix(total, first, square, cross, count_noise, *noise)
@@ -198,7 +198,7 @@ class Covariance(_FromGram):
         if i == j:
             return matrix.fitted(i).variance_estimate(label, a)
         value = min(max(float(matrix.covariance[i, j]), -1.0), 1.0)
-        spread = matrix.column(i).variance * matrix.column(j).variance + value**2
+        spread = matrix.column(i).likely_variance * matrix.column(j).likely_variance + value**2
         sampling = math.sqrt(spread / (matrix.count - 1))
         privacy = math.hypot(matrix.noise(i, j, 1.0, (0.0, 0.0)), (matrix.first_noise / matrix.count) ** 2)
         return Estimate(label, unit * value, unit * sampling, unit * privacy, (-unit, unit))
@@ -235,7 +235,8 @@ class Correlation(_FromGram):
         root = math.sqrt(vi * vj)
         value = min(max(float(covariance[i, j]) / root, -1.0), 1.0)
         noise = matrix.noise(i, j, 1 / root, (-value / (2 * vi), -value / (2 * vj)))
-        sampling = (1 - value**2) / math.sqrt(matrix.count - 1)
+        apart = likely(1 - abs(value), noise)  # from 1, which noise may have cut it to
+        sampling = apart * (2 - apart) / math.sqrt(matrix.count - 1)
         return Estimate(
             label, value, sampling, noise, (-1.0, 1.0), _CorrelationInterval(value, noise, matrix.count)
         )

@@ -28,13 +28,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from cape.analyses.planning import unknown
 from cape.release.query import Estimate, Neighbours
 from cape.site import Number, Schema
 
-__all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis"]
+__all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis", "likely"]
 
 Floats = NDArray[np.float64]
 
@@ -109,6 +109,20 @@ def enough(count: float, noise: float) -> bool:
     return count > max(2.0, _CLEAR * noise)
 
 
+def likely(value: float, noise: float) -> float:
+    """Return what a quantity in [0, 1] that was released as `value`, cut at 0, is thought to be: never 0.
+
+    The mean of a normal one that is known to be positive, value + noise phi(v) / Phi(v) with v = value /
+    noise: 0.8 of the noise where the release says 0, and the release itself, to half a percent of the
+    noise, from three times the noise on. A sampling error that took the cut 0 at its word would deny that
+    people were sampled; this one errs to the large side, and only where noise outweighs it.
+    """
+    if noise == 0:
+        return value
+    v = max(value, 0.0) / noise
+    return min(max(value, 0.0) + noise * math.exp(-v * v / 2) / math.sqrt(2 * math.pi) / float(ndtr(v)), 1.0)
+
+
 @dataclass(frozen=True)
 class Sums:
     """The noisy sums of one scaled column, and the noise in each; no noise in a count that is public."""
@@ -156,9 +170,14 @@ class Sums:
         return math.hypot(linear / self.count, math.sqrt(2) * (self.first_noise / self.count) ** 2)
 
     @property
+    def likely_variance(self) -> float:
+        """The variance that sampling errors count on, at most 1 as between bounds (Popoviciu): `likely`."""
+        return likely(self.variance, self.variance_noise)
+
+    @property
     def variance_sampling(self) -> float:
         """Its sampling error, which depends on the kurtosis."""
-        return self.variance * math.sqrt((self.kurtosis - 1) / (self.count - 1))
+        return self.likely_variance * math.sqrt((self.kurtosis - 1) / (self.count - 1))
 
     def mean_interval(self, level: float) -> tuple[float, float]:
         """Return Fieller's interval for the population's mean of t.
@@ -167,7 +186,8 @@ class Sums:
         The m for which it lies within q standard errors solve a quadratic: no ratio of normals is
         approximated, and where noise could make the count 0 the interval is all of [-1, 1]. q is Student's,
         with the degrees of freedom (Satterthwaite) that match how well v is known, from a sample and
-        through noise.
+        through noise: that counts what v may be where noise cut it to 0, so `likely_variance`, which counts
+        it too, would be once too often.
         """
         sampled = self.count * self.variance
         first = min(max(self.first, -self.count), self.count)
@@ -204,7 +224,7 @@ class Sums:
         return Estimate(
             label,
             column.middle + column.half * self.mean,
-            column.half * math.sqrt(self.variance / self.count),
+            column.half * math.sqrt(self.likely_variance / self.count),
             column.half * self.mean_noise,
             (column.low, column.high),
             _MeanInterval(self, column),
@@ -228,19 +248,19 @@ class Sums:
         """Return the population's standard deviation: the root of the variance and of its interval.
 
         The error of a root is e / (sqrt(V + e) + sqrt(V)): e / (2 sqrt V) where e is small, sqrt(e) at V = 0.
+        That of sampling is taken at the likely V, of which e is then a small part.
         """
         if not self.enough:
             return unknown(label, 0.0, column.half)
-        root = math.sqrt(self.variance)
 
-        def of_root(error: float) -> float:
-            return column.half * error / (math.sqrt(self.variance + error) + root) if error else 0.0
+        def of_root(error: float, at: float) -> float:
+            return column.half * error / (math.sqrt(at + error) + math.sqrt(at)) if error else 0.0
 
         return Estimate(
             label,
-            column.half * root,
-            of_root(self.variance_sampling),
-            of_root(self.variance_noise),
+            column.half * math.sqrt(self.variance),
+            of_root(self.variance_sampling, self.likely_variance),
+            of_root(self.variance_noise, self.variance),
             (0.0, column.half),
             _DeviationInterval(self, column.half),
         )

@@ -23,7 +23,7 @@ from rich.text import Text
 from cape import check
 from cape.analyses.arguments import joined, names
 from cape.analyses.matrices import spectral, symmetric, without_repulsion
-from cape.analyses.moments import enough
+from cape.analyses.moments import enough, likely
 from cape.analyses.planning import _SQUARE, unknown
 from cape.analyses.regression.sensitivity import joint
 from cape.errors import InvalidInput, TooNoisyWarning
@@ -200,7 +200,7 @@ class _Noisy:
     @classmethod
     def of(cls, answer: Answer, design: Design, center: bool) -> _Noisy:
         (count, *sums), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        rows = float(count[0])
+        rows = answer.at_most(float(count[0]))
         if answer.rows is not None and not design.missing(answer.schema):
             rows, count_noise = float(answer.rows), 0.0
         held = max(rows, 1.0)
@@ -230,13 +230,14 @@ def _told(
     noise = found.along(vector, value) if clear else spectral(len(variances), found.noise)
     share = min(value / total, 1.0)
     others = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
-    of_share = math.sqrt(2 / freedom * (value**2 * (1 - share) ** 2 + share**2 * others)) / total
+    varies = likely(value, noise)
+    of_share = math.sqrt(2 / freedom * (varies**2 * (1 - share) ** 2 + share**2 * others)) / total
     hidden = noise * math.hypot(1 - share, share * math.sqrt(len(variances) - 1)) / total
     return [
         Estimate(
             _label(i, "variance"),
             unit * value,
-            unit * math.sqrt(2 / freedom) * value,
+            unit * math.sqrt(2 / freedom) * varies,
             unit * noise,
             (0.0, unit),
         ),

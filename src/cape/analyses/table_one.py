@@ -34,10 +34,10 @@ Tested in tests/analyses/test_sensitivity.py.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,16 +60,46 @@ _MEDIAN = 2.0
 _CATEGORY = 2.0
 _SIZE = 0.5
 _PERCENT = 100.0
+_LEAST_NOISE = 1e-9  # of a count that has none: it outweighs all others
 _QUARTILES = (("Q1", 0.25), ("median", 0.5), ("Q3", 0.75))
 _STEMS = ("mean", "SD", *(stem for stem, _ in _QUARTILES))
 
 
 @dataclass(frozen=True)
 class _Noisy:
-    """Sums of one group, or of everyone, with the noise in each entry."""
+    """Sums with the noise in each entry; the first axis is that of groups, until it is taken off."""
 
     values: Floats
     noise: float
+
+    def of(self, group: int) -> _Noisy:
+        """Return the sums of one group."""
+        return _Noisy(self.values[group], self.noise)
+
+    @property
+    def total(self) -> _Noisy:
+        """The sums over all groups."""
+        return _Noisy(self.values.sum(axis=0), self.noise * math.sqrt(len(self.values)))
+
+    @property
+    def within(self) -> _Noisy:
+        """The sum over each group's entries."""
+        cells = math.prod(self.values.shape[1:])
+        return _Noisy(self.values.reshape(-1, cells).sum(axis=1), self.noise * math.sqrt(cells))
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """What was released: people, moments of numbers, and the levels or the counts of each column."""
+
+    size: _Noisy
+    moments: tuple[_Noisy, ...]
+    columns: dict[str, tuple[_Noisy, ...]]
+
+    def each(self, pick: Callable[[_Noisy], _Noisy]) -> _Arrays:
+        """Return the same of one group, or of all."""
+        columns = {name: tuple(map(pick, arrays)) for name, arrays in self.columns.items()}
+        return _Arrays(self.size, tuple(map(pick, self.moments)), columns)
 
 
 @dataclass(frozen=True, init=False)
@@ -79,7 +109,9 @@ class TableOne(Planned):
     >>> TableOne("age", "chol", "sex", by="disease")
 
     With `by`, "everyone" are the people whose group is known. Percentages are of those whose category is
-    known. Counts have no sampling error, everything else does. `layout` makes the table.
+    known. Counts have no sampling error, everything else does. All that counts the people of a group (its
+    size, and each column that misses no cell) makes one number, and the counts of such columns are brought
+    to it; overall it is the public number of rows, if no group is missing. `layout` makes the table.
 
     **Sensitivity**, squared: with g numeric and q category columns, 8 g + 4 q under replace-one without
     groups, 9.5 g + 4 q + 1 with them; under add-remove 4.75 g + 2 q + 1/2. Proof at the head of the module.
@@ -142,8 +174,8 @@ class TableOne(Planned):
     def finish(self, answer: Answer) -> list[Estimate]:
         """Return every number of the table, group after group."""
         estimates = []
-        for group, parts in self._groups(answer):
-            estimates += self._column(answer, f" | {group}" if self.by else "", parts)
+        for group, arrays in self._groups(answer):
+            estimates += self._column(answer, f" | {group}" if self.by else "", arrays)
         warn_of(estimates)
         return estimates
 
@@ -198,48 +230,77 @@ class TableOne(Planned):
             return Weights(1.0, 1.5, 0.25, _MEDIAN)
         return Weights(1.0, 2.75, 2.25, _MEDIAN)
 
-    def _groups(self, answer: Answer) -> Iterator[tuple[str, Iterator[_Noisy]]]:
-        """Yield the arrays of everyone, then of each group, in the order of the query."""
-        flat = [
-            (array, std)
+    def _groups(self, answer: Answer) -> Iterator[tuple[str, _Arrays]]:
+        """Yield what is known of everyone, then of each group."""
+        groups = 1 if self.by is None else len(answer.schema.category(self.by).values)
+        flat = iter(
+            _Noisy(array if self.by is not None else array[None], std)
             for arrays, stds in zip(answer.sums, answer.noise, strict=True)
             for array, std in zip(arrays, stds, strict=True)
-        ]
-        if self.by is None:
-            yield "", (_Noisy(array, std) for array, std in flat)
-            return
-        by = answer.schema.category(self.by)
-        (sizes, noise), *rest = flat
-        groups = len(by.values)
-        everyone = _Noisy(sizes.sum(axis=0), noise * math.sqrt(groups))
-        if answer.rows is not None and not by.missing:  # then the sizes add up to what everyone knows
-            sizes = sizes + (answer.rows - everyone.values) / groups
-            noise *= math.sqrt(1 - 1 / groups)
-            everyone = _Noisy(np.asarray(float(answer.rows)), 0.0)
-        sums = (_Noisy(array.sum(axis=0), std * math.sqrt(groups)) for array, std in rest)
-        yield "overall", chain([everyone], sums)
-        for i, value in enumerate(by.values):
-            of_group = (_Noisy(array[i], std) for array, std in rest)
-            yield f"{self.by}={value}", chain([_Noisy(sizes[i], noise)], of_group)
+        )
+        head = [next(flat)] if self.by is not None or answer.rows is None else []
+        moments = tuple(itertools.islice(flat, 3 if self._numeric(answer.schema) else 0))
+        columns = {
+            name: tuple(
+                itertools.islice(flat, depth(self.bins) if isinstance(answer.schema[name], Number) else 1)
+            )
+            for name in self.columns
+        }
+        size = self._sizes(answer, groups, [*head, *self._counted(answer.schema, moments, columns)])
+        known = self.by is None or not answer.schema.category(self.by).missing
+        all_of_them = size.total
+        if answer.rows is not None and known:
+            all_of_them = _Noisy(np.asarray(float(answer.rows)), 0.0)
+        arrays = _Arrays(size, moments, columns)
+        yield "overall", replace(arrays.each(lambda array: array.total), size=all_of_them)
+        if self.by is not None:
+            for i, value in enumerate(answer.schema.category(self.by).values):
+                of_group = arrays.each(lambda array, i=i: array.of(i))  # type: ignore[misc]
+                yield f"{self.by}={value}", replace(of_group, size=size.of(i))
 
-    def _column(self, answer: Answer, end: str, parts: Iterator[_Noisy]) -> list[Estimate]:
-        """Return the estimates of one column of the table."""
-        schema, public = answer.schema, answer.rows if self.by is None else None
-        if public is None:
-            size = next(parts)
-            estimates = [_count(f"n{end}", float(size.values), size.noise, answer.rows)]
-        else:
-            estimates = [Estimate(f"n{end}", float(public), 0.0, 0.0)]
+    def _counted(
+        self, schema: Schema, moments: Sequence[_Noisy], columns: Mapping[str, Sequence[_Noisy]]
+    ) -> Iterator[_Noisy]:
+        """Yield the sizes of groups as columns that miss no cell count them."""
         numeric = self._numeric(schema)
-        moments = [next(parts) for _ in range(3)] if numeric else []
         for name in self.columns:
-            column = schema[name]
-            if isinstance(column, Number):
-                exact = None if column.missing else public
-                levels = [next(parts) for _ in range(depth(self.bins))]
-                estimates += self._number(name, end, column, numeric.index(name), moments, levels, exact)
+            if schema[name].missing:
+                continue
+            if name in numeric:
+                yield _Noisy(moments[0].values[:, numeric.index(name)], moments[0].noise)
             else:
-                estimates += _shares(name, end, column.values, next(parts), answer.rows)
+                yield columns[name][0].within
+
+    def _sizes(self, answer: Answer, groups: int, counted: Sequence[_Noisy]) -> _Noisy:
+        """Return how many people are in each group: the average of all that counts them, by their noise.
+
+        Where the number of rows is public and no group is missing, the sizes add up to it: the nearest that
+        do have 1 - 1/groups of the variance.
+        """
+        known = self.by is None or not answer.schema.category(self.by).missing
+        if answer.rows is not None and known and groups == 1:
+            return _Noisy(np.array([float(answer.rows)]), 0.0)
+        weights = [1 / max(each.noise, _LEAST_NOISE) ** 2 for each in counted]
+        sizes = np.average([each.values for each in counted], axis=0, weights=weights)
+        noise = 0.0 if all(each.noise == 0 for each in counted) else 1 / math.sqrt(sum(weights))
+        if answer.rows is not None and known:
+            sizes = sizes + (answer.rows - sizes.sum()) / groups
+            noise *= math.sqrt(1 - 1 / groups)
+        return _Noisy(sizes, noise)
+
+    def _column(self, answer: Answer, end: str, arrays: _Arrays) -> list[Estimate]:
+        """Return the estimates of one column of the table."""
+        schema, size = answer.schema, arrays.size
+        estimates = [_count(f"n{end}", float(size.values), size.noise, answer.rows)]
+        numeric = self._numeric(schema)
+        for name in self.columns:
+            column, found = schema[name], arrays.columns[name]
+            total = None if column.missing else size
+            if isinstance(column, Number):
+                place = numeric.index(name)
+                estimates += self._number(name, end, column, place, arrays.moments, found, total)
+            else:
+                estimates += _shares(name, end, column.values, found[0], total, answer.rows)
         return estimates
 
     def _number(
@@ -248,12 +309,14 @@ class TableOne(Planned):
         end: str,
         column: Number,
         place: int,
-        moments: list[_Noisy],
-        levels: list[_Noisy],
-        exact: int | None,
+        moments: Sequence[_Noisy],
+        levels: Sequence[_Noisy],
+        total: _Noisy | None,
     ) -> list[Estimate]:
         counts, first, second = moments
-        root = (float(counts.values[place]), counts.noise) if exact is None else (float(exact), 0.0)
+        root = (float(counts.values[place]), counts.noise)
+        if total is not None:
+            root = (float(total.values), total.noise)
         tree = Tree.fit(
             [np.array([root[0]]), *(level.values for level in levels)],
             [root[1], *(level.noise for level in levels)],
@@ -287,21 +350,34 @@ def _count(label: str, value: float, noise: float, rows: int | None) -> Estimate
 
 
 def _shares(
-    name: str, end: str, values: Sequence[object], counts: _Noisy, rows: int | None
+    name: str, end: str, values: Sequence[object], counts: _Noisy, total: _Noisy | None, rows: int | None
 ) -> list[Estimate]:
-    """Return n and % of each category; % is of the people whose category is known."""
-    total, cells = float(counts.values.sum()), len(values)
-    known = enough(total, counts.noise * math.sqrt(cells))
+    """Return n and % of each category; % is of the people whose category is known.
+
+    `total` is what counts add up to if no cell is missing: they are brought to it, each by the same number.
+    By how much a count differs from the mean of all is independent of the sum, and hence of any total that
+    was made of it: with noise s in each of k counts and t in the total, a count has the variance
+    s² (1 - 1/k) + t² / k², and a share p of the total s² (1 - 1/k) + t² (p - 1/k)², over its square. Counts
+    that may miss cells are their own total, t² = k s².
+    """
+    cells = len(values)
+    own = counts.noise * math.sqrt(1 - 1 / cells)
+    if total is None:
+        total = _Noisy(counts.values.sum(), counts.noise * math.sqrt(cells))
+    whole = float(total.values)
+    brought = counts.values + (whole - counts.values.sum()) / cells
+    known = enough(whole, total.noise)
     estimates = []
-    for value, found in zip(values, counts.values, strict=True):
-        estimates.append(_count(f"{name}={value} n{end}", float(found), counts.noise, rows))
+    for value, found in zip(values, brought, strict=True):
+        noise = math.hypot(own, total.noise / cells)
+        estimates.append(_count(f"{name}={value} n{end}", float(found), noise, rows))
         label = f"{name}={value} %{end}"
         if not known:
             estimates.append(unknown(label, 0.0, _PERCENT))
             continue
-        share = min(max(float(found) / total, 0.0), 1.0)
-        noise = counts.noise * math.sqrt((1 - share) ** 2 + (cells - 1) * share**2) / total
-        sampling = proportion_error(share, total)
+        share = min(max(float(found) / whole, 0.0), 1.0)
+        noise = math.hypot(own, (share - 1 / cells) * total.noise) / whole
+        sampling = proportion_error(share, whole)
         estimates.append(
             Estimate(label, _PERCENT * share, _PERCENT * sampling, _PERCENT * noise, (0.0, _PERCENT))
         )

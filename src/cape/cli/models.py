@@ -11,7 +11,7 @@ from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.polynomial import PolynomialModel
 from cape.learning.clusters import KMeansModel
 from cape.learning.neural_network import NetworkModel
-from cape.release.result import number
+from cape.release.result import count
 
 __all__ = ["notes", "plain"]
 
@@ -29,23 +29,18 @@ def notes(model: Any) -> list[str]:
     if isinstance(model, KMeansModel):
         return ["Intervals are about the rows in the tables: they count privacy noise, and no sampling."]
     if isinstance(model, NetworkModel):
-        size = f"{model.network.size:,} parameters after {len(model.history):,} steps"
-        return [f"What was learned is a network: {size}. They are in results.json, under model."]
+        size = f"{count(model.network.size, 'parameter')} after {count(len(model.history), 'step')}"
+        return [f"What was learned is a network: {size}. All of it is in results.json, under model."]
     return []
 
 
 def _linear(model: LinearModel) -> list[str]:
     if math.isinf(model.ridge):
         return ["Noise hides what the features say: predictions are a constant."]
-    told = []
-    if math.isfinite(model.r_squared):
-        told.append(f"R² = {number(model.r_squared)}, residual SD {number(model.residual)}.")
-    if math.isfinite(model.error):
-        told.append(
-            f"Predictions are those of a ridge regression, and off by about {number(model.error)} (root mean "
-            "square, estimated from the release)."
-        )
-    return [" ".join(told)] if told else []
+    return [
+        f"{'; '.join(model.told)} (root mean square, estimated from the release). Predictions are those of a "
+        "ridge regression."
+    ]
 
 
 def plain(model: Any) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cape.cli import screen
+from cape.cli import screen, words
 from cape.cli.results import Results
 from cape.cli.tables import shown
 from cape.errors import InvalidInput
@@ -80,8 +80,8 @@ def _show(console: Console, results: Results) -> None:
         console.print(
             f"[dim]{escape(', '.join(release.participants))}"
             + ("" if release.rows is None else f" ({release.rows:,} rows)")
-            + f"; share {release.share:.4g}; {cost.rounds} rounds, {cost.bytes / 1e3:,.1f} kB, "
-            f"{cost.seconds:.2f} s[/dim]"
+            + f"; share {release.share:.4g}; {words.count(cost.rounds, 'round')}, "
+            f"{cost.bytes / 1e3:,.1f} kB, {cost.seconds:.2f} s[/dim]"
         )
         for warning in each.warnings:
             console.print(f"[yellow]Warning: {escape(warning)}[/yellow]")

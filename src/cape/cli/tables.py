@@ -24,7 +24,7 @@ def shown(answered: Answered, width: int) -> list[RenderableType]:
     """Return what to print of one analysis: a title, and the model's own table if there is one that fits."""
     release = answered.release
     model = release.model
-    title = Text(f"{answered.entry.number}. {release.analysis.describe()}", style="italic")
+    title = Text(f"{answered.entry.number}. {release.describe()}", style="italic")
     notes = [Text(note) for note in answered.notes]
     if hasattr(model, "__rich__"):
         return [title, model] if _width(model) <= width else [title, table_of(answered), *notes]

@@ -6,18 +6,13 @@ import math
 
 from scipy.special import ndtr, ndtri
 
-from cape.release.result import Promise
+from cape.release.result import Promise, count
 from cape.release.run import Progress
 from cape.release.setting import Setting
 
 __all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence", "step"]
 
 _FALSE_ALARMS = 0.05
-
-
-def count(number: int, what: str) -> str:
-    """Return '1 site' or '4 sites'."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def percent(share: float) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from cape.learning.seeds import nearest
 from cape.release.query import Estimate
-from cape.release.result import as_text, number
+from cape.release.result import as_text, count, number
 from cape.site import Number, Schema
 from cape.site.design import Design
 from cape.site.units import Units
@@ -105,7 +105,7 @@ class KMeansModel:
 
     def __rich__(self) -> Group:
         shown = self.names[:_TOLD]
-        table = Table(title=escape(f"{len(self.centres)} clusters"), title_justify="left")
+        table = Table(title=escape(count(len(self.centres), "cluster")), title_justify="left")
         for title in ("cluster", "% of rows", *shown):
             table.add_column(escape(title), justify="right")
         for i, (centre, size) in enumerate(zip(self.centres, self.percentages, strict=True)):
@@ -116,7 +116,7 @@ class KMeansModel:
             table.add_row(str(i + 1), *cells[: len(shown) + 1])
         lines = ["± is one standard deviation of the noise."]
         if len(self.names) > _TOLD:
-            lines.append(f"{len(self.names) - _TOLD} more columns are in `centres`.")
+            lines.append(f"Another {count(len(self.names) - _TOLD, 'column')} can be found in `centres`.")
         if not self.clear.all():
             lines.append("Noise hides some clusters: use fewer of them, more epsilon or more rows.")
         return Group(table, Text(" ".join(lines), style="dim"))

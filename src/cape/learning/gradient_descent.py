@@ -13,7 +13,7 @@ from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table
 from cape.release.query import Estimate, Finding
-from cape.release.result import as_text
+from cape.release.result import as_text, count
 from cape.site import Custom, Schema
 
 __all__ = ["GradientDescent"]
@@ -90,8 +90,8 @@ class GradientDescent(Descent):
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
         return (
-            f"gradient descent on a function of {', '.join(self.columns)}, {len(self.first)} parameters, "
-            f"in {self.training.steps} steps"
+            f"gradient descent on a function of {', '.join(self.columns)}, "
+            f"{count(len(self.first), 'parameter')}, in {count(self.training.steps, 'step')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,7 +118,9 @@ class DescentModel:
 
     def summary(self) -> str:
         """Return the parameters as text."""
-        return as_text(f"parameters after {len(self.history)} steps: {np.array2string(self.parameters)}")
+        return as_text(
+            f"parameters after {count(len(self.history), 'step')}: {np.array2string(self.parameters)}"
+        )
 
 
 @dataclass(frozen=True)

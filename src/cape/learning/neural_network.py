@@ -16,7 +16,7 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.learning.descent import WATCHED, Descent, Training, history_table
 from cape.release.query import Estimate, Finding
-from cape.release.result import as_text, number
+from cape.release.result import as_text, count, number
 from cape.site import Category, Schema
 from cape.site.blocks import Gradient
 from cape.site.design import Design
@@ -125,7 +125,7 @@ class NeuralNetwork(Descent):
         layers = " x ".join(map(str, self.hidden)) or "no"
         return (
             f"neural network ({layers} hidden units) for {self.target}, "
-            f"from {len(self.features)} columns, in {self.training.steps} steps"
+            f"from {count(len(self.features), 'column')}, in {count(self.training.steps, 'step')}"
         )
 
 
@@ -172,7 +172,7 @@ class NetworkModel:
             table.add_column(title, justify="right")
         for i, (fan_in, fan_out) in enumerate(self.network.shapes):
             table.add_row(f"{i + 1}", f"{fan_in:,}", f"{fan_out:,}", f"{(fan_in + 1) * fan_out:,}")
-        told = f"{self.network.size:,} parameters, {len(self.history):,} steps"
+        told = f"{count(self.network.size, 'parameter')}, {count(len(self.history), 'step')}"
         if len(self.history):
             loss, clip, _, noise = self.history[-1]
             told += f"; at the end clip {number(clip)}, noise {number(noise)} in each entry of the gradient"

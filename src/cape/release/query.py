@@ -100,6 +100,10 @@ class Answer:
     rows: int | None
     schema: Schema
 
+    def at_most(self, count: float) -> float:
+        """Return a noisy number of rows, cut at the public one: nearer the truth, whatever that is."""
+        return count if self.rows is None else min(count, float(self.rows))
+
 
 @dataclass(frozen=True, slots=True)  # a histogram may have a million
 class Estimate:

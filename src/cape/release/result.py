@@ -15,7 +15,7 @@ from cape.privacy import gaussian
 from cape.release.query import Analysis, Estimate, Neighbours
 from cape.release.schemes import Cost, Parties
 
-__all__ = ["Promise", "Release", "as_text", "number"]
+__all__ = ["Promise", "Release", "as_text", "between", "count", "number"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,11 @@ class Release:
     model: Any = None
     """What can do more than be looked at: predict, transform; None where the estimates are all there is."""
 
+    def describe(self) -> str:
+        """Return what was asked, or, where that left a choice to what was released, what was done."""
+        told = getattr(self.model, "describe", None)
+        return str(told()) if callable(told) else self.analysis.describe()
+
     def summary(self) -> str:
         """Return the table that one would paste into a report, and the guarantee in words."""
         told = getattr(self.model, "summary", None)
@@ -150,7 +155,7 @@ class Release:
         model = getattr(self.model, "to_dict", None)
         return {
             "analysis": self.analysis.to_dict(),
-            "description": self.analysis.describe(),
+            "description": self.describe(),
             "scheme": self.scheme,
             "share": self.share,
             "estimates": [
@@ -174,18 +179,17 @@ class Release:
 
     def table(self, most: int | None = None) -> Table:
         """Return the estimates with their errors, at most so many of them."""
-        table = Table(title=escape(self.analysis.describe()), title_justify="left")
+        table = Table(title=escape(self.describe()), title_justify="left")
         table.add_column("")
         for title in ("value", "standard error", "of it privacy", "95% interval"):
             table.add_column(title, justify="right")
         for e in self.estimates[:most]:
-            low, high = e.interval(0.95)
             table.add_row(
                 escape(e.label),
                 number(e.value),
                 number(e.standard_error),
                 number(e.privacy),
-                f"{number(low)} to {number(high)}",
+                between(e.interval(0.95)),
             )
         if most is not None and len(self.estimates) > most:
             table.add_row(f"... and {len(self.estimates) - most} more", *[""] * 4)
@@ -193,7 +197,9 @@ class Release:
 
     def __rich__(self) -> Group:
         who = f"{self.scheme}: {', '.join(self.participants)}"
-        took = f"{self.cost.bytes / 1e3:,.1f} kB, {self.cost.rounds} rounds, {self.cost.seconds:.2f} s"
+        took = (
+            f"{self.cost.bytes / 1e3:,.1f} kB, {count(self.cost.rounds, 'round')}, {self.cost.seconds:.2f} s"
+        )
         promise = self.guarantee
         cost = f"mu = {promise.mu:.4g}" if promise.curated is None else f"epsilon = {promise.curated:.4g}"
         paid = f"share {self.share:g} of the budget; {cost}"
@@ -215,6 +221,17 @@ def number(value: float) -> str:
         digits = max(0, 4 - len(str(int(abs(value)))))
         return f"{value:,.{digits}f}" if digits else f"{value:,.0f}"
     return f"{value:.3e}"
+
+
+def between(ends: tuple[float, float]) -> str:
+    """Return an interval, or that it is not known."""
+    low, high = ends
+    return "not known" if low != low or high != high else f"{number(low)} to {number(high)}"
+
+
+def count(number: int, what: str) -> str:
+    """Return '1 site' or '4 sites'."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def as_text(shown: Any, width: int = 110) -> str:

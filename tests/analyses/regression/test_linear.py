@@ -12,6 +12,7 @@ import pytest
 from cape import Budget, Consortium
 from cape.analyses.regression.linear import LinearRegression
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
+from cape.release.query import Estimate
 from cape.site import Number, Schema
 
 from .tables import found, numeric
@@ -269,3 +270,22 @@ def test_it_reads_like_a_question():
         "intercept": True,
         "ridge": "auto",
     }
+
+
+def test_what_is_not_known_is_said_in_words():
+    from cape.analyses.regression.linear_model import LinearModel
+
+    told = {"target": "chol", "design": FULL.design, "schema": SCHEMA, "weights": (0.0,), "rows": 100.0}
+    rest = {"intercept": 0.0, "coefficients": {"age": 1.0}, "noise": math.nan, "ridge": 0.1}
+    hidden = (Estimate("age", 1.0, math.nan, math.nan),)
+    text = LinearModel(
+        estimates=hidden, error=0.0, residual=math.nan, r_squared=math.nan, **told, **rest
+    ).summary()
+    assert "not known" in text
+    assert "- to -" not in text
+    assert "R² is not known" in text
+    assert "error of predictions too small to tell from noise" in text
+    text = LinearModel(
+        estimates=hidden, error=math.nan, residual=2.0, r_squared=0.5, **told, **rest
+    ).summary()
+    assert "R² 0.500; residual SD 2.000; error of predictions not known" in text

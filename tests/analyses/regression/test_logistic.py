@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression as Reference
 
 from cape import privacy
+from cape.analyses.pca import PCA
+from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.odds import curvature
 from cape.errors import InvalidInput, TooNoisyWarning
@@ -501,3 +504,54 @@ def test_five_sites_answer_as_one(rounds):
     for estimate in released.estimates:
         assert abs(estimate.value - TRUE[estimate.label]) < 4 * estimate.standard_error
     assert float(consortium.budget.remaining) == 0
+
+
+def rows_of_the_table(text):
+    """The label, z, P and interval of each row of a summary."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("│")[1:-1]]
+        if len(cells) == 9:
+            yield (
+                cells[0],
+                cells[4],
+                cells[5],
+                [float(end.replace(",", "")) for end in cells[6].split(" to ")],
+            )
+
+
+@pytest.mark.parametrize(
+    ("mu", "made"), [(0.1, False), (0.3, None), (2.0, None), (20.0, True), (NO_NOISE, True)]
+)
+def test_a_printed_p_agrees_with_the_interval_and_is_not_there_without_a_step(mu, made):
+    rng = np.random.default_rng(31)
+    steps = []
+    for _ in range(20):
+        found, _ = quietly(LogisticRegression("ill", FEATURES), SCHEMA, people(rng, 3000), rng, mu=mu)
+        model = found.model
+        steps.append(model.rounds > 0)
+        told = "second moments only" if model.rounds == 0 else f"{model.rounds} Newton step"
+        assert told in model.describe()
+        for label, z, p, (low, high) in rows_of_the_table(model.summary()):
+            if model.rounds == 0:
+                assert (z, p) == ("-", "-"), label
+            elif p not in ("0.050", "-"):  # rounded to the limit itself
+                assert (float(p) < 0.05) == (not low <= 0 <= high), label
+    assert made is None or all(steps) == made
+
+
+def test_what_is_asked_says_how_many_steps_there_may_be():
+    assert LogisticRegression("ill", "age").describe().endswith("on age, with up to 2 Newton steps")
+    assert LogisticRegression("ill", "age", rounds=1).describe().endswith("with up to 1 Newton step")
+
+
+def test_a_title_has_no_more_rows_than_are_public():
+    schema = Schema(age=Number(20, 80), ill=Category(("no", "yes")), dose=Number(0, 10))
+    rng, titles = np.random.default_rng(32), set()
+    for analysis in (LogisticRegression("ill", "age"), LinearRegression("dose", "age"), PCA("age", "dose")):
+        for mu in (0.2, 0.5, 50.0):
+            for _ in range(5):
+                found, _ = quietly(analysis, schema, people(rng, 2500), rng, mu=mu)
+                rows = re.search(r"\(([\d,]+) rows\)", found.model.summary())
+                titles.add(int(rows[1].replace(",", "")))
+    assert max(titles) == 2500
+    assert len(titles) > 5

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from cape.analyses.regression.ridge import SecondMoments, radius
+from cape.release.query import Estimate
 
-__all__ = ["Between", "Coefficients", "Reach", "coefficients"]
+__all__ = ["Between", "Coefficients", "Reach", "coefficients", "z_and_p"]
 
 Floats = NDArray[np.float64]
 
@@ -183,3 +184,20 @@ class Between:
         return min(value - z * error for value, error in ends), max(
             value + z * error for value, error in ends
         )
+
+
+def z_and_p(estimate: Estimate) -> tuple[str, str]:
+    """Return z and its two-sided P as a table shows them: "-" where the interval is not that of a z.
+
+    They agree with the interval at every level: P is below 5% if and only if 0 is outside that of 95%. Beside
+    an error of at most b the coefficient counts as b nearer to 0. Where the interval reaches to another
+    estimate, or counts on what is possible, no z would.
+    """
+    at, (low, high) = estimate.at, estimate.within
+    value, error, bias = estimate.value, estimate.standard_error, 0.0
+    if isinstance(at, Reach):
+        error, bias = at.error, at.bias
+    if not (at is None or isinstance(at, Reach)) or not (error > 0 and low <= 0 <= high):
+        return "-", "-"
+    z = math.copysign(max(abs(value) - bias, 0.0) / error, value)
+    return f"{z:.2f}", f"{2 * float(ndtr(-abs(z))):.3f}"

@@ -170,7 +170,7 @@ class LinearRegression(Planned):
 
     def _sums(self, answer: Answer) -> SecondMoments:
         (count, *arrays), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        n, n_noise = float(count[0]), count_noise
+        n, n_noise = answer.at_most(float(count[0])), count_noise
         if answer.rows is not None and not self.design.missing(answer.schema):
             n, n_noise = float(answer.rows), 0.0
         width = self.design.width(answer.schema)

@@ -12,10 +12,10 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-from scipy.special import ndtr
 
+from cape.analyses.regression.inference import z_and_p
 from cape.release.query import Estimate
-from cape.release.result import as_text, number
+from cape.release.result import as_text, between, number
 from cape.site import Schema
 from cape.site.design import Design
 from cape.site.units import Units
@@ -70,6 +70,23 @@ class LinearModel:
         column = self.schema.number(self.target)
         return np.asarray(column.middle + column.half * np.clip(y, -1.0, 1.0))
 
+    @property
+    def told(self) -> list[str]:
+        """How much is explained, and how far predictions are off, in words where it is not known."""
+        known = math.isfinite(self.r_squared)
+        said = [f"R² {number(self.r_squared)}" if known else "R² is not known"]
+        if math.isfinite(self.residual):
+            said.append(f"residual SD {number(self.residual)}")
+        if not math.isfinite(self.error):
+            return [*said, "error of predictions not known"]
+        # an estimate that noise cut to 0 is no error of 0
+        return [
+            *said,
+            f"error of predictions {number(self.error)}"
+            if self.error > 0
+            else "error of predictions too small to tell from noise",
+        ]
+
     def __rich__(self) -> Group:
         title = f"{self.target} by {self.method} ({self.rows:,.0f} rows)"
         table = Table(title=escape(title), title_justify="left")
@@ -78,22 +95,17 @@ class LinearModel:
             table.add_column(name, justify="right")
         used = {"intercept": self.intercept, **self.coefficients}
         for each in self.estimates:
-            low, high = each.interval(0.95)
-            told = each.at is None and each.standard_error > 0
-            z = each.value / each.standard_error if told else math.nan
             table.add_row(
                 escape(each.label),
                 number(each.value),
                 number(each.standard_error),
                 number(each.privacy),
-                f"{z:.2f}" if told else "-",
-                f"{2 * float(ndtr(-abs(z))):.3f}" if told else "-",
-                f"{number(low)} to {number(high)}",
+                *z_and_p(each),
+                between(each.interval(0.95)),
                 number(used[each.label]),
             )
         lines = [
-            f"R² {number(self.r_squared)}; residual SD {number(self.residual)}; error of predictions "
-            f"{number(self.error)}, ridge {number(self.ridge)}"
+            "; ".join([*self.told, *([] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"])])
         ]
         if math.isinf(self.ridge):
             lines.append("Noise hides what the features say: predictions are a constant.")

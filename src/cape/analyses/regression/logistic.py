@@ -37,6 +37,7 @@ from cape.release.query import (
     Neighbours,
     Query,
 )
+from cape.release.result import count
 from cape.site import Category, Number, Schema
 from cape.site.blocks import Term
 from cape.site.design import Design
@@ -242,7 +243,7 @@ class LogisticRegression(Analysis):
         design = self._design(False)
         count, *sums = answer.sums[0]
         _, *noise = answer.noise[0]
-        rows = float(count[0])
+        rows = answer.at_most(float(count[0]))
         if answer.rows is not None and not design.missing(answer.schema):
             rows = float(answer.rows)
         width = design.width(answer.schema)
@@ -563,7 +564,7 @@ class LogisticRegression(Analysis):
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
-        steps = f", with {self.steps} Newton steps" if self.steps else ""
+        steps = f", with up to {count(self.steps, 'Newton step')}" if self.steps else ""
         return f"logistic regression of {self.target} on {joined(self.features)}{steps}"
 
 

@@ -13,12 +13,14 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
 from cape import check
+from cape.analyses.arguments import joined
+from cape.analyses.regression.inference import z_and_p
 from cape.errors import InvalidInput
 from cape.release.query import Estimate
-from cape.release.result import as_text, number
+from cape.release.result import as_text, between, count, number
 from cape.site import Schema
 from cape.site.design import Design
 from cape.site.units import Units
@@ -37,6 +39,7 @@ class LogisticModel:
         weights: the same for (1, x), with x as sites make it.
         intercept: log-odds where numbers and indicators of categories are all 0.
         rounds: the Newton steps that were made; with none, estimates are those of second moments.
+        method: by what, if it is one of the literature.
         calibration: what was released about how right probabilities are.
     """
 
@@ -51,6 +54,13 @@ class LogisticModel:
     rounds: int
     count: float
     calibration: str
+    method: str = ""
+
+    def describe(self) -> str:
+        """Return what was done, where the analysis said what might be."""
+        how = f"with {count(self.rounds, 'Newton step')}" if self.rounds else "from second moments only"
+        of = f"logistic regression of {self.target} on {joined(self.design.features)}"
+        return f"{of}, by {self.method}" if self.method else f"{of}, {how}"
 
     @cached_property
     def coefficients(self) -> dict[str, float]:
@@ -99,18 +109,16 @@ class LogisticModel:
         first = len(self.estimates) - len(self.coefficients)  # 1 with an intercept
         for i, each in enumerate(self.estimates):
             low, high = each.interval(0.95)
-            z = each.value / each.standard_error if each.standard_error > 0 else math.nan
             ratios = ["", ""]
             if i >= first:
-                ratios = [number(_exp(each.value)), f"{number(_exp(low))} to {number(_exp(high))}"]
+                ratios = [number(_exp(each.value)), between((_exp(low), _exp(high)))]
             table.add_row(
                 escape(each.label),
                 number(each.value),
                 number(each.standard_error),
                 number(each.privacy),
-                "-" if z != z else f"{z:.2f}",
-                "-" if z != z else f"{2 * float(ndtr(-abs(z))):.3f}",
-                f"{number(low)} to {number(high)}",
+                *z_and_p(each),
+                between((low, high)),
                 *ratios,
             )
         return Group(table, Text(self.calibration, style="dim"))

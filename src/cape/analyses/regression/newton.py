@@ -85,7 +85,7 @@ class Step:
         (block_sums,), (noise,) = answer.sums, answer.noise
         count, gradient, square, cross = block_sums
         public = answer.rows is not None and not design.missing(answer.schema)
-        rows = float(answer.rows) if public and answer.rows is not None else float(count[0])
+        rows = float(answer.rows) if public and answer.rows is not None else answer.at_most(float(count[0]))
         return cls(
             weights,
             gradient,

@@ -25,7 +25,7 @@ from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.release.query import Answer, Estimate, Finding, Neighbours, Query
-from cape.release.result import as_text, number
+from cape.release.result import as_text, between, number
 from cape.site import Schema
 from cape.site.blocks import Term, entries
 from cape.site.design import Design
@@ -195,7 +195,7 @@ class PolynomialLoss(Planned):
         """Return the noisy polynomial and the number of rows."""
         width = self.design.width(answer.schema)
         (count, *arrays), (_, *stds) = answer.sums[0], answer.noise[0]
-        rows = float(count[0])
+        rows = answer.at_most(float(count[0]))
         if answer.rows is not None and not self.design.missing(answer.schema):
             rows = float(answer.rows)
         tensors, noise, at = [], [], 0
@@ -282,8 +282,7 @@ class PolynomialModel:
         for name in ("coef", "privacy error", "95% interval"):
             table.add_column(name, justify="right")
         for each in self.estimates:
-            low, high = each.interval(0.95)
-            within = f"{number(low)} to {number(high)}"
+            within = between(each.interval(0.95))
             table.add_row(escape(each.label), number(each.value), number(each.privacy), within)
         return Group(table, Text(f"ridge {number(self.ridge)}", style="dim"))
 

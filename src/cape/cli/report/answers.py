@@ -14,7 +14,7 @@ from cape.cli.report.figures import figure
 from cape.cli.results import Answered
 from cape.learning.neural_network import NetworkModel
 from cape.release.query import Estimate
-from cape.release.result import number
+from cape.release.result import between, number
 
 __all__ = ["answer"]
 
@@ -37,7 +37,7 @@ def answer(answered: Answered) -> str:
         table = f"{shown}<details><summary>{count}</summary>{table}</details>"
     else:
         table += shown
-    title = words.capital(release.analysis.describe())
+    title = words.capital(release.describe())
     notes = "".join(f"<p>{escape(text)}</p>" for text in answered.notes)
     return (
         f"<section><h2>{answered.entry.number}. {escape(title)}</h2>{said}"
@@ -81,16 +81,15 @@ def _ratio(e: Estimate) -> tuple[str, str]:
     if e.label == "intercept":
         return "", ""
     value, low, high = (math.exp(min(end, 700.0)) for end in (e.value, *e.interval(0.95)))
-    return number(value), f"{number(low)} to {number(high)}"
+    return number(value), between((low, high))
 
 
 def _table(estimates: Sequence[Estimate], odds: bool = False) -> str:
     rows = []
     for e in estimates[:_MOST_ROWS]:
-        low, high = e.interval(0.95)
         cells = (
             number(e.value),
-            f"{number(low)} to {number(high)}",
+            between(e.interval(0.95)),
             number(e.standard_error),
             number(e.privacy),
             *(_ratio(e) if odds else ()),

@@ -135,6 +135,7 @@ def _logistic(asked: LogisticRegression, name: str, fit: Fit, curator: Curator) 
         0,
         data.rows,
         f"By {name}, of the literature, with a trusted curator. Errors of the coefficients are not known.",
+        name,
     )
     return Finding(estimates, model)
 
