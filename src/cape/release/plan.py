@@ -105,7 +105,7 @@ class Plan:
         ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
         told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
         if self.fewer:
-            costs = ", ".join(f"with min_sites = {n} {times:.3g} times" for n, times in self.fewer.items())
+            costs = ", ".join(f"{times:.3g} times with min_sites = {n}" for n, times in self.fewer.items())
             told.append(f"If sites may be lost, the noise grows: {costs}.")
         if self.analysis.shape_matters:
             told.append(
