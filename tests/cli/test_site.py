@@ -60,8 +60,6 @@ def test_a_folder_that_cannot_be_made(cape: Cape, tmp_path: Path):
         done = cape("site", "init", folder, "--name", "mary")
         assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
         assert "cannot be made" in done.err
-        done = cape("deploy", "export-key", "--office", folder, "--name", "office")
-        assert (done.code, "did not expect" in done.err) == (2, False), done.err
 
 
 def test_wrong_use_is_2(cape: Cape, tmp_path: Path):

@@ -159,6 +159,16 @@ def test_a_folder_or_a_pipe_among_the_files_is_no_study(world: World):
     assert (len(world.site.approvals.unreadable()), world.site.approvals.waiting()) == (2, [])
 
 
+def test_what_was_not_found_is_told_in_a_line_however_many_wait(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    for number in range(9):
+        assert world.code(world.request(document(name="x" * 150, epsilon=0.5 + number / 100))) == "approval"
+    for name in ("y" * 5000, "x" * 150):
+        with pytest.raises(InvalidInput, match="and 3 more") as raised:
+            world.site.approvals.find(name)
+        assert len(str(raised.value)) < 1000
+
+
 def test_no_name_finds_nothing(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request()) == "approval"

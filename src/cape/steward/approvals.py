@@ -25,6 +25,7 @@ from cape.steward.request import Request, hash_of
 __all__ = ["Approvals", "Held", "write_whole"]
 
 _MOST_HELD = 100  # of each coordinator: none can fill the disk
+_MOST_NAMED = 6
 _MOST_BYTES = 1 << 24  # of a study that a steward is to look at
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str,
@@ -126,15 +127,14 @@ class Approvals:
         if len(found) == 1:
             return next(iter(found.values()))
         if found:
-            hashes = ", ".join(held.study_hash[:12] for held in found.values())
+            hashes = _some([held.study_hash[:12] for held in found.values()])
             raise InvalidInput(
-                f"{len(found)} studies are called {study!r}; give the start of a hash ({hashes}), or say who "
-                "asks with --coordinator"
+                f"{len(found)} studies are called {check.show(study)}; give the start of a hash ({hashes}), "
+                "or say who asks with --coordinator"
             )
-        names = ", ".join(f"{check.show(held.name)} ({held.study_hash[:12]})" for held in known)
-        raise InvalidInput(
-            f"there is no study {study!r} to {to}; " + (f"there are {names}" if names else "there is none")
-        )
+        names = _some([f"{check.show(held.name)} ({held.study_hash[:12]})" for held in known])
+        there = f"there are {names}" if names else "there is none"
+        raise InvalidInput(f"there is no study {check.show(study)} to {to}; {there}")
 
     def approve(self, held: Held) -> None:
         """Let a study be answered from now on, as far as the policy and the budgets allow."""
@@ -167,6 +167,12 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
         os.replace(beside, path)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _some(names: list[str]) -> str:
+    """Return names as an error lists them: the first few."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _is_in(folder: Path, request: Request) -> bool:

@@ -202,7 +202,7 @@ def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
 def with_key(text: str, section: str, card: Card) -> str:
     """Return a TOML file with one more key at the head of a section, all else as people wrote it."""
     line = f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"\n'
-    header = re.compile(rf"^\s*\[\s*{section}\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
+    header = re.compile(rf"^\s*\[\s*([\"']?){section}\1\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
     found = header.search(text)
     if found is None:
         return f"{text.rstrip()}\n\n[{section}]\n{line}"
