@@ -56,8 +56,30 @@ def _supply(given: argparse.Namespace) -> list[Result]:
 PARTS: dict[str, Part] = {"supply": _supply, "kills": _kills, "load": _load, "fuzz": _fuzz, "soak": _soak}
 
 
+def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Leave with status 2 and the name of the option where one cannot be right."""
+    for name in ("inputs", "processes", "kills"):
+        if getattr(given, name) < 1:
+            parser.error(f"--{name} must be at least 1, not {getattr(given, name)}")
+    if not given.minutes > 0:
+        parser.error(f"--minutes must be above 0, not {given.minutes:g}")
+    for name in ("only", "number"):
+        if getattr(given, name) is not None and given.part not in ("all", "fuzz"):
+            parser.error(f"--{name} is for fuzz, not for {given.part}")
+    if given.number is not None and (given.only is None or given.part != "fuzz" or given.number < 0):
+        parser.error("--number needs the kind of input too: fuzz --only csv --number 1234")
+    if given.only is None:
+        return
+    from assurance.inputs import NAMES, load
+
+    try:
+        load(given.only)
+    except (ImportError, AttributeError, ValueError):
+        parser.error(f"--only: there is no kind of input {given.only!r}; there are {', '.join(NAMES)}")
+
+
 def main() -> int:
-    """Run what was asked for; 0 if all is well, 1 if something failed, 3 if something was left out."""
+    """Run what was asked for; 0 if all is well, 1 if it failed, 2 for wrong use, 3 if a part was left out."""
     parser = argparse.ArgumentParser(prog="python -m assurance", description=__doc__)
     parser.add_argument("part", nargs="?", choices=["all", *PARTS, "page"], default="all")
     parser.add_argument("--out", type=Path, default=results.OUT, help="where results go")
@@ -71,6 +93,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="kills: how many")
     parser.add_argument("--json", action="store_true", help="print results as JSON")
     given = parser.parse_args()
+    _check(parser, given)
     if given.part == "page":
         from assurance.page import PAGE, write
 

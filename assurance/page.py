@@ -17,15 +17,20 @@ _HEAD = """\
 # Assurance
 
 What was tried against this software, when, and what came of it. This page is generated: `make audit` runs
-everything and writes it; `python -m assurance page` makes it again from the results in `assurance-out`.
+everything and writes it; `python -m assurance page` makes it again from the results in `assurance-out`. Each
+row has the day and the commit that it was measured at; *+ changes*: with files that were not committed.
 """
 
 # part -> (title, what it is about)
 _PARTS = {
     "fuzz": (
         "Bad input",
-        "Right study files, schemas, tables, messages, requests, policies and ledgers, bent at random. Each "
-        "input must work or be refused by an error of one or two lines, within 5 seconds and 1 GB. Cells of "
+        "Right study files, schemas, tables (CSV, Parquet, SQLite, DuckDB where it is installed, frames), "
+        "messages of secure aggregation, messages to a site and calls to an aggregator, requests, policies, "
+        "keys, studies that wait, ledgers, records and checkpoints, bent at random; and the commands that "
+        "read them (`cape plan` and `run`, and as *stewards* `cape site check`, `approve`, `refuse`, `trust` "
+        "and `ledger`). Each input must work or be refused by an error of one or two lines, within 5 seconds "
+        "and 1 GB. Cells of "
         "tables are values that can be recognised, and no error, log or output may hold one. *Answers*: "
         "noise is steered to where formulas break; no analysis may give up once it is paid for. *Panics "
         "below*: files that made the Parquet reader below us panic; they were refused, and it printed a "
@@ -33,8 +38,12 @@ _PARTS = {
     ),
     "load": (
         "Load",
-        "The real protocol with many sites, many releases in a row and long vectors. Every sum is compared "
-        "with that of the survivors' vectors, added up in the open.",
+        "The real protocol with many sites, many releases in a row and long vectors. In *sites* and "
+        "*entries* every sum is compared, exactly, with that of the survivors' vectors, added up in the "
+        "open. In *releases in a row* and *numbers in a release* answers have noise, and each must lie "
+        "within 8 standard deviations of it from the truth. *Growth* over releases is that of everything "
+        "but their results: a consortium keeps those in `releases` for its user, and the check empties that "
+        "list.",
     ),
     "soak": (
         "Soak",
@@ -47,8 +56,10 @@ _PARTS = {
     ),
     "supply": (
         "Supply chain",
-        "Packages with known vulnerabilities, and the licences of all that is installed. *Library*: may be "
-        "used as it is, with its own terms.",
+        "Packages with known vulnerabilities, and the licences of all that is installed, in the environment "
+        "that ran this and in those for NVFLARE (`.venv-flare`) and torch (`.venv-torch`), where they are "
+        "there; of these two, tables name what the first does not have in the same version. *Library*: may "
+        "be used as it is, with its own terms.",
     ),
 }
 _SIGNS = {"pass": "passed", "fail": "**failed**", "skip": "**not checked**"}
@@ -91,13 +102,14 @@ def _audit(out: Path) -> list[str]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| check | verdict | figures | date | command |", "|---|---|---|---|---|"]
+    lines = ["| check | verdict | figures | date | commit | command |", "|---|---|---|---|---|---|"]
     for row in rows:
         cells = (
             row.get("name", ""),
             _SIGNS.get(str(row.get("verdict")), str(row.get("verdict", ""))),
             _figures(row.get("figures", {})),
             str(row.get("date", ""))[:10],
+            row.get("commit") or "unknown",
             f"`{row['command']}`" if row.get("command") else "",
         )
         lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
+import subprocess
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OUT", "Result", "load", "save", "worst"]
+__all__ = ["OUT", "ROOT", "Result", "commit", "load", "save", "worst"]
 
 OUT = Path("assurance-out")
+ROOT = Path(__file__).resolve().parent.parent
 _ORDER = ("pass", "skip", "fail")
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def commit(root: Path = ROOT) -> str:
+    """Return which commit is checked out, with "+ changes" if files differ from it; "unknown" without git."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != root.resolve():
+            return "unknown"  # files of ours inside somebody else's repository
+        name = git("rev-parse", "--short", "HEAD")
+        return f"{name} + changes" if git("status", "--porcelain") else name
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+_commit = functools.cache(commit)  # of the code that runs: as it was when the first result was made
 
 
 @dataclass(frozen=True)
@@ -29,6 +51,7 @@ class Result:
     figures: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     date: str = field(default_factory=_now)
+    commit: str = field(default_factory=lambda: _commit())
     machine: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
     python: str = field(default_factory=platform.python_version)
 

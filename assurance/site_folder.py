@@ -9,7 +9,7 @@ from cape.secagg import Identity, Roster
 from cape.steward import Request, SiteFolder, Talk, make_request, read
 from cape.steward.template import plain_policy
 
-__all__ = ["CELL", "Asking", "make_folder"]
+__all__ = ["CELL", "OWN", "Asking", "make_folder", "peer", "private_of"]
 
 CELL = "71.90" + "625"  # stands in the table once, and may stand nowhere else
 
@@ -52,26 +52,36 @@ class Asking:
         return make_request(study, 1, talk, roster=self._roster, run=run, identity=self._office)
 
 
+def private_of(name: str) -> bytes:
+    """Return the private key of another site."""
+    return f"the key of site {name}".encode().ljust(32, b".")
+
+
 def peer(name: str) -> Identity:
     """Return the key of another site."""
-    return Identity(f"the key of site {name}".encode().ljust(32, b"."))
+    return Identity(private_of(name))
+
+
+OWN = b"the key of this site".ljust(32, b".")
 
 
 def make_folder(
-    path: Path, office: Identity, *, epsilon: float, private: bytes = b"the key of this site".ljust(32, b".")
+    path: Path, office: Identity, *, epsilon: float, private: bytes = OWN, name: str = "a"
 ) -> tuple[SiteFolder, Asking]:
-    """Make a folder that answers the office; the same one each time."""
-    folder = SiteFolder.create(path, "a")
+    """Make a folder that answers the office; the same one each time. "b" and "c" are the other sites."""
+    others = {"a": Identity(OWN).public, "b": peer("b").public, "c": peer("c").public}
+    del others[name]
+    folder = SiteFolder.create(path, name)
     (path / "identity.key").write_text(f"cape-private-ed25519:{private.hex()}\n")
     (path / "site.toml").write_text(
         plain_policy(
-            "a",
+            name,
             _SCHEMA,
             ("count", "mean", "histogram", "k-means", "logistic-regression"),
             min_rows=10,
             epsilon=(epsilon,) * 3,
             coordinators={"office": office.public},
-            peers={name: peer(name).public for name in "bc"},
+            peers=others,
         )
     )
     lines = [
@@ -79,4 +89,4 @@ def make_folder(
     ]
     lines[7] = f"{CELL},61,male,no"
     (path / "rows.csv").write_text("\n".join(["age,weight,sex,ill", *lines]) + "\n")
-    return folder, Asking(office, Identity(private).public)
+    return folder, Asking(office, Identity(private if name == "a" else OWN).public)

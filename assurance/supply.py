@@ -1,4 +1,7 @@
-"""What this is built on: known vulnerabilities, and licences, of every package that is installed here."""
+"""What this is built on: known vulnerabilities, and licences, of every package that is installed here.
+
+"Here" is the environment that runs this, and those for NVFLARE and torch beside it, where they are there.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from assurance.results import Result
+from assurance.results import ROOT, Result
 
-__all__ = ["Licence", "licences", "supply", "vulnerabilities"]
+__all__ = ["OTHERS", "Licence", "licences", "supply", "vulnerabilities"]
+
+OTHERS = (".venv-flare", ".venv-torch")
 
 _COMMAND = "python -m assurance supply"
 _SECONDS = 300
@@ -38,29 +44,44 @@ class Licence:
     kind: str
 
 
-def supply() -> list[Result]:
-    """Return both results."""
-    return [vulnerabilities(), _licences()]
+def supply(root: Path = ROOT) -> list[Result]:
+    """Return both results for each environment; one that is not there is a skip that says so."""
+    found = [vulnerabilities(), _licences()]
+    for name in OTHERS:
+        packages = next((root / name).glob("lib/python*/site-packages"), None)
+        if packages is None:
+            why = [f"Not checked: {name} is not there"]
+            found += [
+                Result(f"{what}: {name}", "skip", _COMMAND, {}, why)
+                for what in ("known vulnerabilities", "licences")
+            ]
+        else:
+            found += [vulnerabilities(packages, name), _licences(packages, name)]
+    return found
 
 
-def vulnerabilities() -> Result:
-    """Ask pip-audit; where it is not there or reaches no database, that is a skip with its reason."""
+def vulnerabilities(packages: Path | None = None, name: str = "") -> Result:
+    """Ask pip-audit; where it is not there or reaches no database, that is a skip with its reason.
+
+    `packages` is a folder of installed packages, else those of this environment are meant.
+    """
     if importlib.util.find_spec("pip_audit") is None:
-        return _skip("pip-audit is not installed: pip install 'cape-dp[audit]'")
-    command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--local"]
+        return _skip("pip-audit is not installed: pip install 'cape-dp[audit]'", name=name)
+    command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
+    command += ["--local"] if packages is None else ["--path", str(packages)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return _skip(f"pip-audit did not reach its database within {_SECONDS} s")
+        return _skip(f"pip-audit did not reach its database within {_SECONDS} s", name=name)
     try:
         found = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return _skip(f"pip-audit could not reach its database: {last[:300]}")
-    return weigh(found)
+        return _skip(f"pip-audit could not reach its database: {last[:300]}", name=name)
+    return weigh(found, name)
 
 
-def weigh(found: list[dict[str, Any]]) -> Result:
+def weigh(found: list[dict[str, Any]], name: str = "") -> Result:
     """Return what pip-audit's list of dependencies amounts to."""
     audited = [each for each in found if "skip_reason" not in each and not _ours(each["name"])]
     left_out = [each for each in found if "skip_reason" in each and not _ours(each["name"])]
@@ -71,25 +92,34 @@ def weigh(found: list[dict[str, Any]]) -> Result:
     ]
     figures = {"audited": len(audited), "not_audited": len(left_out), "vulnerabilities": len(bad)}
     if bad:
-        return Result("known vulnerabilities", "fail", _COMMAND, figures, bad)
+        return Result(_of("known vulnerabilities", name), "fail", _COMMAND, figures, bad)
     if left_out or not audited:
         why = left_out[0]["skip_reason"] if left_out else "no package was found"
-        return _skip(f"the database did not know {len(left_out)} of {len(found)} packages: {why}", figures)
-    return Result("known vulnerabilities", "pass", _COMMAND, figures)
+        return _skip(
+            f"the database did not know {len(left_out)} of {len(found)} packages: {why}", figures, name
+        )
+    return Result(_of("known vulnerabilities", name), "pass", _COMMAND, figures)
 
 
-def _skip(why: str, figures: dict[str, Any] | None = None) -> Result:
-    return Result("known vulnerabilities", "skip", _COMMAND, figures or {}, [f"Not checked: {why}"])
+def _skip(why: str, figures: dict[str, Any] | None = None, name: str = "") -> Result:
+    what = _of("known vulnerabilities", name)
+    return Result(what, "skip", _COMMAND, figures or {}, [f"Not checked: {why}"])
+
+
+def _of(what: str, name: str) -> str:
+    return f"{what}: {name}" if name else what
 
 
 def _ours(name: str) -> bool:
     return name.lower().replace("_", "-") == "cape-dp"
 
 
-def licences() -> list[Licence]:
-    """Return the licence of every installed package, by name."""
+def licences(packages: Path | None = None) -> list[Licence]:
+    """Return the licence of every package installed in a folder, or here, by name."""
     found = {}
-    for package in metadata.distributions():
+    for package in (
+        metadata.distributions() if packages is None else metadata.distributions(path=[str(packages)])
+    ):
         name = package.metadata["Name"]
         if name and not _ours(name):
             named = _named(package.metadata)
@@ -130,20 +160,18 @@ def _one(name: str) -> str:
     return "unknown"
 
 
-def _licences() -> Result:
-    listed = licences()
+def _licences(packages: Path | None = None, name: str = "") -> Result:
+    listed = licences(packages)
     bad = [each for each in listed if each.kind in ("unknown", "copyleft")]
     kinds = {
         kind: sum(each.kind == kind for each in listed) for kind in ("free", "library", "unknown", "copyleft")
     }
+    here = set() if packages is None else set(licences())
+    table = [[e.package, e.version, e.named, e.kind] for e in listed if e not in here]
     return Result(
-        "licences",
+        _of("licences", name),
         "fail" if bad else "pass",
         _COMMAND,
-        {
-            "packages": len(listed),
-            **kinds,
-            "table": [[e.package, e.version, e.named, e.kind] for e in listed],
-        },
+        {"packages": len(listed), **kinds, "table": table},
         [f"{each.package} {each.version}: {each.named} ({each.kind})" for each in bad],
     )

@@ -10,18 +10,27 @@ __all__ = ["NAMES", "Secret", "Surface", "WrongSum", "load"]
 
 # surface -> (module, class, inputs of a hundred)
 NAMES = {
-    "studies": ("studies", "Studies", 20),
-    "commands": ("commands", "Commands", 3),
-    "schemas": ("schemas", "Schemas", 10),
-    "csv": ("tables", "TextFiles", 20),
-    "parquet": ("tables", "ParquetFiles", 10),
-    "frames": ("tables", "Frames", 5),
-    "messages": ("messages", "Messages", 11),
+    "studies": ("studies", "Studies", 16),
+    "commands": ("commands", "Commands", 2),
+    "stewards": ("stewards", "Stewards", 2),
+    "schemas": ("schemas", "Schemas", 8),
+    "csv": ("tables", "TextFiles", 16),
+    "parquet": ("tables", "ParquetFiles", 8),
+    "frames": ("tables", "Frames", 4),
+    "databases": ("databases", "Databases", 3),
+    "messages": ("messages", "Messages", 9),
     "sessions": ("messages", "Sessions", 2),
-    "requests": ("requests", "Requests", 5),
-    "policies": ("policies", "Policies", 6),
-    "ledgers": ("ledgers", "Ledgers", 3),
-    "answers": ("answers", "Answers", 5),
+    "members": ("machines", "Members", 3),
+    "relays": ("machines", "Relays", 1),
+    "requests": ("requests", "Requests", 4),
+    "policies": ("policies", "Policies", 5),
+    "cards": ("cards", "Cards", 2),
+    "offices": ("cards", "Offices", 2),
+    "held": ("stewards", "Held", 2),
+    "ledgers": ("ledgers", "Ledgers", 2),
+    "records": ("records", "Records", 2),
+    "checkpoints": ("checkpoints", "Checkpoints", 3),
+    "answers": ("answers", "Answers", 4),
 }
 
 

@@ -17,7 +17,7 @@ from assurance.inputs.surface import Surface
 from cape.cli import main
 from cape.errors import CapeError
 
-__all__ = ["Commands", "Unexpected"]
+__all__ = ["Commands", "Unexpected", "play"]
 
 _WORD = "canary-" + "91bb07"
 _OPTIONS: tuple[list[str], ...] = (
@@ -77,17 +77,7 @@ class Commands(Surface):
         (self.folder / "study.toml").write_bytes(study)
         for name in "abcd":
             (self.folder / f"{name}.csv").write_text(table)
-        code, out, err = _run(self.folder, arguments)
-        for text in (out, err):
-            if any(secret in text for secret in self.secrets):
-                raise Unexpected("a secret was shown")
-        lines = [line for line in err.splitlines() if not line.startswith("cape: warning: ")]
-        if code not in (0, 1, 2) or "did not expect" in err or "Traceback" in err:
-            raise Unexpected(f"status {code}: {err[:300]}")
-        if code and not 1 <= len(lines) <= 3:  # `cape run` adds what is left of the budget
-            raise Unexpected(f"{len(lines)} lines: {err[:300]}")
-        if code:
-            raise _Refused(lines[0])
+        play(self.folder, arguments, self.secrets)
 
     def show(self, given: Any) -> bytes:
         """Return the study, after a line with the arguments; the table last."""
@@ -96,6 +86,21 @@ class Commands(Surface):
 
 def _plainly(right: dict[str, Any]) -> bytes:
     return to_toml(right).encode()
+
+
+def play(folder: Path, arguments: list[str], secrets: tuple[str, ...]) -> None:
+    """Run the command; raise unless it works, or leaves with the right status after a line or two."""
+    code, out, err = _run(folder, arguments)
+    for text in (out, err):
+        if any(secret in text for secret in secrets):
+            raise Unexpected("a secret was shown")
+    lines = [line for line in err.splitlines() if not line.startswith("cape: warning: ")]
+    if code not in (0, 1, 2) or "did not expect" in err or "Traceback" in err:
+        raise Unexpected(f"status {code}: {err[:300]}")
+    if code and not 1 <= len(lines) <= 3:  # `cape run` adds what is left of the budget
+        raise Unexpected(f"{len(lines)} lines: {err[:300]}")
+    if code:
+        raise _Refused(lines[0])
 
 
 def _run(folder: Path, arguments: list[str]) -> tuple[int, str, str]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from assurance.__main__ import main
 from assurance.fuzz import counts
 from assurance.inputs import NAMES, load
 from assurance.judge import judge
 from assurance.workers import Chunk, Report, Worker, attempt, random_of
 from cape.analyses import Mean
+from cape.coordinator.record import Record
 from cape.errors import InvalidInput
+from cape.steward.approvals import Approvals
+from cape.steward.member import Member
 
 INPUTS = 60
 
@@ -90,3 +95,90 @@ def test_an_analysis_that_gives_up_once_it_is_paid_is_a_finding(
     given["analysis"] = {"kind": "mean", "columns": ["nobody"]}
     error, _ = attempt(surface, given)
     assert isinstance(error, InvalidInput), "refused before it is paid for"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["fuzz", "--number", "3"], "--number"),
+        (["--number", "3", "--only", "csv"], "--number"),
+        (["fuzz", "--number", "-1", "--only", "csv"], "--number"),
+        (["fuzz", "--only", "zzz"], "'zzz'"),
+        (["fuzz", "--only", "no.module:At"], "'no.module:At'"),
+        (["fuzz", "--only", ""], "--only"),
+        (["fuzz", "--inputs", "0"], "--inputs"),
+        (["fuzz", "--processes", "0"], "--processes"),
+        (["soak", "--minutes", "0"], "--minutes"),
+        (["load", "--only", "csv"], "--only"),
+    ],
+)
+def test_wrong_options_are_named_and_leave_with_2(
+    arguments: list[str],
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(sys, "argv", ["assurance", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert named in capsys.readouterr().err.splitlines()[-1]
+
+
+def findings(name: str, folder: Path, inputs: int) -> set[str]:
+    surface = load(name)(folder)
+    found = set()
+    for number in range(inputs):
+        error, said = attempt(surface, surface.make(random_of(name, 20, number)))
+        verdict = judge(error, said, surface.secrets)
+        if verdict:
+            found.add(verdict[1].split()[0])
+    return found
+
+
+def test_steps_that_nobody_checks_are_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cape.learning.checkpoint._wrong", lambda *_: "")
+    assert "Overdrawn" in findings("checkpoints", tmp_path, 400)
+
+
+def test_a_record_that_forgets_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real = Record._load
+
+    def forgetful(self: Record) -> None:
+        real(self)
+        if self.attempts and self.attempts[-1].open:
+            del self.attempts[-1]
+
+    surface = load("records")(tmp_path)
+    monkeypatch.setattr(Record, "_load", forgetful)
+    error, _ = attempt(surface, surface._right)
+    assert type(error).__name__ == "Forgotten"
+
+
+def test_a_file_in_the_way_of_others_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def stubborn(self: Approvals, *_: object, **__: object) -> None:
+        raise InvalidInput("a file cannot be read")
+
+    monkeypatch.setattr(Approvals, "find", stubborn)
+    assert "InTheWay" in findings("held", tmp_path, 5)
+
+
+def test_a_failure_inside_a_site_is_a_finding_though_it_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object) -> None:
+        raise KeyError("nobody thought of this")
+
+    monkeypatch.setattr(Member, "_inquire", broken)
+    assert findings("members", tmp_path, 60) == {"Failed"}
+
+
+def test_what_is_right_works_on_every_surface_that_bends_files(tmp_path: Path):
+    """Else everything would be refused for a reason of its own, and nothing tried."""
+    for name in ("checkpoints", "records", "cards", "offices", "held", "databases", "members", "relays"):
+        (tmp_path / name).mkdir()
+        surface = load(name)(tmp_path / name)
+        worked = sum(
+            attempt(surface, surface.make(random_of(name, 20, number)))[0] is None for number in range(200)
+        )
+        assert worked >= 2, name

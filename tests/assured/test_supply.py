@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from assurance import supply
@@ -49,3 +53,38 @@ def test_without_pip_audit_the_skip_says_so(monkeypatch: pytest.MonkeyPatch):
     result = supply.vulnerabilities()
     assert result.verdict == "skip"
     assert "cape-dp[audit]" in result.notes[0]
+
+
+def test_the_other_environments_are_looked_at_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that is not there is a skip that says so; a licence in one that does not go with ours fails."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    about = tmp_path / ".venv-torch" / "lib" / "python3.12" / "site-packages" / "odd-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Name: odd\nVersion: 1.0\nLicense-Expression: GPL-3.0-only\n")
+    found = {each.name: each for each in supply.supply(tmp_path)}
+    assert set(found) == {
+        f"{what}{where}"
+        for what in ("known vulnerabilities", "licences")
+        for where in ("", ": .venv-flare", ": .venv-torch")
+    }
+    flare, torch = found["licences: .venv-flare"], found["licences: .venv-torch"]
+    assert (flare.verdict, flare.notes) == ("skip", ["Not checked: .venv-flare is not there"])
+    assert (torch.verdict, torch.figures["packages"]) == ("fail", 1)
+    assert torch.figures["table"] == [["odd", "1.0", "GPL-3.0-only", "copyleft"]]
+    assert found["licences"].figures["packages"] > 10
+
+
+def test_pip_audit_is_asked_for_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    asked = []
+
+    def run(command: list[str], **_: object) -> object:
+        asked.extend(command)
+        done = {"dependencies": [{"name": "x", "version": "1", "vulns": []}]}
+        return subprocess.CompletedProcess(command, 0, json.dumps(done), "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    result = supply.vulnerabilities(tmp_path, ".venv-torch")
+    assert (result.name, result.verdict) == ("known vulnerabilities: .venv-torch", "pass")
+    assert asked[asked.index("--path") + 1] == str(tmp_path)
+    assert "--local" not in asked

@@ -11,6 +11,7 @@ from cape.privacy import gaussian
 from cape.steward import Amount, Entry, SiteFolder
 from cape.steward.keyring import fingerprint
 from tests.cli.conftest import SECRET, Cape
+from tests.steward.test_approvals import ODD
 from tests.steward.world import World, document
 
 COMMANDS = ["init", "check", "ledger", "export-key", "trust", "approve", "refuse"]
@@ -51,6 +52,14 @@ def test_init_check_and_what_it_refuses(cape: Cape, tmp_path: Path):
     assert done.code == 1
     assert "data.csv" in done.err
     assert len(done.err.splitlines()) <= 2
+
+
+def test_a_folder_that_cannot_be_made(cape: Cape, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / ("x" * 300), tmp_path / "file" / "in"):
+        done = cape("site", "init", folder, "--name", "mary")
+        assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+        assert "cannot be made" in done.err
 
 
 def test_wrong_use_is_2(cape: Cape, tmp_path: Path):
@@ -171,6 +180,26 @@ def test_a_study_cannot_move_the_cursor_or_hide_by_being_broken(cape: Cape, worl
     assert done.code == 0
     assert world.code(world.request(bad)) == "steward"
     assert "Refused: lungs" in cape("site", "approve", "--site", world.site.path).out
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_file_that_is_no_study_is_named_in_a_line(cape: Cape, world: World, odd: str):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request()) == "approval"
+    path, text = world.site.path / "held" / "0.json", ODD[odd]
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    for command, code, shown in (
+        (["check"], 1, "Waiting for approval: lungs."),
+        (["check", "--json"], 1, "lungs"),
+        (["approve"], 0, "mean"),
+        (["approve", "lungs"], 0, "Approved."),
+        (["refuse", "lungs"], 0, "Refused."),
+        (["approve", "--json"], 0, "studies"),
+    ):
+        done = cape("site", *command, "--site", world.site.path)
+        assert (done.code, shown in done.out, len(done.err.splitlines())) == (code, True, 1), done.err
+        assert f"{path} is not a study that cape holds" in done.err
+    assert cape("site", "approve", "", "--site", world.site.path).code == 2
 
 
 def test_refuse(cape: Cape, world: World):

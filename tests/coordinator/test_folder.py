@@ -101,3 +101,12 @@ def test_a_private_key_is_not_handed_on(tmp_path: Path):
     site = SiteFolder.create(tmp_path / "site")
     with pytest.raises(InvalidInput, match="is a private key: keep it"):
         Card.load(site.path / "identity.key")
+
+
+@pytest.mark.parametrize("header", ["[sites]", '["sites"]', "[ 'sites' ] # those that may be asked"])
+def test_a_key_finds_its_section_however_it_is_written(tmp_path: Path, header: str):
+    folder = CoordinatorFolder.create(tmp_path / "office")
+    file = folder.path / "sites.toml"
+    file.write_text(file.read_text().replace("[sites]", header))
+    assert folder.trust(Card("va", Identity().public))
+    assert list(folder.sites) == ["va"]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import io
 import shutil
 import threading
 import warnings
+import zipfile
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from cape import Budget, GradientDescent, NeuralNetwork
 from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning
+from cape.learning.checkpoint import Checkpoint, State
 from tests.learning.tables import COLUMNS, consortium
 
 
@@ -185,3 +188,146 @@ def test_a_checkpoint_in_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InvalidInput, match="folder"):
         together.release(network(tmp_path / "none" / "a"), 0.8)
     assert together.budget.spent == 0
+
+
+def cut_off(path, **options):
+    with pytest.raises(Stop):
+        consortium().release(network(path, **options), 0.8, progress=stop_after(3))
+    with np.load(path) as held:
+        return dict(held)
+
+
+def asked_by(together, *given):
+    """Release, and return what is certain to have been asked: stages of an eighth of 0.8 each."""
+    asked, real = [], together._contributions
+    together._contributions = lambda *args: asked.append(1) or real(*args)
+    try:
+        together.release(*given)
+    except InvalidInput as error:
+        return len(asked), str(error)
+    return len(asked), ""
+
+
+@pytest.mark.parametrize(
+    "bent",
+    [
+        {"steps": np.array([0, -2])},
+        {"steps": np.array([-1, 3])},
+        {"steps": np.array([3, 2])},
+        {"steps": np.array([9, 9])},
+        {"steps": np.array([2, 3, 3])},
+        {"steps": np.array([2.0, 3.0])},
+        {"steps": np.array([2, 3], dtype=np.int32)},
+        {"steps": np.array(3)},
+        {"parameters": np.zeros(3)},
+        {"parameters": np.zeros((2, 2))},
+        {"clip": np.zeros(3)},
+        {"clip": np.array(-1.0)},
+        {"clip": np.array(np.nan)},
+        {"history": np.array(3.0)},
+        {"history": np.zeros((2, 5))},
+        {"history": np.zeros((4, 4))},
+        {"history": np.full((1, 4), np.inf)},
+        {"memory first": np.zeros(1), "memory second": np.zeros(1)},
+        {"memory steps": np.array([0.0])},
+        {"memory steps": np.array([np.inf])},
+        {"memory velocity": np.zeros(1)},
+        {"run": np.array("../../x")},
+        {"terms": np.array(["a", "b"])},
+        {"more": np.zeros(1)},
+    ],
+)
+def test_what_cannot_be_so_is_refused_before_anything_is_asked(tmp_path, bent):
+    path = tmp_path / "a"
+    held = cut_off(path)
+    with open(path, "wb") as file:
+        np.savez(file, **(held | bent))
+    together = consortium()
+    asked, problem = asked_by(together, network(path), 0.8)
+    assert (asked, together.budget.spent) == (0, 0)
+    assert str(path) in problem
+
+
+@pytest.mark.parametrize("name", ["parameters", "memory first", "memory second"])
+def test_numbers_that_are_none_are_refused(tmp_path, name):
+    held = cut_off(tmp_path / "a")
+    held[name] = np.full_like(held[name], np.nan)
+    with open(tmp_path / "a", "wb") as file:
+        np.savez(file, **held)
+    with pytest.raises(InvalidInput, match="is damaged"):
+        consortium().release(network(tmp_path / "a"), 0.8)
+
+
+@pytest.mark.parametrize("begun", [-2, 9])
+def test_what_is_asked_is_what_is_paid_for_whatever_an_analysis_says_of_itself(tmp_path, monkeypatch, begun):
+    """The run counts by itself; it does not rest on the reader of checkpoints."""
+    cut_off(tmp_path / "a")
+
+    def lie(self, *_):
+        state = State("0" * 32, np.zeros(0), 1.0)
+        state.done = state.begun = begun
+        return state
+
+    monkeypatch.setattr(Checkpoint, "read", lie)
+    together = consortium()
+    asked, problem = asked_by(together, network(tmp_path / "a", optimiser="sgd"), 0.8)
+    assert (asked, together.budget.spent) == (0, 0)
+    assert "stages begun" in problem
+
+
+def test_bent_bytes_are_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "a"
+    cut_off(path)
+    right, random, refused = path.read_bytes(), np.random.default_rng(1), []
+    fresh = State("0" * 32, NeuralNetwork("label", COLUMNS).start(consortium().schema), 1.0)
+    with np.load(path) as held:
+        checkpoint = Checkpoint(path, str(held["terms"]))
+    assert checkpoint.read(fresh, 8).begun == 3
+    for _ in range(1500):
+        bent = bytearray(right)
+        for at in random.integers(len(bent), size=3):
+            bent[at] = random.integers(256)
+        path.write_bytes(bent)
+        try:
+            state = checkpoint.read(fresh, 8)
+            assert 0 <= state.done <= state.begun <= 8
+        except InvalidInput as error:
+            refused.append(str(error))
+    assert len(refused) > 1000
+    assert all(str(path) in problem for problem in refused)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    held = cut_off(path)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **held)
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(InvalidInput, match="is not a checkpoint"):
+        consortium().release(network(path), 0.8)
+    path.write_bytes(bytes(1 << 20))
+    with pytest.raises(InvalidInput, match="bytes, and"):
+        consortium().release(network(path), 0.8)
+
+
+def test_a_header_that_says_more_than_there_is_allocates_nothing(tmp_path):
+    path = tmp_path / "a"
+    held, out = cut_off(path), io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in held.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                if name == "parameters":
+                    file.write(out.getvalue())
+                else:
+                    np.lib.format.write_array(file, array)
+    with pytest.raises(InvalidInput, match="is not a checkpoint"):
+        consortium().release(network(path), 0.8)
+
+
+def test_a_checkpoint_that_is_no_file(tmp_path):
+    for path in (tmp_path, tmp_path / ("x" * 300), tmp_path / ("x" * 300) / "a"):
+        together = consortium()
+        with pytest.raises(InvalidInput):
+            together.release(network(path), 0.8)
+        assert together.budget.spent == 0

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import cape.cli.paper as command
 from cape.paper import FIRST_SEED
 
 from .conftest import files
+
+SECTION = {
+    "name": "figure-6",
+    "title": "x",
+    "fast": True,
+    "seeds": [1],
+    "cells": 1,
+    "pictures": [],
+    "claims": [],
+}
 
 
 def test_figures_are_drawn_and_a_second_run_is_the_same(cape, tmp_path):
@@ -42,6 +54,34 @@ def test_wrong_use_is_one_line(cape, tmp_path):
     assert (done.status, "--out" in done.err) == (2, True)
     done = cape("paper", "figure-5", "--out", tmp_path, "--reference", tmp_path / "nowhere.csv")
     assert (done.status, "--reference" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "5",
+        "[" * 100_000,
+        '{"name": "figure-6"}',
+        json.dumps(SECTION | {"title": 5}),
+        json.dumps(SECTION | {"seeds": 1}),
+        json.dumps(SECTION | {"claims": 5}),
+        json.dumps(SECTION | {"title": "\ud800"}),
+        json.dumps(SECTION | {"name": "figure-5"}),
+    ],
+)
+def test_a_broken_section_is_told_before_anything_is_computed(cape, tmp_path, monkeypatch, text):
+    (tmp_path / "sections").mkdir()
+    (tmp_path / "sections" / "figure-6.json").write_text(text)
+    monkeypatch.setattr("cape.paper.runner.compute", lambda *_: pytest.fail("it was computed"))
+    done = cape("paper", "figure-5", "--fast", "--out", tmp_path)
+    assert (done.status, done.err.count("\n")) == (2, 1), done.err
+    assert "figure-6.json" in done.err
+
+
+def test_a_folder_whose_name_is_too_long(cape, tmp_path):
+    done = cape("paper", "figure-6", "--fast", "--out", tmp_path / ("x" * 300))
+    assert (done.status, done.err.count("\n")) == (2, 1), done.err
 
 
 def test_without_data_and_network_one_line_says_what_to_do(cape, tmp_path, monkeypatch):

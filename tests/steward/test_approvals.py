@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
 import pytest
@@ -103,3 +105,87 @@ def test_what_the_policy_refuses_is_not_held(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request(document(scheme="none"))) == "scheme"
     assert not world.site.approvals.waiting()
+
+
+HERE = ("held", "approved", "refused")
+
+
+def _held(study: Any) -> str:
+    return json.dumps({"coordinator": "ed25519:" + "1f" * 32, "study": study})
+
+
+ODD = {
+    "no JSON": "{",
+    "deep": "[" * 200_000,
+    "no object": "5",
+    "empty": _held({}),
+    "no study": _held(5),
+    "sites": _held(document(sites=5)),
+    "a site": _held(document(sites=["a", 5])),
+    "analyses": _held(document(analyses={"a": 1})),
+    "name": _held(document(name=["x"])),
+    "half a sign": _held(document(description="\ud800")),
+    "digits": _held(document(epsilon=10**400)),
+    "many digits": _held(document(epsilon=1)).replace(": 1,", f": {'9' * 5000},"),
+    "nested": _held(document(description=1)).replace(": 1,", f": {'[' * 900 + ']' * 900},"),
+    "key": json.dumps({"coordinator": "x", "study": document()}),
+    "bytes": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_file_that_is_no_study_is_named_and_stands_in_no_others_way(world: World, odd: str):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    approvals, path = world.site.approvals, world.site.path
+    for folder in HERE:
+        (path / folder).mkdir(exist_ok=True)
+        text = ODD[odd]
+        (path / folder / "odd.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    told = approvals.unreadable()
+    assert all(str(path / folder / "odd.json") in each for folder, each in zip(HERE, told, strict=True))
+    assert world.code(world.request()) == "approval"
+    assert [held.name for held in approvals.waiting()] == ["lungs"]
+    approvals.approve(approvals.find("lungs"))
+    world.granted(world.request())
+    approvals.refuse(approvals.find("lungs", to="refuse"))
+    assert world.code(world.request()) == "steward"
+    assert [held.name for held in approvals.all_refused()] == ["lungs"]
+
+
+def test_a_folder_or_a_pipe_among_the_files_is_no_study(world: World):
+    (world.site.path / "held").mkdir()
+    (world.site.path / "held" / "folder.json").mkdir()
+    os.mkfifo(world.site.path / "held" / "pipe.json")
+    assert (len(world.site.approvals.unreadable()), world.site.approvals.waiting()) == (2, [])
+
+
+def test_what_was_not_found_is_told_in_a_line_however_many_wait(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    for number in range(9):
+        assert world.code(world.request(document(name="x" * 150, epsilon=0.5 + number / 100))) == "approval"
+    for name in ("y" * 5000, "x" * 150):
+        with pytest.raises(InvalidInput, match="and 3 more") as raised:
+            world.site.approvals.find(name)
+        assert len(str(raised.value)) < 1000
+
+
+def test_no_name_finds_nothing(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request()) == "approval"
+    with pytest.raises(InvalidInput, match="there is no study ''"):
+        world.site.approvals.find("")
+
+
+def test_a_study_that_could_not_be_read_again_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    monkeypatch.setattr("cape.steward.approvals._MOST_BYTES", 100)
+    assert world.code(world.request()) == "steward"
+    assert not list((world.site.path / "held").iterdir())
+
+
+def test_a_decision_that_cannot_be_written_is_an_error_that_says_so(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request()) == "approval"
+    (world.site.path / "approved").write_text("a file")
+    with pytest.raises(InvalidInput, match="cannot be moved"):
+        world.site.approvals.approve(world.site.approvals.find("lungs"))

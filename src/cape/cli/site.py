@@ -132,6 +132,7 @@ def check(
     here = SiteFolder(folder)
     policy, ledger = here.policy, here.ledger
     checked = _Checked(policy, *_data(here, policy), _key(policy, coordinator), ledger)
+    checked.problems.extend(here.approvals.unreadable())
     verdicts = None if study_file is None else _try(study_file, checked)
     if as_json:
         screen.print_json(_checked_dict(here, checked, verdicts))
@@ -179,6 +180,7 @@ def approve(
     who = _key(here.policy, coordinator) if coordinator else None
     held = here.approvals.waiting() if study is None else [here.approvals.find(study, coordinator=who)]
     told = [_told(here, each, as_json) for each in held]
+    _warn_unreadable(here)
     if study is not None:
         here.approvals.approve(held[0])
         here.log(f"approved {held[0].name!r} {held[0].study_hash} of {told[0]['coordinator']!r}")
@@ -209,11 +211,20 @@ def refuse(
     held = here.approvals.find(study, to="refuse", coordinator=who)
     here.approvals.refuse(held)  # first: whatever is in it, it can be refused
     told = _told(here, held, as_json)
+    _warn_unreadable(here)
     here.log(f"refused {held.name!r} {held.study_hash} of {told['coordinator']!r}")
     if as_json:
         screen.print_json({"refused": True, "studies": [told]})
     else:
         typer.echo(f"Refused. `cape site approve {held.study_hash[:12]}` takes it back.")
+
+
+def _warn_unreadable(here: SiteFolder) -> None:
+    """Name a file among the studies that is none, in a line."""
+    found = here.approvals.unreadable()
+    if found:
+        more = f" ({len(found) - 1} more are none)" if len(found) > 1 else ""
+        typer.echo(f"cape: warning: {found[0]}{more}", err=True)
 
 
 def _say_next(here: SiteFolder, held: Sequence[Held], *, approved: bool) -> None:
@@ -263,10 +274,13 @@ def _stated(study: Mapping[str, Any]) -> list[str]:
     """Return what a study says of itself, in lines."""
     lines = [plain(str(study["description"]), 1000)] if study.get("description") else []
     sites = plain(", ".join(map(str, study.get("sites") or ())), 1000)
+    epsilon, delta, colluding, scheme = (
+        plain(str(study.get(name))) for name in ("epsilon", "delta", "colluding", "scheme")
+    )
     return [
         *lines,
-        f"It states epsilon {study.get('epsilon')} at delta {study.get('delta')}, {study.get('colluding')} "
-        f"colluding, scheme {study.get('scheme')}; sites: {sites}.",
+        f"It states epsilon {epsilon} at delta {delta}, {colluding} colluding, scheme {scheme}; "
+        f"sites: {sites}.",
     ]
 
 

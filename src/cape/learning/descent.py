@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -198,9 +199,14 @@ class Descent(Analysis):
     ) -> tuple[Begun | None, Conversation]:
         """Descend, from the beginning or from where the checkpoint says."""
         checkpoint = self._checkpoint(schema, terms)
-        state = None if checkpoint is None else checkpoint.read()
-        if state is None:
-            state = State(new_run(), self.start(schema), self.training.first_clip())
+        state = State(new_run(), self.start(schema), self.training.first_clip())
+        held = None if checkpoint is None else checkpoint.read(state, self.training.steps)
+        if checkpoint is not None and held is not None:
+            try:
+                self.training.new_optimiser().restore(held.memory)
+            except InvalidInput as error:
+                raise InvalidInput(f"the checkpoint {checkpoint.path} is damaged: {error}") from None
+            state = held
         begun = None if checkpoint is None else Begun(state.run, state.begun)
         return begun, self._descend(schema, neighbours, state, checkpoint)
 
@@ -260,7 +266,7 @@ class Descent(Analysis):
         if self.training.checkpoint is None:
             return None
         path = Path(self.training.checkpoint)
-        if not path.parent.is_dir():
+        if not os.path.isdir(path.parent):  # False for a name that is too long, where Path raises
             raise InvalidInput(f"the folder of the checkpoint is not there: {path.parent}")
         asked = json.dumps([self.to_dict(), schema.to_dict(), terms], sort_keys=True, default=str)
         return Checkpoint(path, hashlib.sha256(asked.encode()).hexdigest())

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from cape.errors import InvalidInput
 from cape.paper.figure import Claim
 from cape.paper.registry import names
 from cape.paper.seeds import FIRST_SEED
@@ -17,6 +19,7 @@ from cape.paper.store import write
 __all__ = ["PAGE", "Section", "kept", "page", "record"]
 
 PAGE = "REPRODUCTION.md"
+_MOST = 1 << 24  # bytes of a section
 _HEAD = """# The paper, drawn again
 
 Each figure is drawn twice: *as published*, with the paper's own formulas and calibration, and *at equal true
@@ -126,14 +129,44 @@ def _cell(text: str) -> str:
 
 
 def kept(out: Path) -> list[Section]:
-    """Return all sections that were recorded there."""
+    """Return all sections that were recorded there; raise an error that names the file if one is none."""
     return [held for name in names() if (held := _read(out, name)) is not None]
 
 
 def _read(out: Path, name: str) -> Section | None:
     file = out / "sections" / f"{name}.json"
-    if not file.is_file():
+    if not os.path.isfile(file):  # False for a name that is too long, where Path raises
         return None
-    held = json.loads(file.read_text(encoding="utf-8"))
-    held["claims"] = tuple(Claim(**claim) for claim in held["claims"])
-    return Section(**held | {"seeds": tuple(held["seeds"]), "pictures": tuple(held["pictures"])})
+    try:
+        if file.stat().st_size > _MOST:
+            raise ValueError
+        held = json.loads(file.read_text(encoding="utf-8"))
+        section = _section(held)
+        if section.name != name:
+            raise ValueError
+        page([section])  # whatever its types are, a page can be made of it
+        return section
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        pass
+    raise InvalidInput(f"--out: {file} is not what cape keeps of a figure; remove it, or take another folder")
+
+
+def _section(held: dict[str, Any]) -> Section:
+    """Return a section, or raise if something in it is of another type."""
+    claims = tuple(Claim(**claim) for claim in held["claims"])
+    section = Section(
+        **held | {"seeds": tuple(held["seeds"]), "pictures": tuple(held["pictures"]), "claims": claims}
+    )
+    texts = [section.name, section.title, section.notes, section.skipped, section.date, *section.pictures]
+    for claim in claims:
+        texts += [claim.where, claim.says, claim.measured, claim.why]
+        if claim.holds not in (True, False, None):
+            raise TypeError
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    "".join(texts).encode()  # no halves of signs, which cannot be written
+    if not all(isinstance(number, int) for number in (section.fast, section.cells, *section.seeds)):
+        raise TypeError
+    if not (section.seeds or section.skipped):
+        raise ValueError
+    return section

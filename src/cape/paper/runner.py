@@ -13,7 +13,7 @@ from cape.paper import style
 from cape.paper.figure import Cell, Claim, Figure, Row
 from cape.paper.pool import WORKERS, Job, compute
 from cape.paper.reference import Reference
-from cape.paper.report import Section, record
+from cape.paper.report import Section, kept, record
 from cape.paper.seeds import FIRST_SEED
 from cape.paper.store import Store, write
 
@@ -62,6 +62,7 @@ def reproduce(
         without: figures to leave out, and why: the page says so. Others raise if their data is not there.
         watch: called with the cells done, all of them, and the figure at work.
     """
+    kept(out)  # what is broken there is told before an hour of work, not after it
     jobs: dict[str, list[Job]] = {}
     for figure in figures:
         if figure.name in without:

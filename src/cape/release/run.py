@@ -4,7 +4,8 @@ Claim. What a run keeps of the budget covers every stage of which something may 
 Reason. The whole share is taken before the first table is opened. Whatever ends the run, only the parts of
 stages are given back that never began, and the part of the last one if it is certain that nothing that
 depends on data had left a site. A function that a question brings along has seen the rows once it runs, and
-could tell by failing: its stage is paid for. Stages over samples are paid for all together.
+could tell by failing: its stage is paid for. Stages over samples are paid for all together. A run that goes
+on says where, and may say anything from none to all of its stages: what it then asks is counted here.
 Tested in tests/release/test_stages.py and test_consortium.py.
 
 Keys. The second query of the same length opens a series: keys are agreed (or zero-sum noise is made) once
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cape import check
 from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Query
 from cape.release.result import Release
@@ -96,7 +98,7 @@ class Run:
         """Return the release, or raise, with the budget as it then truly stands."""
         of, stages, setting = self._of, self._stages, self._stages.setting
         begun, conversation = self._analysis.converse(of.schema, setting.neighbours, stages.terms)
-        first = 0 if begun is None else begun.stages
+        first = 0 if begun is None else check.integer("stages begun", begun.stages, least=0, most=len(stages))
         # What cannot be promised, asked or calibrated fails before it is paid for.
         stages.promise(len(stages))
         try:

@@ -2,7 +2,8 @@
 
 What is approved is one coordinator's whole study, by its hash: every column, analysis and share in it. A
 study that differs in anything has another hash and waits again. An approval can be taken back at any time,
-and a refusal too: a file is in one folder only.
+and a refusal too: a file is in one folder only. A file that is not what this module writes is left where it
+is and told (`unreadable`); it stands in no other study's way. In `refused`, its name alone refuses.
 Tested in tests/steward/test_approvals.py.
 """
 
@@ -24,6 +25,19 @@ from cape.steward.request import Request, hash_of
 __all__ = ["Approvals", "Held", "write_whole"]
 
 _MOST_HELD = 100  # of each coordinator: none can fill the disk
+_MOST_NAMED = 6
+_MOST_BYTES = 1 << 24  # of a study that a steward is to look at
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "name": str,
+    "description": str,
+    "scheme": str,
+    "epsilon": (int, float),
+    "delta": (int, float),
+    "colluding": (int, float),
+    "schema": dict,
+    "sites": list,
+    "analyses": list,
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class Approvals:
         return (self._refused / _file(request.coordinator, request.study_hash)).is_file()
 
     def hold(self, request: Request) -> bool:
-        """Keep a study for the steward to look at; return False if too many wait already."""
+        """Keep a study for the steward to look at; return False if too many wait, or it cannot be kept."""
         self._held.mkdir(mode=0o700, exist_ok=True)
         path = self._held / _file(request.coordinator, request.study_hash)
         if any((folder / path.name).exists() for folder in self._folders):
@@ -69,8 +83,22 @@ class Approvals:
         if sum(held.coordinator == request.coordinator for held in self.waiting()) >= _MOST_HELD:
             return False
         told = {"coordinator": public_text(request.coordinator), "study": request.study}
-        write_whole(path, json.dumps(told, indent=2) + "\n")
+        text = json.dumps(told, indent=2) + "\n"
+        if _parse(path, text) is None:  # what could not be read again would never be decided on
+            return False
+        write_whole(path, text)
         return True
+
+    def unreadable(self) -> list[str]:
+        """Return a sentence for each file that is not a study, with what to do."""
+        told = []
+        for folder in self._folders:
+            for path in _files(folder):
+                if _load(path) is None:
+                    kept = "; it goes on refusing what it refused" if folder == self._refused else ""
+                    shown = check.plain(str(path), 300)
+                    told.append(f"{shown} is not a study that cape holds; remove it{kept}")
+        return told
 
     def waiting(self) -> list[Held]:
         """Return the studies that wait."""
@@ -92,21 +120,21 @@ class Approvals:
         found = {
             held.path.name: held
             for held in known
-            if (held.name == study or held.study_hash.startswith(study.lower()))
+            if study
+            and (held.name == study or held.study_hash.startswith(study.lower()))
             and coordinator in (None, held.coordinator)
         }
         if len(found) == 1:
             return next(iter(found.values()))
         if found:
-            hashes = ", ".join(held.study_hash[:12] for held in found.values())
+            hashes = _some([held.study_hash[:12] for held in found.values()])
             raise InvalidInput(
-                f"{len(found)} studies are called {study!r}; give the start of a hash ({hashes}), or say who "
-                "asks with --coordinator"
+                f"{len(found)} studies are called {check.show(study)}; give the start of a hash ({hashes}), "
+                "or say who asks with --coordinator"
             )
-        names = ", ".join(f"{check.show(held.name)} ({held.study_hash[:12]})" for held in known)
-        raise InvalidInput(
-            f"there is no study {study!r} to {to}; " + (f"there are {names}" if names else "there is none")
-        )
+        names = _some([f"{check.show(held.name)} ({held.study_hash[:12]})" for held in known])
+        there = f"there are {names}" if names else "there is none"
+        raise InvalidInput(f"there is no study {check.show(study)} to {to}; {there}")
 
     def approve(self, held: Held) -> None:
         """Let a study be answered from now on, as far as the policy and the budgets allow."""
@@ -117,22 +145,34 @@ class Approvals:
         self._move(held, self._refused)
 
     def _move(self, held: Held, to: Path) -> None:
-        to.mkdir(mode=0o700, exist_ok=True)
-        os.replace(held.path, to / held.path.name)
-        for folder in self._folders:  # it may have been held again meanwhile
-            if folder != to:
-                (folder / held.path.name).unlink(missing_ok=True)
+        try:
+            to.mkdir(mode=0o700, exist_ok=True)
+            os.replace(held.path, to / held.path.name)
+            for folder in self._folders:  # it may have been held again meanwhile
+                if folder != to:
+                    (folder / held.path.name).unlink(missing_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"{held.path} cannot be moved to {to}: {error.strerror}") from None
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole or not at all."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _some(names: list[str]) -> str:
+    """Return names as an error lists them: the first few."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _is_in(folder: Path, request: Request) -> bool:
@@ -140,21 +180,49 @@ def _is_in(folder: Path, request: Request) -> bool:
     if not path.is_file():
         return False
     held = _load(path)
+    if held is None:
+        raise InvalidInput(f"{path} is not a study that cape holds; remove it")
     return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
 
 
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
+
+
 def _all(folder: Path) -> list[Held]:
-    return [_load(path) for path in sorted(folder.glob("*.json"))]
+    return [held for path in _files(folder) if (held := _load(path)) is not None]
 
 
 def _file(coordinator: bytes, study_hash: str) -> str:
     return f"{sha256(coordinator + bytes.fromhex(study_hash)).hexdigest()[:32]}.json"
 
 
-def _load(path: Path) -> Held:
+def _load(path: Path) -> Held | None:
+    """Return what is held in a file, None if it is nothing that we hold."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Held(path, read_public("coordinator", told["coordinator"]), dict(told["study"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    raise InvalidInput(f"{path} is not a study that cape holds; remove it")
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return None
+        return _parse(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _parse(path: Path, text: str) -> Held | None:
+    """Return a study that can be shown, hashed and decided on, None if it is none.
+
+    Its analyses may be anything: a request looks at its own only, and a steward is shown what is wrong with
+    the others.
+    """
+    if len(text) > _MOST_BYTES:
+        return None
+    try:
+        told = json.loads(text)
+        held = Held(path, read_public("coordinator", told["coordinator"]), told["study"])
+        if not all(isinstance(held.study[name], kind) for name, kind in _TYPES.items()):
+            return None
+        if not all(isinstance(site, str) for site in held.study["sites"]):
+            return None
+        _ = held.study_hash  # no texts that are none, no numbers beyond 64 bits
+        return held
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError, InvalidInput):
+        return None

@@ -74,6 +74,8 @@ def make_identity(path: Path) -> Identity:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         raise InvalidInput(f"{path} is there already; a key is never overwritten") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(f"{_PRIVATE}{private.hex()}\n")
         file.flush()
@@ -86,14 +88,18 @@ def new_folder(path: Path, files: Sequence[str], name: str | None) -> str:
 
     Nothing is overwritten: none of `files` may be there.
     """
+    shown = check.plain(str(path), 300)
     for file in files:
-        if (path / file).exists():
-            raise InvalidInput(f"{path / file} is there already; nothing is overwritten: take another folder")
-    called = person("name", name or path.resolve().name)
+        if os.path.lexists(path / file):  # False for a name that is too long, where Path.exists raises
+            raise InvalidInput(
+                f"{shown}/{file} is there already; nothing is overwritten: take another folder"
+            )
+    called = person("name", name or os.path.basename(os.path.realpath(path)))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be made: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no path"
+        raise InvalidInput(f"{shown} cannot be made: {why}") from None
     return called
 
 
@@ -194,7 +200,7 @@ def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
 def with_key(text: str, section: str, card: Card) -> str:
     """Return a TOML file with one more key at the head of a section, all else as people wrote it."""
     line = f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"\n'
-    header = re.compile(rf"^\s*\[\s*{section}\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
+    header = re.compile(rf"^\s*\[\s*([\"']?){section}\1\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
     found = header.search(text)
     if found is None:
         return f"{text.rstrip()}\n\n[{section}]\n{line}"
