@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -79,6 +80,17 @@ def test_a_line_that_is_damaged_in_the_middle_is_an_error(path: Path):
             path.write_bytes(b"".join([*lines[:number], *lines[number + 1 :]]))
             with pytest.raises(InvalidInput, match="damaged"):
                 Record(path)
+
+
+def test_zeros_before_a_whole_line_are_no_crash(path: Path):
+    """Else all that was asked after them would be forgotten, and the file cut."""
+    content = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(content) if byte == 10]
+    for start, end in itertools.pairwise(ends[:-1]):
+        path.write_bytes(content[:start] + bytes(end - start - 1) + content[end - 1 :])
+        with pytest.raises(InvalidInput, match="is damaged"):
+            Record(path)
+        assert path.stat().st_size == len(content)
 
 
 def test_zeros_at_the_end_are_a_torn_line(path: Path):

@@ -141,6 +141,33 @@ def test_trust_makes_the_section_if_it_is_gone(world: World):
     assert world.site.policy.coordinators == {"office": card.key}
 
 
+@pytest.mark.parametrize("inline", [True, False])
+def test_trust_says_which_line_to_write_where_it_finds_no_place(world: World, inline: bool):
+    """The section is written inline, or what looks like its head stands in a text."""
+    path = world.site.path / "site.toml"
+    head, tail = path.read_text().split("[peers]")
+    peers = ", ".join(line for line in tail.splitlines() if " = " in line and not line.startswith("#"))
+    text = (
+        f"peers = {{{peers}}}\n{head}"
+        if inline
+        else "# x\n"
+        + head.replace("[site]", '[site]\ndata = """\n[peers]\nrows.csv"""', 1)
+        + "[peers]"
+        + tail
+    )
+    if not inline:
+        text = "\n".join(line for line in text.splitlines() if not line.startswith('data = "r'))
+    path.write_text(text)
+    before = world.site.policy.peers
+    card = Card("new site", Identity().public)
+    with pytest.raises(
+        InvalidInput, match=r"put the key into \[peers\] yourself, as the line \"new site\" = "
+    ):
+        world.site.trust(card, coordinator=False)
+    assert world.site.policy.peers == before
+    assert path.read_text() == text
+
+
 def test_requests_travel(world: World):
     request = world.request()
     back = Request.unpack(request.pack())

@@ -9,8 +9,16 @@ from pathlib import Path
 
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
-from cape.steward.approvals import write_whole
-from cape.steward.keyring import Card, load_identity, make_identity, new_folder, person, read_keys, with_key
+from cape.steward.keyring import (
+    Card,
+    load_identity,
+    make_identity,
+    new_folder,
+    person,
+    pin,
+    read_keys,
+    write_whole,
+)
 from cape.study import places
 
 __all__ = ["CoordinatorFolder"]
@@ -91,10 +99,7 @@ class CoordinatorFolder:
                 f"[sites] {card.name} has another key in {self.path / SITES}; if it was renewed, take the "
                 "old line out"
             )
-        text = with_key((self.path / SITES).read_text(encoding="utf-8"), "sites", card)
-        _, after = _parse(text, self.path / SITES)
-        assert after[card.name] == card.key
-        write_whole(self.path / SITES, text)
+        pin(self.path / SITES, "sites", card, lambda text: _parse(text, self.path / SITES)[1])
         return True
 
     def roster(self, names: Iterable[str]) -> Roster:

@@ -185,7 +185,8 @@ class Record:
             self._take(line)
             good += len(data)
         rest = content[good:]
-        if b"\n" in rest and b"\0" not in rest:  # a whole line: a crash leaves a part, or zeros
+        # Lines are synced one by one, so a crash tears the last alone: a part of it is left, or zeros in it.
+        if b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest):
             raise self._damaged(f"after {good} bytes")
         if rest:
             os.ftruncate(self._file, good)

@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.steward.keyring import public_text, read_public
+from cape.steward.keyring import public_text, read_public, write_whole
 from cape.steward.request import Request, hash_of
 
-__all__ = ["Approvals", "Held", "write_whole"]
+__all__ = ["Approvals", "Held"]
 
 _MOST_HELD = 100  # of each coordinator: none can fill the disk
 _MOST_NAMED = 6
@@ -153,20 +153,6 @@ class Approvals:
                     (folder / held.path.name).unlink(missing_ok=True)
         except OSError as error:
             raise InvalidInput(f"{held.path} cannot be moved to {to}: {error.strerror}") from None
-
-
-def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _some(names: list[str]) -> str:

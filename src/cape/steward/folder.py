@@ -15,10 +15,10 @@ from cape.errors import CapeError, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity
 from cape.site.table import Table
-from cape.steward.approvals import Approvals, write_whole
+from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider
-from cape.steward.keyring import Card, load_identity, make_identity, new_folder, with_key
+from cape.steward.keyring import Card, load_identity, make_identity, new_folder, pin, write_whole
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.request import Request
@@ -142,10 +142,7 @@ class SiteFolder:
                 f"[{section}] {card.name} has another key in {policy.path}; if it was renewed, take the "
                 "old line out"
             )
-        text = with_key((self.path / POLICY).read_text(encoding="utf-8"), section, card)
-        after = Policy.parse(text, policy.path)
-        assert (after.coordinators if coordinator else after.peers)[card.name] == card.key
-        write_whole(self.path / POLICY, text)
+        pin(policy.path, section, card, lambda text: getattr(Policy.parse(text, policy.path), section))
         return True
 
     def log(self, line: str) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -28,10 +28,11 @@ __all__ = [
     "make_identity",
     "new_folder",
     "person",
+    "pin",
     "public_text",
     "read_keys",
     "read_public",
-    "with_key",
+    "write_whole",
 ]
 
 _PUBLIC = "ed25519:"
@@ -197,9 +198,43 @@ def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
     return found
 
 
-def with_key(text: str, section: str, card: Card) -> str:
+def pin(path: Path, section: str, card: Card, keys: Callable[[str], Mapping[str, bytes]]) -> None:
+    """Write a key into a section of a file that people write; `keys` reads the section of such a text.
+
+    Raises:
+        InvalidInput: the line has no place there that we find. Nothing was written.
+    """
+    text = _with_key(path.read_text(encoding="utf-8"), section, card)
+    try:
+        written = keys(text).get(card.name) == card.key
+    except InvalidInput:
+        written = False
+    if not written:
+        raise InvalidInput(f"{path}: put the key into [{section}] yourself, as the line {_line(card)}")
+    write_whole(path, text)
+
+
+def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _line(card: Card) -> str:
+    return f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"'
+
+
+def _with_key(text: str, section: str, card: Card) -> str:
     """Return a TOML file with one more key at the head of a section, all else as people wrote it."""
-    line = f'{json.dumps(card.name, ensure_ascii=False)} = "{public_text(card.key)}"\n'
+    line = f"{_line(card)}\n"
     header = re.compile(rf"^\s*\[\s*([\"']?){section}\1\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
     found = header.search(text)
     if found is None:
