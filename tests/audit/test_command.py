@@ -15,6 +15,7 @@ import cape.cli.audit as command
 from cape.audit import CHECKS, SEED, amount, audit, cases
 from cape.audit.cases import Case
 from cape.audit.planted import BUGS
+from cape.cli import main
 from cape.errors import InvalidInput
 
 FEW = [
@@ -86,6 +87,19 @@ def test_a_machine_can_read_it_and_it_repeats(few, run):
     assert one == two
     assert one["family_wise_error"] == 0.05
     assert one["tests"] == 2 * len(CHECKS)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_played(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    monkeypatch.setattr("cape.audit.audit", lambda **how: pytest.fail("it was played"))
+    monkeypatch.setattr("warnings.showwarning", None)  # restored after the test; `main` sets its own
+    monkeypatch.setattr("sys.argv", ["cape", "audit", "--out", str(file)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert f"--out: {file} cannot be written" in capsys.readouterr().err
+    assert file.read_text() == "not a folder"
 
 
 def test_status_1_when_a_bug_is_not_found(few, run, monkeypatch):

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from cape.cli import screen
 from cape.cli.options import AsJson
+from cape.cli.output import writable
 
 if TYPE_CHECKING:
     from cape.audit import Audit
@@ -56,7 +57,10 @@ def audit(
     from cape import audit as attacks
     from cape.audit import report
 
-    with screen.progress(attacks.amount(fast, only)) as steps:
+    amount = attacks.amount(fast, only)
+    if out is not None:
+        writable(out)  # before a quarter of an hour is spent
+    with screen.progress(amount) as steps:
 
         def watch(what: str) -> None:
             steps.start(what)
