@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 import cape.audit.run as whole
 import cape.cli.audit as command
-from cape.audit import CHECKS, SEED, amount, audit, cases
+from cape.audit import SEED, amount, audit, cases
 from cape.audit.cases import Case
 from cape.audit.planted import BUGS
+from cape.cli import main
 from cape.errors import InvalidInput
 
 FEW = [
@@ -85,7 +86,27 @@ def test_a_machine_can_read_it_and_it_repeats(few, run):
             row.pop("seconds")
     assert one == two
     assert one["family_wise_error"] == 0.05
-    assert one["tests"] == 2 * len(CHECKS)
+    assert one["tests"] == 3 + 1
+    assert [row["tests"] for row in one["rows"]] == [3, 1]
+
+
+def test_it_says_how_many_tests_were_made(few, run, tmp_path):
+    said = "4 tests on 2 rows, one to three on each, with equal parts of the error"
+    assert said in run("--out", tmp_path).output
+    assert said in (tmp_path / "assurance-privacy.md").read_text()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_played(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    monkeypatch.setattr("cape.audit.audit", lambda **how: pytest.fail("it was played"))
+    monkeypatch.setattr("warnings.showwarning", None)  # restored after the test; `main` sets its own
+    monkeypatch.setattr("sys.argv", ["cape", "audit", "--out", str(file)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert f"--out: {file} cannot be written" in capsys.readouterr().err
+    assert file.read_text() == "not a folder"
 
 
 def test_status_1_when_a_bug_is_not_found(few, run, monkeypatch):
@@ -129,7 +150,7 @@ def test_the_whole_table_has_every_scheme_and_what_must_be_flagged():
         assert any(case.scheme == scheme for case in fast)
     for table in (full, fast):
         assert len({case.name for case in table}) == len(table)
-        assert sum(bool(case.flag) for case in table) == 8
+        assert sum(bool(case.flag) for case in table) == 9
         assert all(case.runs % 2 == 0 for case in table)
     assert amount(True, None) > len(fast)
     assert amount(True, "rounding") == 1

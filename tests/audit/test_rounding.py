@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from cape.analyses.registry import build
+from cape.analyses.registry import KINDS, build
 from cape.audit import rounding
-from cape.audit.rounding import BOUNDS, checks, edge_rows, excess, order_matters, shuffled
-from cape.audit.world import analysis_of, random_rows, stream_of
+from cape.audit.rounding import BOUNDS, NO_NUMBERS, asked, checks, edge_rows, excess, order_matters, shuffled
+from cape.audit.world import OWN, analysis_of, random_rows, stream_of
+from cape.errors import InvalidInput
 from cape.site import steps
 
 MEAN = {"kind": "mean", "columns": ["x", "y"]}
@@ -21,6 +22,32 @@ def test_everything_holds_here(monkeypatch):
     found = checks(1)
     assert len(found) == 5
     assert all(check.holds for check in found), found
+
+
+def test_every_kind_that_reads_a_number_is_asked():
+    assert {each.kind for each in asked(0.0, 1.0)} | {*NO_NUMBERS} == {*KINDS} | {*OWN}
+
+
+@pytest.mark.parametrize("which", ["quantiles", "gradient-descent"])
+def test_a_kind_that_is_refused_and_may_not_be_is_a_failure(monkeypatch, which):
+    def refuse(analysis, *rest):
+        if analysis.kind == which and rest[2] == "add-remove":
+            raise InvalidInput("no")
+        return 0.9, 1
+
+    monkeypatch.setattr(rounding, "excess", refuse)
+    found = checks(1)[2:]
+    assert len(found) == len(BOUNDS)
+    wide = [check for check in found if "1e+15" in check.name or "1000000000000000.0" in check.name]
+    for check in found:
+        allowed = which == "quantiles" and (check in wide or "1.7e+308" in check.name)
+        assert check.holds == allowed, check
+        assert (f"must be answered: {which}" in check.found) is not allowed
+
+
+def test_a_distance_that_is_not_a_number_is_a_failure(monkeypatch):
+    monkeypatch.setattr(rounding, "excess", lambda *asked: (math.nan, 1))
+    assert not any(check.holds for check in checks(1)[2:])
 
 
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])

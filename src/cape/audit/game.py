@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from cape.audit.learned import features, stack
 from cape.audit.likelihood import evidence
 from cape.audit.view import Stage, Watch
-from cape.audit.world import SCHEMA, Remembered, Tables, analysis_of, site_names, stream_of
+from cape.audit.world import SCHEMA, Remembered, Tables, asked_of, site_names, stream_of
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
 from cape.release.query import Neighbours
+from cape.release.result import Promise
 from cape.release.schemes import CapeGaussian
 
 __all__ = ["Game", "Played", "join", "play"]
@@ -30,7 +31,7 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Game:
-    """What is played: an analysis, a scheme, who takes part, what it may cost, and on which tables."""
+    """What is played: an analysis or a study, a scheme, who takes part, what it may cost, on which tables."""
 
     analysis: str
     scheme: str
@@ -85,13 +86,13 @@ def play(
     names = game.sites
     target, colluders = names[0], names[len(names) - game.colluding :] if game.colluding else []
     one, two = game.tables.sites(Remembered)
-    analysis = analysis_of(game.analysis)
+    asked = asked_of(game.analysis)
     watch = Watch(target, colluders)
     scheme: Any = CapeGaussian() if game.scheme == "cape-gaussian" else game.scheme
     rows: list[tuple[bool, float, float, float, int]] = []
     views: list[Int64] = []
     extra: list[float] = []
-    promise = None
+    promises: list[Promise] = []
     with planted(), watch.on(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows, much noise, and a scheme without any: all on purpose
         for number in runs:
@@ -108,8 +109,8 @@ def play(
             )
             watch.start(neighbour, len(game.tables.one) - 1)
             if game.scheme == "cape-gaussian" and number == runs[0]:
-                consortium.prepare(_numbers(game, analysis) * len(runs))
-            promise = consortium.release(analysis, share=1.0).guarantee
+                consortium.prepare(sum(_numbers(game, analysis) for analysis, _ in asked) * len(runs))
+            promises = [consortium.release(analysis, share=share).guarantee for analysis, share in asked]
             if look is not None:
                 extra.append(look(watch.stages, target, present))
                 rows.append((present, 0.0, 0.0, 0.0, 0))
@@ -117,10 +118,6 @@ def play(
             told = evidence(game.scheme, watch.stages, target, present)
             rows.append((present, told.ratio, told.moved, told.squares, told.count))
             views.append(features(watch.stages, target))
-    assert promise is not None
-    claim = (
-        (promise.mu, promise.epsilon) if math.isfinite(promise.mu) else (game.budget.mu, game.budget.epsilon)
-    )
     return Played(
         np.array([row[0] for row in rows]),
         np.array([row[1] for row in rows]),
@@ -128,9 +125,20 @@ def play(
         float(np.mean([row[2] for row in rows])),
         math.fsum(row[3] for row in rows),
         sum(row[4] for row in rows),
-        *claim,
+        *_claim(promises, game.budget),
         np.array(extra) if extra else None,
     )
+
+
+def _claim(promises: list[Promise], budget: Budget) -> tuple[float, float]:
+    """Return the mu and the epsilon that are put to the test.
+
+    Of one release what it promises, but no more than the budget it is paid from; of several, and of none that
+    promises anything, the budget: what they promise one by one is no claim about all of them.
+    """
+    if len(promises) > 1 or not math.isfinite(promises[0].mu):
+        return budget.mu, budget.epsilon
+    return min(promises[0].mu, budget.mu), min(promises[0].epsilon, budget.epsilon)
 
 
 def _numbers(game: Game, analysis: Any) -> int:

@@ -27,12 +27,14 @@ def draw(found: Audit, path: Path) -> list[Path]:
         bound = min(row.ratio, 2.0)
         if row.scale is not None:
             axes.plot(min(row.attained / row.claim_mu, 2.0), place, "|", color=style.MUTED, ms=10, mew=1.6)
+        axes.plot(row.needed, place, "|", color="#5b8c4a", ms=6, mew=1.2)
         axes.plot([0, bound], [place, place], color=colour, lw=1.2, alpha=0.5)
         axes.plot(bound, place, "X" if broken else "o", color="#b3261e" if broken else colour, ms=6)
         if not row.ok:
             axes.plot(2.05, place, "*", color="#b3261e", ms=11, clip_on=False)
     axes.plot([], [], "o", color=style.COLOURS["cape"], label="bound, claim kept")
     axes.plot([], [], "X", color="#b3261e", label="flagged")
+    axes.plot([], [], "|", color="#5b8c4a", ms=6, mew=1.2, label="its floor")
     axes.plot([], [], "|", color=style.MUTED, ms=10, mew=1.6, label="attained by these tables")
     axes.set_xlim(0, 2.05)
     axes.set_ylim(-0.7, len(rows) - 0.3)

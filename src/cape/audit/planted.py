@@ -20,8 +20,9 @@ from scipy.special import ndtri
 from cape.noise import Ring, SecureStream, discrete_gaussian
 from cape.release.calibration import RESOLUTION, Calibration
 from cape.release.query import Query
+from cape.release.schemes import Scheme, messages
 from cape.release.schemes import cape as ring_masks
-from cape.release.schemes import messages
+from cape.release.setting import Setting
 from cape.release.stages import Stages
 from cape.secagg import masks
 from cape.site import kept
@@ -113,6 +114,18 @@ def skipped_composition() -> Iterator[None]:
 
 
 @contextmanager
+def share_ignored() -> Iterator[None]:
+    """Every release, and every stage of one, has the noise that the whole budget buys."""
+    real = Setting.local_std
+
+    def local_std(setting: Setting, scheme: Scheme, share: float) -> float | None:
+        return real(setting, scheme, 1.0)
+
+    with mock.patch.object(Setting, "local_std", local_std):
+        yield
+
+
+@contextmanager
 def no_sample() -> Iterator[None]:
     """Every row takes part in every step, with noise that is calibrated for a sample."""
 
@@ -130,4 +143,5 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a float sampler": float_sampler,
     "a skipped composition": skipped_composition,
     "no sample is drawn": no_sample,
+    "noise that ignores the share": share_ignored,
 }

@@ -12,10 +12,10 @@ from cape import __version__
 from cape.audit.cases import FLOOR, FLOOR_FAST, samples_too
 from cape.audit.picture import draw
 from cape.audit.run import Audit
-from cape.audit.table import CHECKS, ERROR, Row
+from cape.audit.table import ERROR, Row
 from cape.errors import InvalidInput
 
-__all__ = ["COLUMNS", "cells", "left_out", "page", "write"]
+__all__ = ["COLUMNS", "cells", "left_out", "page", "told", "write"]
 
 COLUMNS = (
     "row",
@@ -37,15 +37,15 @@ def write(found: Audit, out: Path, command: str) -> list[Path]:
     """Write everything into a folder; return the files."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        told = out / "audit.json"
+        plain = out / "audit.json"
         text = json.dumps(_finite({"command": command, **found.to_dict()}), indent=2, allow_nan=False)
-        told.write_text(text + "\n", encoding="utf-8")
+        plain.write_text(text + "\n", encoding="utf-8")
         said = out / "assurance-privacy.md"
         said.write_text(page(found, command), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"--out: {out} cannot be written: {error.strerror}") from None
     pictures = draw(found, out / "audit") if found.rows else []
-    return [told, *pictures, said]
+    return [plain, *pictures, said]
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -75,6 +75,14 @@ _ATTACKS = (
 )
 
 
+def told(found: Audit) -> str:
+    """Return how many tests were made, and how they share the error."""
+    return (
+        f"{found.tests} tests on {len(found.rows)} rows, one to three on each, with equal parts of the "
+        f"error: all together are wrong with probability at most {ERROR:.0%}."
+    )
+
+
 def left_out() -> list[str]:
     """Return what could not be played here, in words."""
     return [] if samples_too() else ["Rows over samples were left out: they need the extra `accounting`."]
@@ -85,20 +93,21 @@ def page(found: Audit, command: str) -> str:
     floor = FLOOR_FAST if found.fast else FLOOR
     plain = [row for row in found.rows if not row.must_flag]
     planted = [row for row in found.rows if row.must_flag]
-    tight = [row.ratio for row in plain if row.needed]
+    tight = [row.ratio for row in plain if row.needed == floor]
+    least = min((row for row in plain if row.needed), key=lambda row: row.ratio / row.needed, default=None)
     lines = [
         "# Empirical privacy, rounding, and the protocol",
         "",
         f"Made on {datetime.now(UTC):%Y-%m-%d} with cape {__version__} by `{command}`, "
         f"in {found.seconds / 60:.1f} minutes. Do not edit: it is generated.",
         "",
-        f"All {len(CHECKS) * len(found.rows)} tests together are wrong with probability at most {ERROR:.0%}. "
+        *([told(found), ""] if found.rows else []),
         "Lower bounds on mu and on epsilon need no assumption about the mechanism; the interval for the "
         "noise, over its claimed scale, assumes that it is normal. *Attained* is the mu of the two tables "
-        "that the search found; *its epsilon* is that of a Gaussian release with the bound on mu; *ratio* is "
-        "bound over claim, of mu or of its epsilon, whichever is less, and *asked* what it must be at least, "
-        "where power is asked for: with few runs, or a small epsilon, a claim that holds cannot be told from "
-        "a better one. "
+        "that the search found, by the noise that the code reckons with; *its epsilon* is that of a Gaussian "
+        "release with the bound on mu; *ratio* is bound over claim, of mu or of its epsilon, whichever is "
+        "less, and *asked* what it must be at least: with few runs, or a small epsilon, a claim that holds "
+        "cannot be told from a better one. "
         "How it works, and what it does not cover: [the audit](audit.md).",
         "",
     ]
@@ -108,7 +117,13 @@ def page(found: Audit, command: str) -> str:
         lines += ["## What must hold", ""]
         if tight:
             lines += [
-                f"Where power is asked for, the least ratio is {min(tight):.2f}; {floor:g} is needed.",
+                f"The least ratio of the {len(tight)} tight rows is {min(tight):.2f}; {floor:g} is needed.",
+                "",
+            ]
+        if least is not None:
+            lines += [
+                f"Nearest to its floor is `{least.name}`, with {least.ratio:.2f} where {least.needed:.2f} is "
+                "needed.",
                 "",
             ]
         lines += [*_table(plain), ""]

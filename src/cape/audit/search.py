@@ -5,7 +5,8 @@ vectors (replace-one), or as one row's vector is long (add-remove): searching ov
 tables. Rows are drawn at random, with cells at the public bounds more often than elsewhere; the best pair is
 then improved cell by cell, over both rows, until no cell helps. Distances are those of the encoded integers,
 in standard deviations of a site's noise. Where later questions depend on earlier answers, the questions are
-those of a real run, and the other rows of the tables are searched over too, since they steer it.
+those of a real run, and the other rows of the tables are searched over too, since they steer it. Where a
+study has several releases, a row's vector is what it adds to all of them, each over its own noise.
 Where rows are sampled, a row's vector is what it adds when it takes part: the worst pair is then again the
 one that is furthest apart, two rows at the bound, each the other's opposite (`cape.privacy.subsampling`).
 Tested in tests/audit/test_search.py.
@@ -27,8 +28,8 @@ from cape.audit.world import (
     Remembered,
     Row,
     Tables,
-    analysis_of,
     anywhere,
+    asked_of,
     columns_of,
     frame,
     random_rows,
@@ -64,7 +65,7 @@ class Found:
 
 def find(name: str, neighbours: Neighbours, budget: Budget, seed: int, sites: int = 3) -> Found:
     """Return the worst pair of tables for an analysis that the search has found."""
-    many = len(analysis_of(name).stages()) > 1
+    many = any(len(analysis.stages()) > 1 for analysis, _ in asked_of(name))
     found = [_find(name, neighbours, budget, (seed, fill), sites) for fill in range(_FILLS if many else 1)]
     best = max(found, key=lambda each: each.distance)
     return replace(best, tried=sum(each.tried for each in found))
@@ -99,7 +100,8 @@ def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables)
     )
     with watch.on(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows and much noise
-        consortium.release(analysis_of(name), share=1.0)
+        for analysis, share in asked_of(name):
+            consortium.release(analysis, share=share)
     return [(stage.query, stage.calibration) for stage in watch.stages]
 
 

@@ -1,6 +1,7 @@
 """From runs to rows: claim, lower bounds, what was flagged by which check, and whether that is as it must be.
 
-Four checks, each with an equal part of the error that the whole table may have (5%, Bonferroni):
+Four checks can be wrong by chance. A row is put to one, two or three of them (`cape.audit.cases.Case.tests`),
+and all tests of all rows have equal parts of the error that the whole table may have (5%, Bonferroni):
 
 - *likelihood ratio*: the best test by the design, with its threshold fixed by the design;
 - *learned*: a test that was learned on half of the runs, judged on the other half;
@@ -9,6 +10,16 @@ Four checks, each with an equal part of the error that the whole table may have 
 
 The first two and the last flag a row if their lower bound on mu, or on epsilon at the claimed delta, is
 above the claim: with probability 95% no row that keeps its claim is flagged.
+
+Two more leave nothing to chance:
+
+- *attained*: by how much noise the code reckons with, the two tables are further apart than the claim. It
+  needs no number of runs, and sees what is wrong with a calibration; it cannot see noise that is not there;
+- *blind*: a ratio or a sum of squares that is not a number, views that never change, or a check that was to
+  be made and was not. Such a row has shown nothing, whatever else came of it.
+
+A row that is not flagged must also reach its floor (`cape.audit.cases.Case.needed`).
+Tested in tests/audit/test_table.py.
 """
 
 from __future__ import annotations
@@ -27,16 +38,19 @@ from cape.audit.bounds import (
     noise_scale,
     normal_mu,
 )
-from cape.audit.cases import FLOOR, FLOOR_FAST, Case
+from cape.audit.cases import Case
 from cape.audit.game import Played
 from cape.audit.learned import learn
 from cape.privacy import epsilon, paper
 from cape.release.schemes import CapeGaussian, Parties
 
-__all__ = ["CHECKS", "ERROR", "Row", "judge"]
+__all__ = ["CHECKS", "ERROR", "ROUNDING", "Row", "judge"]
 
 ERROR = 0.05
 CHECKS = ("likelihood ratio", "learned", "noise scale", "support")
+ROUNDING = 1e-6
+"""By which part *attained* may be above the claim: it is a sum of squares of floats, wrong by some 1e-13."""
+
 _SAMPLE = 1e-9  # claims are floats
 
 
@@ -53,6 +67,7 @@ class Row:
         ratio: bound over claim, of mu or of its epsilon, whichever is less; where the case is about epsilon
             by itself, of that.
         needed: what the ratio must be at least.
+        tests: how many tests that can be wrong by chance it was put to.
         flagged: the checks that say that the claim is broken.
     """
 
@@ -72,6 +87,7 @@ class Row:
     ratio: float
     needed: float
     runs: int
+    tests: int
     searched: int
     flagged: tuple[str, ...]
     must_flag: str
@@ -81,12 +97,14 @@ class Row:
     def ok(self) -> bool:
         """Whether it is as it must be."""
         if self.must_flag:
-            return self.must_flag in self.flagged
+            return self.must_flag in self.flagged and "blind" not in self.flagged
         return not self.flagged and self.ratio >= self.needed
 
     @property
     def verdict(self) -> str:
         """What came of it, in words."""
+        if "blind" in self.flagged:
+            return "BLIND"
         if self.must_flag:
             return f"flagged by {', '.join(self.flagged)}" if self.flagged else "NOT FLAGGED"
         if self.flagged:
@@ -98,29 +116,33 @@ class Row:
         return {**asdict(self), "verdict": self.verdict, "ok": self.ok}
 
 
-def judge(case: Case, played: Played, searched: int, rows: int, fast: bool, seconds: float) -> Row:
-    """Return the row of a case, as one of so many rows."""
-    error = ERROR / (len(CHECKS) * rows)
+def judge(case: Case, played: Played, searched: int, tests: int, fast: bool, seconds: float) -> Row:
+    """Return the row of a case, in a table that has so many tests in all."""
+    error = ERROR / tests
     claim_mu, claim_epsilon = _claim(case, played)
-    tests, flagged = _tests(case, played, claim_epsilon, error), []
-    mus = {check: max(mu_bound(each, error / len(found)) for each in found) for check, found in tests.items()}
+    made, flagged = _tests(case, played, claim_epsilon, error), []
+    mus = {check: max(mu_bound(each, error / len(found)) for each in found) for check, found in made.items()}
     eps = {
         check: max(epsilon_bound(each, case.delta, error / len(found)) for each in found)
-        for check, found in tests.items()
+        for check, found in made.items()
     }
-    for check in tests:
+    for check in made:
         if mus[check] > claim_mu + _SAMPLE or eps[check] > claim_epsilon + _SAMPLE:
             flagged.append(check)
     scale = None
-    if case.look != "support" and case.scheme != "none":
+    if "noise scale" in case.tests:
         scale = noise_scale(played.squares, played.count, 2 * error)
         if scale[1] < 1:
             flagged.append("noise scale")
+        if played.attained > claim_mu * (1 + ROUNDING):
+            flagged.append("attained")
+    blind = _blind(case, played) or {*made, *(["noise scale"] if scale else [])} != {*case.tests}
+    if blind:
+        flagged.append("blind")
     best = max(mus.values())
     best_epsilon = max(eps.values())
     its_epsilon = epsilon(case.delta, best) if best > 0 else 0.0
     near = best_epsilon if case.direct else min(best / claim_mu * claim_epsilon, its_epsilon)
-    floor = FLOOR_FAST if fast else FLOOR
     return Row(
         case.name,
         case.scheme,
@@ -134,15 +156,26 @@ def judge(case: Case, played: Played, searched: int, rows: int, fast: bool, seco
         best_epsilon,
         its_epsilon,
         scale,
-        normal_mu(played.ratios, played.present, ERROR) if scale else None,
+        normal_mu(played.ratios, played.present, ERROR) if scale and not blind else None,
         near / claim_epsilon,
-        floor if case.powered and not case.flag else 0.0,
+        case.needed(fast),
         int(played.present.size),
+        len(case.tests),
         searched,
         tuple(flagged),
         case.flag,
         seconds,
     )
+
+
+def _blind(case: Case, played: Played) -> bool:
+    """Return whether what was seen is no evidence: not numbers, or the same in every run."""
+    if case.look == "support":
+        return played.extra is None or not np.isfinite(played.extra).all()
+    numbers = (played.moved, played.squares, *played.ratios)
+    if played.views is None or not np.isfinite(numbers).all():
+        return True
+    return bool((played.views == played.views[0]).all())
 
 
 def _claim(case: Case, played: Played) -> tuple[float, float]:
@@ -170,6 +203,6 @@ def _tests(case: Case, played: Played, claimed: float, error: float) -> dict[str
         return {"support": [errors_of(played.extra > 0, present), errors_of(played.extra >= 0, present)]}
     threshold = claimed if case.direct else 0.0
     found = {"likelihood ratio": [errors_of(played.ratios > threshold, present)]}
-    if played.views is not None and len(np.unique(present)) == 2:
+    if played.views is not None and played.views.size and len(np.unique(present)) == 2:
         found["learned"] = [learn(played.views, present, error)[0]]
     return found

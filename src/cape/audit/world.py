@@ -1,4 +1,4 @@
-"""What is audited on: a small schema, the analyses, and tables made from a seed.
+"""What is audited on: a small schema, the analyses, studies of several of them, and tables made from a seed.
 
 Three sites, of which the last colludes. The person whose row is at stake is at the first site, which is the
 largest, so that it is the one that `local` asks.
@@ -15,7 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cape.analyses import CustomSum
 from cape.analyses.registry import build
+from cape.learning import GradientDescent
 from cape.noise import SecureStream
 from cape.release.query import Analysis, Neighbours
 from cape.site import Schema
@@ -26,17 +28,22 @@ from cape.site.table import Table
 
 __all__ = [
     "ANALYSES",
+    "OWN",
     "SAMPLED",
     "SCHEMA",
+    "STUDIES",
     "Cell",
     "Row",
     "Tables",
+    "asked_of",
     "columns_of",
     "frame",
     "random_rows",
     "stream_of",
 ]
 
+Floats = NDArray[np.float64]
+Batch = dict[str, NDArray[Any]]
 Cell = float | str | int | bool | None
 Row = tuple[Cell, ...]
 
@@ -96,9 +103,49 @@ SAMPLED: dict[str, dict[str, Any]] = {
 """Analyses whose steps use a sample of the rows: sums are not the same again, and the ratio is a mixture."""
 
 
+def centred(batch: Batch) -> Floats:
+    """Return age and chol of each row, between -1 and 1: a row in a corner is longer than the bound."""
+    parts = []
+    for name in ("age", "chol"):
+        column = SCHEMA[name]
+        assert isinstance(column, Number)
+        parts.append((batch[name] - column.middle) / (column.high - column.middle))
+    return np.column_stack(parts)
+
+
+def pull(batch: Batch, parameters: Floats) -> Floats:
+    """Return the gradient of half the squared distance between a row and the parameters."""
+    return np.asarray(parameters - centred(batch))
+
+
+OWN: dict[str, Callable[[], CustomSum | GradientDescent]] = {
+    "custom-sum": lambda: CustomSum(centred, columns=["age", "chol"], bound=1.0, shape=2),
+    "gradient-descent": lambda: GradientDescent(
+        pull, columns=["age", "chol"], start=[0.0, 0.0], clip=0.5, epochs=3
+    ),
+}
+"""Analyses with a function of one's own, which study files cannot name."""
+
+STUDIES: dict[str, tuple[tuple[str, float], ...]] = {
+    "mean twice": (("mean", 0.5), ("mean", 0.5)),
+    "mean and histogram": (("mean", 0.25), ("histogram", 0.75)),
+    "count, mean and descent": (("count", 0.2), ("mean", 0.3), ("gradient-descent", 0.5)),
+}
+"""Several releases of one study, at shares that add up to the whole budget: all of them are seen."""
+
+
 def analysis_of(name: str) -> Analysis:
     """Return an analysis of the audit by its name."""
-    return build(_said(name))
+    return OWN[name]() if name in OWN else build(_said(name))
+
+
+def asked_of(name: str) -> list[tuple[Analysis, float]]:
+    """Return what is released, one after the other, and for which share of the budget."""
+    return [(analysis_of(part), share) for part, share in _parts(name)]
+
+
+def _parts(name: str) -> tuple[tuple[str, float], ...]:
+    return STUDIES.get(name, ((name, 1.0),))
 
 
 def _said(name: str) -> dict[str, Any]:
@@ -106,10 +153,15 @@ def _said(name: str) -> dict[str, Any]:
 
 
 def columns_of(name: str) -> tuple[str, ...]:
-    """Return the columns that an analysis reads: those whose cells are searched."""
-    said = _said(name)
-    found = [*said.get("columns", ()), *said.get("where", {}), *said.get("features", ())]
-    found += [said[key] for key in ("column", "by", "target") if key in said]
+    """Return the columns that an analysis or a study reads: those whose cells are searched."""
+    found: list[str] = []
+    for part, _ in _parts(name):
+        if part in OWN:
+            found += OWN[part]().columns
+            continue
+        said = _said(part)
+        found += [*said.get("columns", ()), *said.get("where", {}), *said.get("features", ())]
+        found += [said[key] for key in ("column", "by", "target") if key in said]
     return tuple(dict.fromkeys(found))
 
 
