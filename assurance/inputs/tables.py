@@ -191,6 +191,8 @@ _SERIES: list[Any] = [
     lambda n: [Decimal(NUMERAL)] * n,
     lambda n: pl.Series([WORD, "a"] * n, dtype=pl.Categorical),
     lambda n: pl.Series(["a", "b"] * n, dtype=pl.Enum(["a", "b"])),
+    lambda n: pl.Series([[WORD]] * n, dtype=pl.List(pl.Enum([WORD]))),
+    lambda n: pl.Series([{WORD: 1}] * n),
     lambda n: pl.Series([1, 200] * n, dtype=pl.UInt8),
     lambda n: pl.Series([1.5] * n, dtype=pl.Float32),
     lambda n: pl.Series([2**100, 1] * n, dtype=pl.Int128),

@@ -262,10 +262,11 @@ def _told(here: SiteFolder, held: Held, quiet: bool) -> dict[str, Any]:
         for line in _stated(held.study):
             console.print(escape(line), style="dim")
         console.print(_verdict_table(policy, verdicts))
-        whole = sum((each.cost for each in verdicts), Amount())
+        answered = [each for each in verdicts if each.refusal is None]
+        whole, delta = sum((each.cost for each in answered), Amount()), policy.release.delta
         console.print(
-            f"All together epsilon {whole.epsilon(policy.release.delta):.4g} at delta "
-            f"{policy.release.delta:g} to this site's ledger."
+            f"{len(answered)} of {len(verdicts)} would be answered: all together epsilon "
+            f"{whole.epsilon(delta):.4g} at delta {delta:g} to this site's ledger."
         )
     return {"study": held.name, "hash": held.study_hash, "coordinator": who, "analyses": _plain(verdicts)}
 
