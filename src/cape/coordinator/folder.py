@@ -99,7 +99,7 @@ class CoordinatorFolder:
                 f"[sites] {card.name} has another key in {self.path / SITES}; if it was renewed, take the "
                 "old line out"
             )
-        pin(self.path / SITES, "sites", card, lambda text: _parse(text, self.path / SITES)[1])
+        pin(self.path / SITES, "sites", card, lambda text: _parse(text, self.path / SITES))
         return True
 
     def roster(self, names: Iterable[str]) -> Roster:

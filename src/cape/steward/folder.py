@@ -142,7 +142,7 @@ class SiteFolder:
                 f"[{section}] {card.name} has another key in {policy.path}; if it was renewed, take the "
                 "old line out"
             )
-        pin(policy.path, section, card, lambda text: getattr(Policy.parse(text, policy.path), section))
+        pin(policy.path, section, card, lambda text: Policy.parse(text, policy.path))
         return True
 
     def log(self, line: str) -> None:

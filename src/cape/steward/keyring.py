@@ -198,19 +198,21 @@ def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
     return found
 
 
-def pin(path: Path, section: str, card: Card, keys: Callable[[str], Mapping[str, bytes]]) -> None:
-    """Write a key into a section of a file that people write; `keys` reads the section of such a text.
+def pin(path: Path, section: str, card: Card, check_text: Callable[[str], object]) -> None:
+    """Write a key into a section of a file that people write; `check_text` raises if it is not right then.
 
     Raises:
-        InvalidInput: the line has no place there that we find. Nothing was written.
+        InvalidInput: the line has no place there that we find, or the key may not be there. Nothing was
+            written.
     """
     text = _with_key(path.read_text(encoding="utf-8"), section, card)
     try:
-        written = keys(text).get(card.name) == card.key
-    except InvalidInput:
+        written = places.parse(path, text)[section].get(card.name) == public_text(card.key)
+    except (InvalidInput, KeyError, AttributeError):  # a section that is written inline, or no section
         written = False
     if not written:
         raise InvalidInput(f"{path}: put the key into [{section}] yourself, as the line {_line(card)}")
+    check_text(text)
     write_whole(path, text)
 
 
