@@ -30,7 +30,7 @@ types: .venv/.test
 bench: .venv/.test
 	$(BIN)/python -m benchmarks
 
-# Takes about an hour. What could not be checked here (status 3) is said so on the page, and is no failure.
+# Takes three quarters of an hour. What could not be checked here (status 3) is said so on the page, and is no failure.
 audit: .venv/.test .venv/.audit
 	$(BIN)/cape audit --out assurance-out
 	$(BIN)/python -m assurance; status=$$?; $(BIN)/python -m assurance page && { [ $$status -eq 0 ] || [ $$status -eq 3 ]; }

@@ -26,7 +26,7 @@ _COLUMNS = ("row", "claim mu", "epsilon at delta", "mu >=", "its epsilon", "rati
 
 def audit(
     fast: Annotated[
-        bool, typer.Option("--fast", help="Fewer rows and runs: about 3 minutes instead of 20.")
+        bool, typer.Option("--fast", help="Fewer rows and runs: about 3 minutes instead of 15.")
     ] = False,
     out: Annotated[
         Path | None,
