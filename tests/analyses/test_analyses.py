@@ -422,11 +422,15 @@ def test_independence_is_asked_of_two_columns_with_clear_counts():
         ({"kind": "histogram", "bins": 3}, "must have the key 'column'"),
         ({"kind": "quantiles", "columns": ["age"], "prob": [0.5]}, "did you mean 'probs'"),
         ({"kind": "count", "sex": "female"}, "no key 'sex'"),
+        ({"kind": "x" * 5000}, "no analysis of kind 'xxx"),
+        ({"kind": "count", "k" * 5000: 1}, "no key 'kkk"),
+        ({"kind": "mean", "columns": {"x" * 5000: 1}}, "columns must be a list of names"),
     ],
 )
 def test_a_study_file_that_is_wrong_is_told_what_is_right(description, said):
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=said) as caught:
         build(description)
+    assert len(str(caught.value)) < 1000
 
 
 def test_a_study_file_may_name_one_column_without_a_list():

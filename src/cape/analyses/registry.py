@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from cape import check
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.histogram import ContingencyTable, Histogram
@@ -67,13 +68,13 @@ def build(description: Mapping[str, Any]) -> Analysis:
         raise InvalidInput(f"an analysis must have a kind: one of {', '.join(KINDS)}")
     kind = given.pop("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidInput(f"no analysis of kind {kind!r}{hint(kind, KINDS)}")
+        raise InvalidInput(f"no analysis of kind {check.show(kind)}{hint(kind, KINDS)}")
     made = KINDS[kind]
     parameters = inspect.signature(made).parameters.values()
     keys = keys_of(kind)
     for key in given:
         if key not in keys:
-            raise InvalidInput(f"an analysis of kind {kind!r} has no key {key!r}{hint(key, keys)}")
+            raise InvalidInput(f"an analysis of kind {kind!r} has no key {check.show(key)}{hint(key, keys)}")
     positional = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
     columns = given.pop("columns", ()) if positional else ()
     if isinstance(columns, str):
@@ -83,5 +84,6 @@ def build(description: Mapping[str, Any]) -> Analysis:
         if required and parameter.name not in given:
             raise InvalidInput(f"an analysis of kind {kind!r} must have the key {parameter.name!r}")
     if not isinstance(columns, (list, tuple)):
-        raise InvalidInput(f'columns must be a list of names, as in ["age", "chol"], not {columns!r}')
+        shown = check.show(columns)
+        raise InvalidInput(f'columns must be a list of names, as in ["age", "chol"], not {shown}')
     return made(*columns, **given)
