@@ -92,8 +92,8 @@ def _bent(data: bytes, random: np.random.Generator) -> bytes:
         return b"\xc0"
 
 
-class Members(Surface):
-    """One message to a site, out of any order."""
+class _AtSites(Surface):
+    """What is fed to real sites; what they log is looked at, too."""
 
     secrets = (CELL, OWN.hex())
 
@@ -101,6 +101,14 @@ class Members(Surface):
         super().__init__(folder)
         self._world = _World(folder)
         self._said = ""
+
+    def said(self) -> str:
+        """Return the sites' logs, and what was refused."""
+        return self._said
+
+
+class Members(_AtSites):
+    """One message to a site, out of any order."""
 
     def make(self, random: np.random.Generator) -> bytes:
         """Return a right message of some kind, bent, or with a bent request inside."""
@@ -130,20 +138,9 @@ class Members(Surface):
             self._said += str(answer)
             raise _Refused(str(answer))
 
-    def said(self) -> str:
-        """Return the refusal and the site's log."""
-        return self._said
 
-
-class Relays(Surface):
+class Relays(_AtSites):
     """A call to the aggregator, itself bent, or right while what sites are sent and answer is bent."""
-
-    secrets = (CELL, OWN.hex())
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._world = _World(folder)
-        self._said = ""
 
     def make(self, random: np.random.Generator) -> tuple[bytes, int, float]:
         """Return a call, a seed of mischief on the way to the sites and back, and how much of it."""
@@ -182,10 +179,6 @@ class Relays(Surface):
             raise _Refused(reply.sentence)
         if isinstance(reply, calls.StageOutcome) and reply.failure is not None:
             raise _Refused(reply.failure)
-
-    def said(self) -> str:
-        """Return the sites' logs."""
-        return self._said
 
 
 class _Channel:

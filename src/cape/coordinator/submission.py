@@ -97,10 +97,8 @@ class SiteReport:
 
     def could_answer(self, number: int) -> bool:
         """Return whether it would, perhaps after the steward's approval."""
-        held = (
-            len(self.refusals) >= number and (why := self.refusals[number - 1]) and why.code == Code.APPROVAL
-        )
-        return bool(held) or self.would_answer(number)
+        refusal = self.refusals[number - 1] if len(self.refusals) >= number else None
+        return self.would_answer(number) or (refusal is not None and refusal.code == Code.APPROVAL)
 
     def __str__(self) -> str:
         if self.present is not None and self.key_differs:

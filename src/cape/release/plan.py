@@ -6,7 +6,7 @@ A plan is made from the schema, the budget and the number of rows that people ex
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,10 @@ from cape.release.stages import Stages
 
 __all__ = ["BESIDE", "Plan", "make_plan"]
 
+Times = Callable[[Setting, Mapping[str, int]], float]
+
 BESIDE = ("cape", "conventional", "local", "pooled")
+_HALF = 0.5 * (1 + 1e-9)
 _MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
 
 
@@ -142,6 +145,13 @@ def make_plan(
         kind = scheme if name == scheme.name else SCHEMES[name]()
         for label, value in _expected(analysis, query, setting, kind, share, given).items():
             noise.setdefault(label, {})[name] = value
+    now = {label: by[scheme.name] for label, by in noise.items() if 0 < by[scheme.name] < math.inf}
+
+    def times(setting: Setting, sizes: Mapping[str, int]) -> float:
+        """Return how many times as noisy the median number would be."""
+        then = _expected(analysis, query, setting, scheme, share, sizes)
+        return sorted(then[label] / now[label] for label in now)[(len(now) - 1) // 2]
+
     return Plan(
         analysis,
         scheme.name,
@@ -150,10 +160,10 @@ def make_plan(
         not sizes,
         noise,
         setting.promise(scheme, share, query, Stages.of(analysis, setting, scheme, share).slack),
-        _halving(analysis, query, setting, scheme, share, given),
+        _halving(times, setting, given) if now else dict.fromkeys(("epsilon", "rows", "sites")),
         sum(array.size for array in query.arrays(setting.schema)),
         float(left),
-        _fewer(analysis, query, setting, scheme, share, given),
+        _fewer(times, setting, given) if now else {},
     )
 
 
@@ -181,55 +191,34 @@ def _expected(
     }
 
 
-def _halving(
-    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
-) -> dict[str, float | None]:
-    now = _expected(analysis, query, setting, scheme, share, sizes)
-    noisy = [label for label, error in now.items() if 0 < error < math.inf]
-
-    def halved(setting: Setting, sizes: Mapping[str, int]) -> bool:
-        """Whether at least half of the numbers have at most half the noise that they have now."""
-        then = _expected(analysis, query, setting, scheme, share, sizes)
-        ratios = sorted(then[label] / now[label] for label in noisy)
-        return ratios[(len(ratios) - 1) // 2] <= 0.5 * (1 + 1e-9)
-
-    if not noisy:
-        return {"epsilon": None, "rows": None, "sites": None}
+def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[str, float | None]:
+    """Return what would halve the noise."""
     doubled = {name: 2 * rows for name, rows in sizes.items()}
-    more_rows = sum(doubled.values()) if halved(setting, doubled) else None
+    more_rows = sum(doubled.values()) if times(setting, doubled) <= _HALF else None
     budget = setting.budget
     epsilon = None if setting.published else gaussian.epsilon(budget.delta, 2 * budget.mu)
-    return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(halved, setting, sizes)}
+    return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(times, setting, sizes)}
 
 
-def _fewer(
-    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
-) -> dict[int, float]:
+def _fewer(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[int, float]:
     """Return what it would cost to do without one more site, and without a quarter of them.
 
-    As a ratio of the median number's noise. Fewer honest sites are sure to answer, so each adds more of its
-    own.
+    Fewer honest sites are sure to answer, so each adds more of its own.
     """
-    now = _expected(analysis, query, setting, scheme, share, sizes)
-    noisy = [label for label, error in now.items() if 0 < error < math.inf]
     p, found = setting.parties, dict[int, float]()
     for sites in dict.fromkeys((p.min_sites - 1, 3 * p.sites // 4)):
-        if not noisy or not p.colluding < sites < p.min_sites:
-            continue
-        lower = replace(setting, parties=Parties(p.sites, p.colluding, sites))
-        then = _expected(analysis, query, lower, scheme, share, sizes)
-        times = sorted(then[label] / now[label] for label in noisy)[(len(noisy) - 1) // 2]
-        if times > 1 + 1e-9:
-            found[sites] = times
-    return found
+        if p.colluding < sites < p.min_sites:
+            lower = replace(setting, parties=Parties(p.sites, p.colluding, sites))
+            found[sites] = times(lower, sizes)
+    return {sites: cost for sites, cost in found.items() if cost > 1 + 1e-9}
 
 
-def _more_sites(halved: Any, setting: Setting, sizes: Mapping[str, int]) -> float | None:
+def _more_sites(times: Times, setting: Setting, sizes: Mapping[str, int]) -> float | None:
     """Return how many sites of the average size would do, with as many colluding and as many lost."""
     average = max(1, round(sum(sizes.values()) / len(sizes)))
     p = setting.parties
     for sites in range(p.sites + 1, 20 * p.sites + 1):
         larger = replace(setting, parties=Parties(sites, p.colluding, p.min_sites + sites - p.sites))
-        if halved(larger, {str(i): average for i in range(sites)}):
+        if times(larger, {str(i): average for i in range(sites)}) <= _HALF:
             return float(sites)
     return None

@@ -21,6 +21,7 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.steward.keyring import public_text, read_public, write_whole
 from cape.steward.request import Request, hash_of
+from cape.study import places
 
 __all__ = ["Approvals", "Held"]
 
@@ -186,10 +187,8 @@ def _file(coordinator: bytes, study_hash: str) -> str:
 def _load(path: Path) -> Held | None:
     """Return what is held in a file, None if it is nothing that we hold."""
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return None
-        return _parse(path, path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
+        return _parse(path, places.read(path, _MOST_BYTES)) if path.is_file() else None
+    except (OSError, UnicodeDecodeError, InvalidInput):
         return None
 
 
