@@ -177,3 +177,17 @@ def test_bad_places_are_said(tmp_path):
         Server(tmp_path / "no" / "s", bytes, admit=_anybody)
     with pytest.raises(CapeError, match="nobody answers"):
         Client(tmp_path / "none")
+
+
+def test_a_client_notices_that_the_other_end_has_hung_up(place):
+    server = Server(place, bytes, admit=_anybody)
+    server.start()
+    with Client(place, timeout=60) as client:
+        assert client.call(b"x") == b"x"
+        assert client.open
+        server.close()
+        deadline = time.monotonic() + 5
+        while client.open and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not client.open
+    assert not client.open

@@ -15,7 +15,7 @@ import numpy as np
 import polars
 import pytest
 
-from cape.flare.rehearsal import Rehearsal
+from cape.flare.rehearsal import Rehearsal, daemon_of
 
 SITES = ("a", "b", "c", "d")
 SCHEMA = {"age": [20, 80], "chol": [100, 400], "sex": ["female", "male"]}
@@ -81,19 +81,22 @@ class World:
         self.here.wait(SITES)
 
 
+def people(seed: int, rows: int) -> polars.DataFrame:
+    """Return made-up rows that fit the schema."""
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(25, 75, rows)
+    chol = np.clip(150 + 2 * age + rng.normal(0, 20, rows), 100, 400)
+    return polars.DataFrame({"age": age, "chol": chol, "sex": rng.choice(["female", "male"], rows)})
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Start everything, and take it down at the end."""
     folder = tmp_path_factory.mktemp("deploy")
-    rng = np.random.default_rng(1)
     tables = {}
     for number, site in enumerate(SITES):
-        rows = 400 + 100 * number
-        age = rng.uniform(25, 75, rows)
-        chol = np.clip(150 + 2 * age + rng.normal(0, 20, rows), 100, 400)
-        sex = rng.choice(["female", "male"], rows)
         tables[site] = folder / f"{site}.csv"
-        polars.DataFrame({"age": age, "chol": chol, "sex": sex}).write_csv(tables[site])
+        people(number, 400 + 100 * number).write_csv(tables[site])
     crash = str(Path(__file__).parent / "crash")
     path = os.pathsep.join(filter(None, [crash, os.environ.get("PYTHONPATH")]))
     with Rehearsal(
@@ -102,7 +105,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
         SCHEMA,
         analyses=KINDS,
         budget=(60.0, 1e-5),
-        environment={"PYTHONPATH": path},
+        environment={"PYTHONPATH": path, "CAPE_LIES": str(folder / "deployment" / "sites")},
     ) as here:
         yield World(here, folder, tables)
 
@@ -111,10 +114,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def _everybody_is_there(world: World) -> None:
     for site in SITES:
         (world.here.site(site).path / "crash").unlink(missing_ok=True)
+    here = world.here
     for who in ("aggregator", *SITES):  # a test that failed halfway takes no other with it
-        process = world.here.processes.get(who)
-        if process is None or process.poll() is not None:
-            world.here.serve() if who == "aggregator" else world.here.join(who)
+        if not here.runs(who):
+            here.serve() if who == "aggregator" else here.join(who)
+        if who in SITES and not here.runs(daemon_of(who)):
+            here.start_daemon(who)
     world.back()
 
 

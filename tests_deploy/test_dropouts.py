@@ -51,6 +51,24 @@ def test_a_client_killed_at_a_round_costs_that_site_alone(world: World, round_: 
     assert ("d" in found[0]["participants"]) == (round_ in MASKED)
 
 
+@pytest.mark.parametrize("round_", ["share", "mask", "unmask"])
+def test_a_daemon_killed_at_a_round_costs_that_site_alone(world: World, round_: str) -> None:
+    """Its link stays, and shows no sign of life while the daemon is gone; then it finds the new one."""
+    study = world.study(f"killed-daemon-{round_}", mean(0.5) + mean(0.5), epsilon=2.0)
+    plan(world, [f"{round_} before daemon"])
+    done = world.submit(study)
+    assert done.returncode == 0, done.stderr
+    assert not left(world), done.stderr
+    found = world.results(study.stem)["analyses"]
+    require_right(found)
+    assert ("d" in found[0]["participants"]) == (round_ in MASKED)
+    assert "d" not in found[1]["participants"]
+    world.here.start_daemon("d")
+    again = world.submit(world.study(f"back-{round_}", mean(1.0)))
+    assert again.returncode == 0, again.stderr
+    assert world.results(f"back-{round_}")["analyses"][0]["participants"] == list(SITES)
+
+
 def require_right(found: list) -> None:
     for each in found:
         assert set(each["participants"]) >= {"a", "b", "c"}

@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import yaml
 
 from cape.cli import main
 from cape.errors import InvalidInput
@@ -23,6 +24,7 @@ from cape.flare import process
 from cape.flare.kits import make_kits
 from cape.flare.process import _alone, _require_free
 from cape.steward import SiteFolder
+from cape.steward.daemon import Daemon
 
 
 @dataclass
@@ -67,9 +69,34 @@ def test_each_party_has_a_kit_with_a_readme(kits: Path) -> None:
     for kit in ("aggregator", "coordinator", "sites/a", "sites/b", "sites/c"):
         assert "cape" in (kits / kit / "README.md").read_text()
     text = (kits / "sites" / "b" / "README.md").read_text()
-    for command in ("cape site init site --name b", "cape join . --site site", "b.card"):
+    for command in (
+        "cape site init /var/lib/cape/b --name b",
+        "cape site serve --site /var/lib/cape/b",
+        "cape join /var/lib/cape-link/b",
+        "b.card",
+    ):
         assert command in text
     assert "authority/" in (kits / "README.md").read_text()
+
+
+def test_the_two_processes_of_a_site_have_two_users(kits: Path) -> None:
+    """As systemd units and as containers: the daemon has no network, the link not the site's folder."""
+    systemd = kits / "sites" / "b" / "systemd"
+    daemon, link = (_options(systemd / f"cape-{who}-b.service") for who in ("site", "link"))
+    assert (daemon["User"], link["User"]) == ("cape-site", "cape-link")
+    assert daemon["PrivateNetwork"] == "yes"
+    assert daemon["RestrictAddressFamilies"] == "AF_UNIX"
+    assert link["InaccessiblePaths"] == "/var/lib/cape"
+    text = (kits / "sites" / "b" / "compose.yaml").read_text()
+    services = yaml.safe_load(text)["services"]
+    assert services["site"]["user"].split(":")[0] != services["link"]["user"].split(":")[0]
+    assert services["site"]["network_mode"] == "none"
+    assert not any("/var/lib/cape" in volume for volume in services["link"]["volumes"])
+
+
+def _options(unit: Path) -> dict[str, str]:
+    lines = [line for line in unit.read_text().splitlines() if "=" in line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
 
 
 def test_only_the_owner_can_read_a_kit(kits: Path) -> None:
@@ -114,6 +141,8 @@ def test_the_coordinators_key_is_made_at_its_desk(kits: Path) -> None:
         ("a,b,a", "localhost", "different names"),
         ("a,b c", "localhost", "letters, digits"),
         ("a,../b", "localhost", "letters, digits"),
+        ("x,y", "localhost", "must not read as a number or as yes or no"),
+        ("a,12", "localhost", "must not read as a number or as yes or no"),
         ("a,b", "not a host", "the name of a machine"),
         ("a,b", "a", "the name of a machine"),
     ],
@@ -139,13 +168,13 @@ def test_an_address_serves_as_a_servers_name(tmp_path: Path) -> None:
 
 
 def test_a_site_joins_with_its_own_kit_only(kits: Path, tmp_path: Path) -> None:
-    assert "is no site's folder" in cape("join", kits / "sites" / "a").stderr
-    SiteFolder.create(tmp_path / "b", "b")
-    done = cape("join", kits / "sites" / "a", "--site", tmp_path / "b")
-    assert done.returncode == 2
-    assert "is not" not in done.stdout
-    done = cape("join", kits / "aggregator", "--site", tmp_path / "b")
-    assert "is not a site's kit" in done.stderr
+    folder, place = SiteFolder.create(tmp_path / "b", "b"), tmp_path / "link.sock"
+    with Daemon(folder, place, link_may_read_rows=True):
+        done = cape("join", kits / "sites" / "a", "--link", place)
+        assert done.returncode == 2
+        assert "the kit is that of site 'a'" in done.stderr
+        assert "is 'b'" in done.stderr
+    assert "is not a site's kit" in cape("join", kits / "aggregator", "--link", place).stderr
     assert "is not an aggregator's kit" in cape("serve", kits / "sites" / "a").stderr
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import stat
 import struct
@@ -154,6 +155,16 @@ class Client:
             raise CapeError(f"the socket {str(self.path)!r} failed: {error.strerror or error}") from None
         raise CapeError(f"the socket {str(self.path)!r} was closed at its other end")
 
+    @property
+    def open(self) -> bool:
+        """Whether the other end has not hung up: nothing comes unasked, so what can be read is the end."""
+        try:
+            looking = select.poll()
+            looking.register(self._socket, select.POLLIN)
+            return not looking.poll(0)
+        except (OSError, ValueError):
+            return False
+
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
@@ -196,10 +207,17 @@ class Server:
         self._room = _Room(2 * most if room is None else room)
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._open: set[socket.socket] = set()
+        self._admitted: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
         self._socket = _listen(self.path, mode)
         self._inode = os.stat(self.path).st_ino
+
+    @property
+    def connections(self) -> int:
+        """How many peers are connected that were admitted."""
+        with self._lock:
+            return len(self._admitted)
 
     def start(self) -> None:
         """Answer from now on, in threads."""
@@ -252,11 +270,14 @@ class Server:
                 if why is not None:
                     self._refused(peer, why)
                     return
+                with self._lock:
+                    self._admitted.add(connection)
                 with contextlib.suppress(OSError, BadMessage):
                     self._answer(connection)
         finally:
             with self._lock:
                 self._open.discard(connection)
+                self._admitted.discard(connection)
             self._slots.release()
 
     def _answer(self, connection: socket.socket) -> None:

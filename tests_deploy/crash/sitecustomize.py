@@ -1,7 +1,8 @@
 """Loaded by the processes of a rehearsed deployment: kills a site at a chosen round, and lets one lie.
 
 The file `crash` in a site's folder holds lines such as "mask before job" or "unmask after client". The first
-line is acted on when its round comes, and removed first. Only tests put this folder on PYTHONPATH.
+line is acted on when its round comes, and removed first. The daemon does it, since only it knows the round:
+it kills itself ("daemon"), or processes of its link. Only tests put this folder on PYTHONPATH.
 """
 
 import os
@@ -48,10 +49,29 @@ def _planned(folder, round_, when):
 
 
 def _die(whom):
-    if whom == "client":
-        os.kill(os.getppid(), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGSTOP if whom == "silent" else signal.SIGKILL)
-    time.sleep(5)  # a stop reaches this thread last: on a busy machine it runs on for up to 30 ms
+    """Kill what the plan says; what is left of the site does not answer this message."""
+    if whom == "daemon":
+        os.kill(os.getpid(), signal.SIGKILL)
+    for job in _jobs(sys.argv[sys.argv.index("--link") + 1]):
+        if whom == "client":
+            os.kill(job.ppid(), signal.SIGKILL)
+        os.kill(job.pid, signal.SIGSTOP if whom == "silent" else signal.SIGKILL)
+    time.sleep(0.1)  # a stop reaches a busy thread last
+    raise ConnectionError("as planned")
+
+
+def _jobs(socket):
+    """Return the processes of jobs of the link behind a socket."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if "cape.flare.worker" in process.cmdline() and process.environ().get("CAPE_LINK") == socket:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
 
 
 def _patch(module):
@@ -70,12 +90,13 @@ def _patch(module):
 
 
 def _lie(module):
-    """Let a site ask another's NVFLARE process for what the file `lie` in its folder says: whom, and what."""
+    """Let a site ask another's NVFLARE process for what the file `lie` of its folder says: whom, and what."""
     begin = module.FedAdminAgent.__init__
 
     def begun(self, client_name, cell, app_ctx):
         begin(self, client_name, cell, app_ctx)
-        threading.Thread(target=_ask, args=(cell, Path(os.environ["CAPE_SITE"])), daemon=True).start()
+        folder = Path(os.environ["CAPE_LIES"]) / client_name
+        threading.Thread(target=_ask, args=(cell, folder), daemon=True).start()
 
     module.FedAdminAgent.__init__ = begun
 

@@ -14,10 +14,14 @@ from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_coordinator, require_flare
-from cape.steward.folder import SiteFolder
+from cape.steward import wire
+from cape.steward.daemon import link_socket
 from cape.steward.keyring import fingerprint
+from cape.unix import Client
 
 __all__ = ["join", "serve", "status"]
+
+_PATIENCE = 10.0  # seconds for the daemon to say who it is
 
 
 def serve(
@@ -35,41 +39,41 @@ def serve(
 
 def join(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The site's kit.", show_default=False)],
-    site: Annotated[
+    link: Annotated[
         Path | None,
-        typer.Option("--site", metavar="DIR", help="The site's folder; else the folder site in the kit."),
+        typer.Option(
+            metavar="SOCKET", help="Where the site's daemon listens; else /run/cape/NAME/link.sock."
+        ),
     ] = None,
 ) -> None:
-    """Connect a site to its aggregator, until Ctrl-C. What is answered is up to the site's own policy.
+    """Connect a site's daemon to its aggregator, until Ctrl-C.
 
-    Example: [bold]cape join kits/sites/cleveland --site our-site[/bold]
+    It carries bytes, and holds neither rows nor keys: run it as a user that cannot open the site's folder.
+    [bold]cape site serve[/bold] is the daemon.
+
+    Example: [bold]cape join kits/sites/cleveland[/bold]
     """
     require_flare()
     from cape.flare import process
 
-    where = kit / "site" if site is None else site
     name = process.kit_name(kit)
-    folder = SiteFolder(where)
-    policy = folder.policy
-    folder.ledger.spent()  # one that cannot be used is found now, and not by the first study
-    if policy.name != name:
-        raise InvalidInput(f"the kit is that of site {name!r}, and {where} is the folder of {policy.name!r}")
-    if not policy.coordinators:
-        typer.echo(
-            "cape: warning: the policy trusts no coordinator yet, so nothing will be answered; see "
-            "`cape site trust FILE --coordinator`",
-            err=True,
-        )
-    if policy.expires < datetime.now(UTC).date():
-        typer.echo(
-            f"cape: warning: the policy expired on {policy.expires}, so nothing will be answered", err=True
-        )
+    place = link or link_socket(name)
+    _say(_meet(place, name))
+    process.join(kit, place, _say)
+
+
+def _meet(place: Path, name: str) -> str:
+    """Return who answers at a socket; raise if it is the daemon of another site."""
     try:
-        folder.table(policy).check()
-    except CapeError as error:  # a study would find it after others have paid
-        typer.echo(f"cape: warning: the table cannot be used: {error}", err=True)
-    _say(f"Fingerprint of this site's key: {fingerprint(folder.identity.public)}")
-    process.join(kit, where, _say)
+        with Client(place, timeout=_PATIENCE) as client:
+            present = wire.unpack_from_site(client.call(wire.pack(wire.Hello(1))))
+    except CapeError as error:
+        return f"The site's daemon is not there yet ({error}); start `cape site serve`. It is tried again."
+    if not isinstance(present, wire.Present):
+        return f"The site's daemon answers, but cannot say who it is: {present}"
+    if present.name != name:
+        raise InvalidInput(f"the kit is that of site {name!r}, and the daemon at {place} is {present.name!r}")
+    return f"The daemon of site {name} answers at {place}; fingerprint {fingerprint(present.key)}"
 
 
 def status(

@@ -1,4 +1,8 @@
-"""The site's process: it hands what comes to `cape.steward.Member`, and says that it is alive."""
+"""The site's end of the network: it carries bytes to the socket of the site's daemon, and says it is alive.
+
+Nothing is decided, read or kept here. This process has no row, no key and no ledger: code that runs in it
+gains what anybody on the network has, messages of its own making to the daemon.
+"""
 
 from __future__ import annotations
 
@@ -14,61 +18,107 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from cape.errors import CapeError
-from cape.flare.names import ALIVE, BEAT, CALL, SITE
+from cape.flare.names import ALIVE, BEAT, CALL, GONE, LINK, PATIENCE
 from cape.flare.orphan import Parent
-from cape.steward import SiteFolder
-from cape.steward.member import Member
+from cape.unix import Client
 
 __all__ = ["Site"]
 
 
 class Site(Executor):
-    """One site in one job. It takes no argument from the job: all it goes by is the site's own folder.
-
-    The folder is named by the environment of the site's own process (`cape join`), never by the job, which
-    the aggregator could have written.
-    """
+    """One site in one job. It takes no argument from the job: where the daemon is, `cape join` says."""
 
     def __init__(self) -> None:
         super().__init__()
         self._over = threading.Event()
-        self._member: Member | None = None
+        self._daemon = _Daemon(os.environ.get(LINK, ""))
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Begin and end with the job."""
         if event_type == EventType.START_RUN:
-            self._begin(fl_ctx)
+            engine: Any = fl_ctx.get_engine()
+            engine.register_aux_message_handler(CALL, self._handle)
+            threading.Thread(target=self._beat, args=(engine,), name="cape-alive", daemon=True).start()
         elif event_type == EventType.END_RUN:
             self._over.set()
+            self._daemon.close()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort: Signal) -> Shareable:
         """Answer no task: everything goes through messages that are pushed."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
-    def _begin(self, fl_ctx: FLContext) -> None:
-        try:
-            self._member = Member(SiteFolder(os.environ.get(SITE, "")))
-        except CapeError as error:  # no folder: the aggregator sees a site that does not come up
-            self.log_error(fl_ctx, f"the site's folder cannot be used: {error}", fire_event=False)
-            return
-        engine: Any = fl_ctx.get_engine()
-        engine.register_aux_message_handler(CALL, self._handle)
-        threading.Thread(target=self._beat, args=(engine,), name="cape-alive", daemon=True).start()
-
     def _handle(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
         data = request.get("data")
-        if self._member is None or not isinstance(data, (bytes, bytearray, memoryview)):
+        if not isinstance(data, (bytes, bytearray, memoryview)) or not data:
             return make_reply(ReturnCode.BAD_REQUEST_DATA)
+        try:
+            answer = self._daemon.call(data)
+        except CapeError as error:  # the aggregator sees a site that does not answer
+            self.log_error(fl_ctx, str(error), fire_event=False)
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
         reply = make_reply(ReturnCode.OK)
-        reply["data"] = self._member.handle(bytes(data))
+        reply["data"] = bytes(answer)
         return reply
 
     def _beat(self, engine: Any) -> None:
+        """Show signs of life while the daemon answers."""
         parent = Parent()
         while not self._over.is_set():
             parent.require()
-            with engine.new_context() as context:
-                engine.fire_and_forget_aux_request(
-                    topic=ALIVE, request=Shareable(), fl_ctx=context, optional=True
-                )
+            if self._daemon.is_there():
+                with engine.new_context() as context:
+                    engine.fire_and_forget_aux_request(
+                        topic=ALIVE, request=Shareable(), fl_ctx=context, optional=True
+                    )
             self._over.wait(BEAT)
+
+
+class _Daemon:
+    """The site's daemon behind its socket: connected to when it is needed, and again when it is back."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._idle: list[Client] = []
+        self._ping: Client | None = None
+        self._lock = threading.Lock()
+
+    def call(self, data: bytes | bytearray | memoryview) -> bytearray:
+        """Return the daemon's answer. Threads do not wait for each other: each has its own connection."""
+        client = self._connected()
+        try:
+            answer = client.call(data)
+        except CapeError:  # not sent again: the daemon may have acted on it
+            client.close()
+            raise
+        with self._lock:
+            self._idle.append(client)
+        return answer
+
+    def _connected(self) -> Client:
+        with self._lock:
+            while self._idle:
+                client = self._idle.pop()
+                if client.open:
+                    return client
+                client.close()
+        return Client(self._path, timeout=PATIENCE)
+
+    def is_there(self) -> bool:
+        """Return whether the daemon answers an empty frame."""
+        try:
+            if self._ping is None:
+                self._ping = Client(self._path, timeout=GONE)
+            self._ping.call(b"")
+        except CapeError:
+            if self._ping is not None:
+                self._ping.close()
+            self._ping = None
+            return False
+        return True
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._lock:
+            for client in self._idle:
+                client.close()
+            self._idle.clear()

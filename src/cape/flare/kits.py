@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from cape.errors import CapeError, InvalidInput
 from cape.flare.readme import aggregator_text, coordinator_text, overview, site_text
 from cape.flare.settings import AUTHORIZATION, aggregator_resources, site_resources
+from cape.flare.units import compose_text, dockerfile_text, link_unit, site_unit
 
 __all__ = [
     "ADMIN",
@@ -36,6 +37,7 @@ PORT = 8102
 ADMIN = "coordinator@cape.study"  # NVFLARE wants an e-mail address; nothing is ever sent there
 AGGREGATOR, COORDINATOR, SITES, AUTHORITY = "aggregator", "coordinator", "sites", "authority"
 _PROJECT = "cape"
+_BOOLEANS = {"yes", "true", "t", "y", "no", "false", "f", "n", "0", "1"}  # NVFLARE takes them for such
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9-]{1,63})*\Z")
 
@@ -86,12 +88,22 @@ def _check(folder: Path, sites: Sequence[str], server: str, port: int) -> None:
     for name in sites:
         if not _NAME.match(name):
             raise InvalidInput(f"a site's name must have letters, digits, '.', '_' or '-' only, not {name!r}")
+        if name.lower() in _BOOLEANS or _is_number(name):
+            raise InvalidInput(f"a site's name must not read as a number or as yes or no, as {name!r} does")
     if len({name.lower() for name in sites}) < len(sites):
         raise InvalidInput("sites must have different names")
     if not _HOST.match(server) or server in sites:
         raise InvalidInput(f"--server must be the name of a machine, as in cape.example.org, not {server!r}")
     if not 0 < port < 65536:
         raise InvalidInput(f"--port must be a port, 1 to 65535, not {port}")
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _provision(folder: Path, sites: Sequence[str], server: str, port: int) -> None:
@@ -143,10 +155,27 @@ def _lay_out(folder: Path, made: Path, sites: Sequence[str], server: str, port: 
     for name, place in places.items():
         _write(place / "local" / "resources.json", site_resources())
         _write(place / "local" / "authorization.json", AUTHORIZATION)
-        (place / "README.md").write_text(site_text(name, server, port), encoding="utf-8")
+        _write_all(place, _site_files(name, server, port))
     (folder / "README.md").write_text(overview(server, port, sites), encoding="utf-8")
     _private(folder)
     return {AGGREGATOR: aggregator, COORDINATOR: coordinator, **places}
+
+
+def _site_files(name: str, server: str, port: int) -> dict[str, str]:
+    """Return what is in a site's kit besides NVFLARE's files."""
+    return {
+        "README.md": site_text(name, server, port),
+        "Dockerfile": dockerfile_text(),
+        "compose.yaml": compose_text(name),
+        f"systemd/cape-site-{name}.service": site_unit(name),
+        f"systemd/cape-link-{name}.service": link_unit(name),
+    }
+
+
+def _write_all(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _tidy(kit: Path) -> None:

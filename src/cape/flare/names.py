@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ALIVE", "BEAT", "CALL", "COMMAND", "GONE", "IDLE", "PATIENCE", "SITE", "START"]
+__all__ = ["ALIVE", "BEAT", "CALL", "COMMAND", "GONE", "IDLE", "LINK", "PATIENCE", "START"]
 
 CALL = "cape.call"
 """The aggregator hands a site a message, and gets its answer."""
@@ -10,8 +10,8 @@ ALIVE = "cape.alive"
 """A site says that it is there."""
 COMMAND = "cape"
 """The coordinator hands the aggregator a call."""
-SITE = "CAPE_SITE"
-"""The environment variable in which `cape join` tells the site's process where its folder is."""
+LINK = "CAPE_LINK"
+"""The environment variable in which `cape join` tells its processes where the socket of the daemon is."""
 
 BEAT = 1.0
 """Seconds between two signs of life of a site."""

@@ -22,7 +22,7 @@ import psutil
 
 from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_flare
-from cape.flare.names import SITE
+from cape.flare.names import LINK
 from cape.flare.settings import ENVIRONMENT, aggregator_resources
 
 __all__ = ["descendants", "join", "kit_name", "serve"]
@@ -54,17 +54,17 @@ def serve(kit: Path, say: Say) -> None:
         _until_stopped(kit, [*arguments, "org=cape", "config_folder=config"], {}, _Said(say, "Up.", late))
 
 
-def join(kit: Path, site: Path, say: Say) -> None:
-    """Run a site until SIGINT or SIGTERM."""
+def join(kit: Path, link: Path, say: Say) -> None:
+    """Carry messages between the aggregator and the daemon behind a socket, until SIGINT or SIGTERM."""
     name = kit_name(kit)
     arguments = [_CLIENT, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", "secure_train=true"]
     arguments += [f"uid={name}", "org=cape", "config_folder=config", "heart_beat_interval=2"]
-    say(f"Site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
+    say(f"The link of site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
     target = _target(kit / "startup" / "fed_client.json")
     late = f"No aggregator has answered at {target} for {_LATE:.0f} seconds; it is tried until one does."
     with _alone(kit):
         said = _Said(say, f"Connected to the aggregator at {target}.", late)
-        _until_stopped(kit, arguments, {SITE: str(site.resolve())}, said)
+        _until_stopped(kit, arguments, {LINK: str(link.absolute())}, said)
 
 
 def kit_name(kit: Path) -> str:

@@ -11,10 +11,17 @@ _INSTALL = "pip install 'cape-dp[flare]'      # or '.[flare]' in a checkout; Pyt
 
 def site_text(name: str, server: str, port: int) -> str:
     """Return the README of a site's kit."""
+    site, link = f"/var/lib/cape/{name}", f"/var/lib/cape-link/{name}"
     return f"""# The kit of site {name}
 
 This folder connects one site to one aggregator. It holds a certificate for mutual TLS (`startup/`) and what
-a job may do here (`local/`): nobody can send code, run a command, restart anything or fetch a file or a log.
+NVFLARE may do here (`local/`). It belongs to the *link*, the process that faces the network. Rows, key,
+policy and ledger belong to the *daemon*, which has no network, under another user, in another folder:
+
+    aggregator <--- TLS ---> link (user cape-link) <--- socket ---> daemon (user cape-site) ---- rows
+     {server}:{port}          this folder                            {site}
+
+Whoever breaks into the link can send messages to the daemon, as anybody on the network can, and nothing else.
 Rows never leave this machine; what leaves is noisy, masked, and written into the site's ledger first.
 
 ## What the network must allow
@@ -24,35 +31,58 @@ to be reachable from outside.
 
 ## Set up, once
 
+Two users, and a folder for each that the other cannot open (as root; `compose.yaml` does the same with two
+containers):
+
     {_INSTALL}
-    cape site init site --name {name}    # makes the site's key, policy and ledger in the folder site/
-    $EDITOR site/site.toml               # the data steward: data source, bounds, budget, what is allowed
-    cape site check --site site          # tries the policy against the data
-    cape site export-key --site site > {name}.card
+    useradd --system --shell /usr/sbin/nologin cape-site
+    useradd --system --shell /usr/sbin/nologin cape-link
+    install -d -m 711 /var/lib/cape /var/lib/cape-link
+    install -d -o cape-site -g cape-site -m 700 {site}
+    cp -r . {link} && chown -R cape-link: {link} && chmod 700 {link}
+    cp {link}/systemd/*.service /etc/systemd/system/
+
+The site's key, policy and ledger; the data steward fills in the policy (data source, bounds, budget):
+
+    runuser -u cape-site -- cape site init {site} --name {name}
+    $EDITOR {site}/site.toml
+    runuser -u cape-site -- cape site check --site {site}
+    runuser -u cape-site -- cape site export-key --site {site} > {name}.card
 
 Give `{name}.card` to the coordinator and to the other sites by a way that you trust (it holds no secret;
 what matters is that nobody swaps it), and take theirs:
 
-    cape site trust coordinator.card --coordinator --site site
-    cape site trust OTHER.card --site site    # for each of the other sites
+    runuser -u cape-site -- cape site trust coordinator.card --coordinator --site {site}
+    runuser -u cape-site -- cape site trust OTHER.card --site {site}    # for each of the other sites
+    systemctl enable --now cape-site-{name} cape-link-{name}
+
+Without systemd, the same two commands under any supervisor, each as its own user:
+
+    cape site serve --site {site}     # as cape-site: needs no network
+    cape join {link}                  # as cape-link
+
+They meet at `/run/cape/{name}/link.sock`; `--link SOCKET` on both names another place. The daemon turns away
+a link that runs as its own user or as root. The link may run on another machine: forward the socket to it
+(`ssh -R`), and run `cape join --link` there.
 
 ## Every day
 
-    cape join . --site site              # stays in the foreground; run it under systemd or the like
-    cape site ledger --site site         # every release: when, who asked, what, and the total
-    cape site approve STUDY --site site  # if the policy says approve = "ask"
+    cape site ledger --site {site}         # every release: when, who asked, what, and the total
+    cape site approve STUDY --site {site}  # if the policy says approve = "ask"
 
-Ctrl-C or SIGTERM stops it. After a crash start it again: the ledger is on disk, and can only be too high.
-Backups: all of `site/`. The key and the policy may be put back from a copy. The ledger may not: an old copy
-forgets what was given since. If it is lost, the steward decides (docs/stewards.md).
+SIGTERM stops either process. After a crash start it again: the ledger is on disk, and can only be too high.
+Backups: all of `{site}`. The key and the policy may be put back from a copy. The ledger may not: an old copy
+forgets what was given since, and the site answers nothing until its steward has settled the gap
+(docs/stewards.md).
 
 | file | what | who may read it |
 |---|---|---|
-| `startup/` | certificate and key for TLS | this account (0600) |
-| `local/` | what NVFLARE may do here | this account |
-| `site/identity.key` | the site's own key | this account (0600); it was made here and never leaves |
-| `site/site.toml`, `site/ledger.sqlite` | policy and ledger | the data steward |
-| `site/site.log` | the full story of every refusal | the data steward |
+| `startup/` | certificate and key for TLS | cape-link (0600) |
+| `local/` | what NVFLARE may do here | cape-link |
+| `systemd/`, `compose.yaml`, `Dockerfile` | how the two processes are started | everybody |
+| `{site}/identity.key` | the site's own key | cape-site (0600); it was made here and never leaves |
+| `{site}/site.toml`, `ledger.sqlite` | policy and ledger | cape-site: the data steward |
+| `{site}/site.log` | the full story of every refusal | cape-site: the data steward |
 """
 
 

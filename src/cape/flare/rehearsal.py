@@ -1,16 +1,19 @@
 """A whole deployment on this machine: kits, keys, policies and real processes that talk over mutual TLS.
 
 For `cape deploy demo`, for tests and for measurements. Everything is what a real deployment has, started by
-the same commands; only the places are folders, and the network is the loopback.
+the same commands; only the places are folders, the network is the loopback, and one user runs it all, so that
+links are admitted which could read the rows (`--link-may-read-rows`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -27,7 +30,7 @@ from cape.flare.process import descendants
 from cape.steward.folder import SiteFolder
 from cape.steward.template import plain_policy
 
-__all__ = ["Rehearsal", "free_port"]
+__all__ = ["Rehearsal", "daemon_of", "free_port"]
 
 _UP = 60.0  # seconds in which all processes must be up and connected
 _DOWN = 15.0
@@ -70,6 +73,7 @@ class Rehearsal:
         self.aggregator, self.coordinator = made[kits.AGGREGATOR], made[kits.COORDINATOR]
         self._kits = {name: made[name] for name in tables}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.sockets = Path(tempfile.mkdtemp(prefix="cape-"))  # short: paths of sockets have a limit
         office = CoordinatorFolder.create(self.coordinator, "coordinator")
         sites = {name: SiteFolder.create(folder / "sites" / name, name) for name in tables}
         for name, site in sites.items():
@@ -121,12 +125,29 @@ class Rehearsal:
 
     def serve(self) -> subprocess.Popen[bytes]:
         """Start the aggregator with `cape serve`."""
-        return self._launch("aggregator", ["serve", str(self.aggregator)])
+        return self.launch("aggregator", ["serve", str(self.aggregator)])
 
     def join(self, name: str) -> subprocess.Popen[bytes]:
-        """Start a site with `cape join`."""
-        folder = self.folder / "sites" / name
-        return self._launch(name, ["join", str(self._kits[name]), "--site", str(folder)])
+        """Start a site's daemon, unless it runs, and its link with `cape join`."""
+        if not self.runs(daemon_of(name)):
+            self.start_daemon(name)
+        return self.launch(name, ["join", str(self._kits[name]), "--link", str(self._socket(name))])
+
+    def start_daemon(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a site's daemon with `cape site serve`."""
+        folder, place = self.folder / "sites" / name, self._socket(name)
+        return self.launch(
+            daemon_of(name),
+            ["site", "serve", "--site", str(folder), "--link", str(place), "--link-may-read-rows"],
+        )
+
+    def _socket(self, name: str) -> Path:
+        return self.sockets / f"{name}.sock"
+
+    def runs(self, who: str) -> bool:
+        """Return whether a process was started and has not ended."""
+        process = self.processes.get(who)
+        return process is not None and process.poll() is None
 
     def wait(self, names: Sequence[str]) -> Status:
         """Wait until these sites are connected."""
@@ -146,12 +167,18 @@ class Rehearsal:
         raise CapeError(f"the rehearsal did not come up within {_UP:.0f} seconds: {problem}")
 
     def kill(self, who: str, *, again: bool = False) -> None:
-        """Kill everything of one party at once, as a power cut would: `cape`, NVFLARE and its jobs."""
-        process = self.processes.pop(who)
-        for each in (process, *descendants(process.pid)):
-            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
-                each.kill()
-        process.wait()
+        """Kill everything of one party at once, as a power cut would: `cape`, NVFLARE and its jobs.
+
+        Of a site, this is link and daemon; `daemon_of(site)` is its daemon alone.
+        """
+        for name in (who, daemon_of(who)):
+            process = self.processes.pop(name, None)
+            if process is None:
+                continue
+            for each in (process, *descendants(process.pid)):
+                with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                    each.kill()
+            process.wait()
         if again:
             self.serve() if who == "aggregator" else self.join(who)
 
@@ -169,19 +196,25 @@ class Rehearsal:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
         for who in list(self.processes):
+            if who not in self.processes:
+                continue
             try:
                 self.processes[who].wait(_DOWN)
                 del self.processes[who]
             except subprocess.TimeoutExpired:
                 self.kill(who)
+        shutil.rmtree(self.sockets, ignore_errors=True)
 
     def _log(self, who: str) -> Path:
         return self.folder / f"{who}.log"
 
-    def _launch(self, who: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    def launch(
+        self, who: str, arguments: Sequence[str], before: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start a `cape` command as the process of one party; `before` is put in front of it."""
         with open(self._log(who), "ab") as log:
             process = subprocess.Popen(
-                [*_CAPE, *arguments],
+                [*before, *_CAPE, *arguments],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -189,6 +222,11 @@ class Rehearsal:
             )
         self.processes[who] = process
         return process
+
+
+def daemon_of(site: str) -> str:
+    """Return what the process of a site's daemon is called among the processes of a rehearsal."""
+    return f"{site} (daemon)"
 
 
 def free_port() -> int:

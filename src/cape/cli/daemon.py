@@ -1,0 +1,92 @@
+"""`cape site serve`: the site's daemon, with rows, key, policy and ledger, and no network."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import stat
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cape.errors import CapeError
+from cape.steward.daemon import Daemon, link_socket
+from cape.steward.folder import SiteFolder
+from cape.steward.keyring import fingerprint
+from cape.steward.policy import Policy
+
+__all__ = ["serve_site"]
+
+_HERE = Path()
+
+
+def serve_site(
+    folder: Annotated[Path, typer.Option("--site", metavar="DIR", help="The site's folder.")] = _HERE,
+    link: Annotated[
+        Path | None,
+        typer.Option(metavar="SOCKET", help="Where the link connects; else /run/cape/NAME/link.sock."),
+    ] = None,
+    link_may_read_rows: Annotated[
+        bool,
+        typer.Option(
+            "--link-may-read-rows",
+            help="Admit a link of this user or of root. Code that runs in it can then read rows and key.",
+        ),
+    ] = False,
+) -> None:
+    """Answer studies for a site, until Ctrl-C. Holds rows, key and ledger, and needs no network.
+
+    `cape join`, as another user, connects it to the aggregator.
+
+    Example: [bold]cape site serve --site /var/lib/cape/cleveland[/bold]
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no rows in a core file
+    here = SiteFolder(folder)
+    policy = here.policy
+    here.ledger.spent()  # a ledger that cannot be used is found now, and not by the first study
+    _warn(here, policy)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    place = link or link_socket(policy.name)
+    with Daemon(here, place, link_may_read_rows=link_may_read_rows, say=typer.echo):
+        typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")
+        typer.echo(f"Fingerprint of this site's key: {fingerprint(here.identity.public)}")
+        stop.wait()
+    typer.echo("Stopped.")
+
+
+def _warn(here: SiteFolder, policy: Policy) -> None:
+    """Say what will keep the site from answering, and what weakens it."""
+    if not policy.coordinators:
+        _say(
+            "the policy trusts no coordinator yet, so nothing will be answered; see `cape site trust FILE "
+            "--coordinator`"
+        )
+    if policy.expires < datetime.now(UTC).date():
+        _say(f"the policy expired on {policy.expires}, so nothing will be answered")
+    for path in policy.data.where:
+        if _world_readable(path):
+            _say(f"every user of this machine can read {path}, and so can the link; run: chmod o-r {path}")
+    try:
+        here.table(policy).check()
+    except CapeError as error:  # a study would find it after others have paid
+        _say(f"the table cannot be used: {error}")
+
+
+def _world_readable(name: str) -> bool:
+    """Return whether everybody on the machine can read a file; False if there is no such file."""
+    try:
+        path = Path(name).resolve(strict=True)
+        modes = [os.stat(each).st_mode for each in (path, *path.parents)]
+    except (OSError, ValueError):
+        return False
+    return bool(modes[0] & stat.S_IROTH) and all(mode & stat.S_IXOTH for mode in modes[1:])
+
+
+def _say(line: str) -> None:
+    typer.echo(f"cape: warning: {line}", err=True)

@@ -1,0 +1,130 @@
+"""The site's daemon: the one process with rows, key, policy and ledger. It has no network.
+
+Claim. Whoever controls the link (the process that faces the network) gets from this process what anybody on
+the network gets: answers of `Member.handle` to messages. It cannot read a file here, change the policy, write
+the ledger, or hold more memory than two of the largest messages.
+Reason. The link runs as another user, so that the operating system keeps it out of this process and its
+files; all that joins the two is a socket of bounded frames (`cape.unix`). A link of this user, or of root, is
+not admitted: it could read the rows without asking. This process imports no NVFLARE and opens no port. The
+steward has a socket of its own (`cape.steward.admin`), where the link's user is not admitted.
+Tested in tests/steward/test_daemon.py, and with two users and no network in tests_deploy/test_two_users.py.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from cape.errors import InvalidInput
+from cape.steward.folder import SiteFolder
+from cape.steward.member import Member
+from cape.unix import Peer, Server
+
+__all__ = ["Daemon", "link_socket", "require_apart"]
+
+_SOCKETS = Path("/run/cape")
+_KIT = ("startup", "fed_client.json")
+Say = Callable[[str], None]
+
+
+def link_socket(name: str) -> Path:
+    """Return where the daemon and the link of a site meet, unless they are told another place."""
+    return _SOCKETS / name / "link.sock"
+
+
+def require_apart(folder: Path) -> None:
+    """Raise if a site's folder lies in a kit: whoever controls the link could delete or replace it."""
+    for above in folder.resolve().parents:
+        if above.joinpath(*_KIT).is_file():
+            raise InvalidInput(
+                f"{folder} lies in the kit {above}, which belongs to the link; move it to a place that only "
+                "the site's own user can open"
+            )
+
+
+class Daemon:
+    """A site that listens to its link.
+
+    >>> with Daemon(SiteFolder("our-site"), link_socket("cleveland"), say=print):
+    ...     stop.wait()
+
+    Args:
+        folder: the site's own.
+        link: where to listen.
+        link_may_read_rows: admit a link of this user or of root. Code that runs in it can then read the rows
+            and the key, and nothing here can keep it from that: for rehearsals on one machine.
+        say: told who connects, and who is turned away.
+    """
+
+    def __init__(
+        self,
+        folder: SiteFolder,
+        link: Path,
+        *,
+        link_may_read_rows: bool = False,
+        say: Say = lambda line: None,
+    ) -> None:
+        require_apart(folder.path)
+        self.folder, self.link = folder, link
+        self._trusting, self._say = link_may_read_rows, say
+        self._member = Member(folder)
+        _make_place(link)
+        self._server = Server(link, self._handle, admit=self._admit, mode=0o660, refused=self._turned_away)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a link is there."""
+        return self._server.connections > 0
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._server.start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.close()
+
+    def __enter__(self) -> Daemon:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _handle(self, data: bytearray) -> bytes:
+        """Answer a message; an empty one asks whether anybody is here."""
+        return self._member.handle(data) if data else b""
+
+    def _admit(self, peer: Peer) -> str | None:
+        if self._trusting or (peer.uid is not None and peer.uid not in (0, os.geteuid())):
+            return None
+        who = {None: "a user that the system does not name", 0: "root"}.get(peer.uid, "the daemon's own user")
+        return (
+            f"the link runs as {who}, so code that runs in it could read the rows; run `cape join` as a user "
+            "of its own (see the README of the kit)"
+        )
+
+    def _turned_away(self, peer: Peer, why: str) -> None:
+        self.folder.log(f"turned a link away (process {peer.pid}): {why}")
+        self._say(f"Turned a link away: {why}")
+
+
+def _make_place(link: Path) -> None:
+    """Make the socket's folder; refuse one in which others could put a socket of theirs in its place."""
+    folder = link.parent
+    try:
+        folder.mkdir(mode=0o750, exist_ok=True)
+        state = os.stat(folder)
+    except OSError as error:
+        raise InvalidInput(
+            f"the folder of the link's socket, {folder}, cannot be made: {error.strerror}; make it yourself, "
+            "owned by this user and with the link's group, or name another place with --link"
+        ) from None
+    if state.st_uid not in (0, os.geteuid()) or (
+        state.st_mode & stat.S_IWOTH and not state.st_mode & stat.S_ISVTX
+    ):
+        raise InvalidInput(
+            f"others may write to {folder}, the folder of the link's socket; name another place with --link"
+        )

@@ -1,0 +1,107 @@
+"""The site's daemon: whom it answers, where it may live, and what it never loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cape.errors import CapeError, InvalidInput
+from cape.steward import SiteFolder, wire
+from cape.steward.daemon import Daemon, link_socket, require_apart
+from cape.unix import Client, Peer
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return SiteFolder.create(tmp_path / "our-site", "cleveland")
+
+
+def test_a_link_carries_messages_and_gets_answers(folder, tmp_path):
+    place = tmp_path / "run" / "link.sock"
+    with Daemon(folder, place, link_may_read_rows=True) as daemon:
+        assert not daemon.connected
+        with Client(place) as link:
+            present = wire.unpack_from_site(link.call(wire.pack(wire.Hello(7))))
+            assert present == wire.Present(7, present.version, "cleveland", folder.identity.public)
+            assert link.call(b"") == b""  # whether anybody is there
+            refused = wire.unpack_from_site(link.call(b"garbage"))
+            assert isinstance(refused, wire.Refused)
+            assert daemon.connected
+    assert not place.exists()
+
+
+def test_a_link_of_the_daemons_own_user_is_turned_away_and_told_nothing(folder, tmp_path):
+    heard = []
+    daemon = Daemon(folder, tmp_path / "link.sock", say=heard.append)
+    with daemon, pytest.raises(CapeError), Client(daemon.link) as link:
+        link.call(wire.pack(wire.Hello(1)))
+    assert len(heard) == 1
+    assert "run `cape join` as a user of its own" in heard[0]
+    assert "turned a link away" in (folder.path / "site.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("uid", "admitted"), [(0, False), (os.geteuid(), False), (None, False), (os.geteuid() + 4321, True)]
+)
+def test_root_and_the_daemons_own_user_are_no_links(folder, tmp_path, uid, admitted):
+    daemon = Daemon(folder, tmp_path / "link.sock")
+    try:
+        assert (daemon._admit(Peer(1, uid, 1)) is None) == admitted
+    finally:
+        daemon.close()
+
+
+def test_a_site_in_a_kit_is_refused(tmp_path):
+    kit = tmp_path / "kits" / "cleveland"
+    (kit / "startup").mkdir(parents=True)
+    (kit / "startup" / "fed_client.json").write_text("{}")
+    inside = SiteFolder.create(kit / "deep" / "site", "cleveland")
+    with pytest.raises(InvalidInput, match="lies in the kit"):
+        Daemon(inside, tmp_path / "link.sock")
+    (tmp_path / "beside").symlink_to(inside.path)
+    with pytest.raises(InvalidInput, match="lies in the kit"):
+        require_apart(tmp_path / "beside")
+
+
+def test_a_folder_that_others_may_write_to_holds_no_socket(folder, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(InvalidInput, match="others may write to"):
+        Daemon(folder, shared / "link.sock")
+    with pytest.raises(InvalidInput, match="--link"):
+        Daemon(folder, tmp_path / "no" / "such" / "link.sock")
+
+
+def test_both_ends_agree_where_they_meet():
+    assert str(link_socket("cleveland")) == "/run/cape/cleveland/link.sock"
+
+
+def test_the_daemon_loads_no_engine_and_opens_no_port(folder, tmp_path):
+    """Started as its command is, it has Unix sockets only, and nothing of NVFLARE or gRPC."""
+    code = (
+        "import sys, threading, os\n"
+        "from pathlib import Path\n"
+        "from cape.cli import commands\n"
+        "from cape.cli.daemon import serve_site\n"
+        "def look():\n"
+        "    while not Path(sys.argv[2]).exists(): pass\n"
+        "    inodes = {os.readlink(f'/proc/self/fd/{fd}') for fd in os.listdir('/proc/self/fd')\n"
+        "              if os.path.lexists(f'/proc/self/fd/{fd}')}\n"
+        "    ports = [line for kind in ('tcp', 'tcp6', 'udp', 'udp6')\n"
+        "             for line in Path(f'/proc/self/net/{kind}').read_text().splitlines()[1:]\n"
+        "             if f'socket:[{line.split()[9]}]' in inodes]\n"
+        "    loaded = sorted(name for name in sys.modules if name.split('.')[0] in ('nvflare', 'grpc'))\n"
+        "    print('PORTS', ports, 'LOADED', loaded, flush=True)\n"
+        "    os._exit(0)\n"
+        "threading.Thread(target=look, daemon=True).start()\n"
+        "serve_site(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+    )
+    place = tmp_path / "link.sock"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder.path), str(place)], capture_output=True, text=True, timeout=60
+    )
+    assert "PORTS [] LOADED []" in done.stdout, done.stdout + done.stderr
