@@ -1,4 +1,4 @@
-"""The study that docs/deployment.md tells a new consortium to submit, at three sites as `cape site init` makes them."""
+"""The study that docs/deployment.md tells one to submit, at three sites as `cape site init` makes them."""
 
 from __future__ import annotations
 
