@@ -115,7 +115,7 @@ def test_the_kernel_says_who_is_there():
 
 
 def test_a_handler_that_raises_closes_its_connection_only(place):
-    def handle(data: bytearray) -> bytes:
+    def handle(data: bytes) -> bytes:
         if data == b"bad":
             raise BadMessage("no")
         return bytes(data)
@@ -131,7 +131,7 @@ def test_frames_wait_for_room(place):
     inside, most = [], []
     go = threading.Event()
 
-    def handle(data: bytearray) -> bytes:
+    def handle(data: bytes) -> bytes:
         inside.append(data)
         most.append(len(inside))
         go.wait(5)

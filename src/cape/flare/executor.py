@@ -57,7 +57,7 @@ class Site(Executor):
             self.log_error(fl_ctx, str(error), fire_event=False)
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
         reply = make_reply(ReturnCode.OK)
-        reply["data"] = bytes(answer)
+        reply["data"] = answer
         return reply
 
     def _beat(self, engine: Any) -> None:
@@ -82,7 +82,7 @@ class _Daemon:
         self._ping: Client | None = None
         self._lock = threading.Lock()
 
-    def call(self, data: bytes | bytearray | memoryview) -> bytearray:
+    def call(self, data: bytes | bytearray | memoryview) -> bytes:
         """Return the daemon's answer. Threads do not wait for each other: each has its own connection."""
         client = self._connected()
         try:

@@ -93,7 +93,7 @@ class Daemon:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _handle(self, data: bytearray) -> bytes:
+    def _handle(self, data: bytes) -> bytes:
         """Answer a message; an empty one asks whether anybody is here."""
         return self._member.handle(data) if data else b""
 

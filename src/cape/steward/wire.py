@@ -181,17 +181,17 @@ def refused(number: int, refusal: Refusal) -> Refused:
     return Refused(number, str(refusal.code), refusal.sentence[:2000])
 
 
-def unpack_to_site(data: bytes | bytearray) -> ToSite:
+def unpack_to_site(data: bytes) -> ToSite:
     """Read what came to a site, or raise `BadMessage`."""
     return _unpack(_to_site, data)
 
 
-def unpack_from_site(data: bytes | bytearray) -> FromSite:
+def unpack_from_site(data: bytes) -> FromSite:
     """Read what came from a site, or raise `BadMessage`."""
     return _unpack(_from_site, data)
 
 
-def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes | bytearray) -> _Any:
+def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes) -> _Any:
     if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) > MOST_BYTES:
         raise BadMessage(f"a message must be at most {MOST_BYTES} bytes")
     try:
