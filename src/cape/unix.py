@@ -113,9 +113,7 @@ def _length(connection: socket.socket, most: int) -> int | None:
     return int(length)
 
 
-def _body(
-    connection: socket.socket, length: int, take: Callable[[int], None] = lambda size: None
-) -> bytes:
+def _body(connection: socket.socket, length: int, take: Callable[[int], None] = lambda size: None) -> bytes:
     parts, left = [], length
     while left:
         part = connection.recv(min(left, _PART))
