@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
+import socket
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,17 +13,43 @@ import pytest
 
 from cape.privacy import gaussian
 from cape.steward import Amount, Entry, SiteFolder
-from cape.steward.keyring import fingerprint
+from cape.steward.admin import SOCKET, Desk, serve
+from cape.steward.keyring import fingerprint, public_text
 from tests.cli.conftest import SECRET, Cape
 from tests.steward.test_approvals import ODD
 from tests.steward.world import World, document
 
-COMMANDS = ["init", "check", "ledger", "export-key", "trust", "approve", "refuse"]
+COMMANDS = [
+    "init",
+    "export-key",
+    "trust",
+    "revoke",
+    "status",
+    "check",
+    "policy",
+    "inbox",
+    "approve",
+    "refuse",
+    "ledger",
+    "log",
+]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "sites")
+@pytest.fixture(params=["folder", "daemon"])
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[World]:
+    """Three sites; commands on the first work on its folder, or ask its daemon and nothing else."""
+    world = World(tmp_path / "w")
+    if request.param == "folder":
+        yield world
+        return
+
+    def elsewhere(folder: SiteFolder) -> Desk:
+        assert folder.path != world.site.path, "a daemon runs: its socket is used"
+        return Desk(folder)
+
+    monkeypatch.setattr("cape.cli.site.reach.Desk", elsewhere)
+    with serve(world.site.path / SOCKET, SiteFolder(world.site.path)):
+        yield world
 
 
 @pytest.fixture
@@ -200,7 +230,7 @@ def test_a_file_that_is_no_study_is_named_in_a_line(cape: Cape, world: World, od
     ):
         done = cape("site", *command, "--site", world.site.path)
         assert (done.code, shown in done.out, len(done.err.splitlines())) == (code, True, 1), done.err
-        assert f"{path} is not a study that cape holds" in done.err
+        assert f"{path} is an unrecognised file; remove it" in done.err
     assert cape("site", "approve", "", "--site", world.site.path).code == 2
 
 
@@ -229,3 +259,121 @@ def test_an_expired_policy_and_an_open_key_are_told(cape: Cape, world: World):
     done = cape("site", "export-key", "--site", world.site.path)
     assert done.code == 2
     assert "chmod 600" in done.err
+
+
+def test_revoke(cape: Cape, world: World):
+    path = world.site.path / "site.toml"
+    before = path.read_text()
+    done = cape("site", "revoke", "b", "--site", world.site.path)
+    assert (done.code, "Not trusted any more: site 'b'" in done.out) == (0, True)
+    (line,) = [line for line in before.splitlines() if public_text(world.identities["b"].public) in line]
+    assert path.read_text() == before.replace(f"{line}\n", ""), "all else stays as people wrote it"
+    assert world.code(world.request()) == "roster"
+    wrong = cape("site", "revoke", "ofice", "--site", world.site.path)
+    assert (wrong.code, "did you mean 'office'?" in wrong.err) == (2, True)
+    assert cape("site", "revoke", "office", "--peer", "--site", world.site.path).code == 2
+    assert cape("site", "revoke", "office", "--site", world.site.path).code == 0
+    assert world.code(world.request()) == "coordinator"
+    log = cape("site", "log", "--lines", "1000", "--site", world.site.path).out
+    assert f"revoked coordinator 'office', fingerprint {fingerprint(world.office.public)}" in log
+
+
+def test_the_policy_is_printed_tried_and_changed(cape: Cape, world: World, tmp_path: Path):
+    path, new = world.site.path / "site.toml", tmp_path / "new.toml"
+    before = path.read_text()
+    assert cape("site", "policy", "--site", world.site.path).out == before
+    new.write_text(before.replace("min_rows = 100", "min_rows = 0"))
+    wrong = cape("site", "policy", "--set", new, "--site", world.site.path)
+    assert (wrong.code, wrong.out, path.read_text()) == (2, "", before)
+    assert "min_rows must be an integer at least 1" in wrong.err
+    new.write_text(before.replace("min_rows = 100", "min_rows = 200"))
+    done = cape("site", "policy", "--set", new, "--site", world.site.path)
+    assert done.code == 0
+    assert "-min_rows = 100\n+min_rows = 200\n" in done.out
+    assert (path.read_text(), world.site.policy.min_rows) == (new.read_text(), 200)
+    assert path.stat().st_mode & 0o077 == 0
+    assert "Nothing differs." in cape("site", "policy", "--set", new, "--site", world.site.path).out
+    assert cape("site", "policy", "--set", tmp_path / "none", "--site", world.site.path).code == 2
+
+
+def test_status_says_what_is_wrong(cape: Cape, world: World, request: pytest.FixtureRequest):
+    daemon = "daemon" in request.node.name
+    done = cape("site", "status", "--site", world.site.path)
+    assert done.code == 0
+    for line in (
+        f"Site 'a', fingerprint {fingerprint(world.identities['a'].public)}",
+        "Policy: until 2999-12-31, answers by itself",
+        f"office ({fingerprint(world.office.public)})",
+        "Link: not connected" if daemon else "Link: no daemon runs",
+    ):
+        assert line in done.out
+    world.edit("min_rows = 100", "min_rows = 0")
+    done = cape("site", "status", "--site", world.site.path, "--json")
+    assert (done.code, json.loads(done.out)["policy"]) == (1, "broken")
+    assert "min_rows" in done.err
+
+
+def test_the_inbox_says_who_asks_and_what_is_left(cape: Cape, world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request()) == "approval"
+    done = cape("site", "inbox", "--site", world.site.path)
+    assert done.code == 0
+    assert f"asked by office, fingerprint {fingerprint(world.office.public)}" in done.out
+    (study,) = json.loads(cape("site", "inbox", "--site", world.site.path, "--json").out)["studies"]
+    mine, everybody = study["limits"]
+    assert mine["name"].startswith("office in ")
+    assert (mine["epsilon"], everybody["epsilon"], mine["spent"]) == (2.0, 3.0, 0.0)
+    assert mine["after"] == pytest.approx(study["cost"]) == pytest.approx(study["analyses"][0]["epsilon"])
+    done = cape("site", "refuse", "lungs", "--reason", "no consent\nforged", "--site", world.site.path)
+    assert done.code == 0
+    last = cape("site", "log", "-n", "1", "--site", world.site.path).out
+    assert last.endswith(r"of 'office': no consent\nforged" + "\n")
+    assert len(last.splitlines()) == 1
+
+
+def test_parts_of_the_ledger_and_csv(cape: Cape, world: World):
+    world.granted(world.request())
+    cost = Amount(Fraction(1, 9))
+    world.site.ledger.reserve(
+        Entry(b"k" * 32, "=cmd()", "ab" * 32, 1, "mean", "m", "cape", b"r" * 16, 0, b"p", cost)
+    )
+
+    def shown(*options: str) -> list[dict[str, str]]:
+        done = cape("site", "ledger", "--csv", "--site", world.site.path, *options)
+        assert done.code == 0, done.err
+        return list(csv.DictReader(io.StringIO(done.out)))
+
+    assert [line["study"] for line in shown()] == ["lungs", "'=cmd()"]
+    assert [line["study"] for line in shown("--study", "lungs")] == ["lungs"]
+    assert [line["mu_squared"] for line in shown("--study", "abab")] == ["1/9"]
+    assert [line["study"] for line in shown("--coordinator", "office")] == ["lungs"]
+    assert [line["coordinator"] for line in shown("--coordinator", fingerprint(b"k" * 32))] == [""]
+    assert shown("--year", "2001") == []
+    assert cape("site", "ledger", "--coordinator", "ofice", "--site", world.site.path).code == 2
+    told = json.loads(cape("site", "ledger", "--json", "--study", "abab", "--site", world.site.path).out)
+    assert told["shown"]["mu"] == pytest.approx(1 / 3)
+    assert told["total"]["mu"] > told["shown"]["mu"]
+
+
+def test_a_socket_elsewhere(cape: Cape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    world = World(tmp_path / "w")
+    path = tmp_path / "a.sock"
+    gone = cape("site", "inbox", "--socket", path)
+    assert (gone.code, "nobody answers at the socket" in gone.err) == (1, True)
+    with serve(path, world.site):
+        assert path.stat().st_mode & 0o777 == 0o660
+        assert cape("site", "status", "--socket", path).code == 0
+        assert cape("site", "status", "--socket", path, "--site", world.site.path).code == 2
+        monkeypatch.setenv("CAPE_ADMIN", str(path))
+        exported = cape("site", "export-key").out
+        assert exported == world.site.card.to_text()
+        (tmp_path / "card").write_text(exported)
+        there = world.folders["b"].path  # named, so the variable does not count
+        assert "Trusted already" in cape("site", "trust", tmp_path / "card", "--site", there).out
+
+
+def test_the_socket_of_a_dead_daemon_is_passed_over(cape: Cape, tmp_path: Path):
+    world = World(tmp_path / "w")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(world.site.path / SOCKET))
+    assert "no daemon runs" in cape("site", "status", "--site", world.site.path).out

@@ -2,8 +2,8 @@
 
 What is approved is one coordinator's whole study, by its hash: every column, analysis and share in it. A
 study that differs in anything has another hash and waits again. An approval can be taken back at any time,
-and a refusal too: a file is in one folder only. A file that is not what this module writes is left where it
-is and told (`unreadable`); it stands in no other study's way. In `refused`, its name alone refuses.
+and a refusal too: a file is in one folder only. Unrecognised files are reported (`unreadable`) and ignored;
+in `refused` a file's name alone refuses.
 Tested in tests/steward/test_approvals.py.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -91,14 +91,12 @@ class Approvals:
         return True
 
     def unreadable(self) -> list[str]:
-        """Return a sentence for each file that is not a study, with what to do."""
+        """Return a sentence for each unrecognised file, with what to do."""
         told = []
         for folder in self._folders:
             for path in _files(folder):
                 if _load(path) is None:
-                    kept = "; it goes on refusing what it refused" if folder == self._refused else ""
-                    shown = check.plain(str(path), 300)
-                    told.append(f"{shown} is not a study that cape holds; remove it{kept}")
+                    told.append(_unrecognised(path, refuses=folder == self._refused))
         return told
 
     def waiting(self) -> list[Held]:
@@ -137,15 +135,15 @@ class Approvals:
         there = f"there are {names}" if names else "there is none"
         raise InvalidInput(f"there is no study {check.show(study)} to {to}; {there}")
 
-    def approve(self, held: Held) -> None:
+    def approve(self, held: Held) -> Held:
         """Let a study be answered from now on, as far as the policy and the budgets allow."""
-        self._move(held, self._approved)
+        return self._move(held, self._approved)
 
-    def refuse(self, held: Held) -> None:
+    def refuse(self, held: Held) -> Held:
         """Let nothing of a study be answered from now on, whatever the policy allows."""
-        self._move(held, self._refused)
+        return self._move(held, self._refused)
 
-    def _move(self, held: Held, to: Path) -> None:
+    def _move(self, held: Held, to: Path) -> Held:
         try:
             to.mkdir(mode=0o700, exist_ok=True)
             os.replace(held.path, to / held.path.name)
@@ -154,6 +152,7 @@ class Approvals:
                     (folder / held.path.name).unlink(missing_ok=True)
         except OSError as error:
             raise InvalidInput(f"{held.path} cannot be moved to {to}: {error.strerror}") from None
+        return replace(held, path=to / held.path.name)
 
 
 def _some(names: list[str]) -> str:
@@ -162,13 +161,18 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
+def _unrecognised(path: Path, *, refuses: bool = False) -> str:
+    kept = "; the refusal remains in force until you do" if refuses else ""
+    return f"{check.plain(str(path), 300)} is an unrecognised file; remove it{kept}"
+
+
 def _is_in(folder: Path, request: Request) -> bool:
     path = folder / _file(request.coordinator, request.study_hash)
     if not path.is_file():
         return False
     held = _load(path)
     if held is None:
-        raise InvalidInput(f"{path} is not a study that cape holds; remove it")
+        raise InvalidInput(_unrecognised(path))
     return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
 
 

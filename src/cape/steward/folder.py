@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cape import check
 from cape.analyses import KINDS
 from cape.errors import CapeError, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity
+from cape.site.schema import hint
 from cape.site.table import Table
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider
-from cape.steward.keyring import Card, load_identity, make_identity, new_folder, pin, write_whole
+from cape.steward.keyring import Card, load_identity, make_identity, new_folder, pin, unpin, write_whole
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.request import Request
@@ -144,6 +146,14 @@ class SiteFolder:
             )
         pin(policy.path, section, card, lambda text: Policy.parse(text, policy.path))
         return True
+
+    def revoke(self, name: str, *, coordinator: bool) -> None:
+        """Take a coordinator's or a peer's key out of the policy: nothing is answered to it any more."""
+        policy = self.policy
+        section, known = ("coordinators", policy.coordinators) if coordinator else ("peers", policy.peers)
+        if name not in known:
+            raise InvalidInput(f"[{section}] has no {check.show(name)}{hint(name, known) if known else ''}")
+        unpin(policy.path, section, name, lambda text: Policy.parse(text, policy.path))
 
     def log(self, line: str) -> None:
         """Append a line to the site's own log, which nobody else sees."""

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -32,6 +33,7 @@ __all__ = [
     "public_text",
     "read_keys",
     "read_public",
+    "unpin",
     "write_whole",
 ]
 
@@ -216,6 +218,27 @@ def pin(path: Path, section: str, card: Card, check_text: Callable[[str], object
     write_whole(path, text)
 
 
+def unpin(path: Path, section: str, name: str, check_text: Callable[[str], object]) -> None:
+    """Take a key out of a section of such a file, and leave all else as people wrote it.
+
+    Raises:
+        InvalidInput: its line is not one that we find, or the file would not be right then. Nothing was
+            written.
+    """
+    old = path.read_text(encoding="utf-8")
+    text = _without_key(old, section, name)
+    wanted = places.parse(path, old)
+    del wanted[section][name]
+    try:
+        done = places.parse(path, text) == wanted
+    except InvalidInput:
+        done = False
+    if not done:
+        raise InvalidInput(f"{path}: take the line of {check.show(name)} out of [{section}] yourself")
+    check_text(text)
+    write_whole(path, text)
+
+
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole or not at all."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -237,13 +260,35 @@ def _line(card: Card) -> str:
 def _with_key(text: str, section: str, card: Card) -> str:
     """Return a TOML file with one more key at the head of a section, all else as people wrote it."""
     line = f"{_line(card)}\n"
-    header = re.compile(rf"^\s*\[\s*([\"']?){section}\1\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
-    found = header.search(text)
+    found = _header(section).search(text)
     if found is None:
         return f"{text.rstrip()}\n\n[{section}]\n{line}"
     start, end = found.span()
     head = text[start:end] if text[start:end].endswith("\n") else text[start:end] + "\n"
     return text[:start] + head + line + text[end:]
+
+
+def _without_key(text: str, section: str, name: str) -> str:
+    """Return a TOML file without the line of a section that gives this name a value."""
+    kept, inside = [], False
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith("["):
+            inside = _header(section).match(line) is not None
+        if not (inside and _names(line) == [name]):
+            kept.append(line)
+    return "".join(kept)
+
+
+def _names(line: str) -> list[str]:
+    """Return what a line by itself gives a value; nothing if it is no such line."""
+    try:
+        return list(tomllib.loads(line))
+    except ValueError:
+        return []
+
+
+def _header(section: str) -> re.Pattern[str]:
+    return re.compile(rf"^\s*\[\s*([\"']?){section}\1\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def person(name: str, value: Any) -> str:

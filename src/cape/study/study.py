@@ -78,13 +78,17 @@ class Study:
             raise InvalidInput(
                 f"path must be that of a TOML file, as in 'study.toml', not {check.show(path)}"
             )
-        path = Path(path)
-        document = _parse(path)
-        with places.at(str(path)):
-            study = _read(path, document)
+        study = cls.parse(_text(Path(path)), Path(path))
         for text in study.warnings:
             warnings.warn(text, PrivacyLeakWarning, stacklevel=2)
         return study
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> Study:
+        """Return the study that a text says; `path` is where it stands, for errors and for relative paths."""
+        document = places.parse(path, text)
+        with places.at(str(path)):
+            return _read(path, document)
 
     @property
     def budget(self) -> Budget:
@@ -158,9 +162,9 @@ def scheme_name(name: Any) -> str:
     return _one_of("scheme", name, list(SCHEMES))
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> str:
     try:
-        return places.parse(path, places.read(path))
+        return places.read(path)
     except FileNotFoundError:
         raise InvalidInput(f"no study file {str(path)!r}; give the path of a TOML file") from None
     except OSError as error:

@@ -1,0 +1,97 @@
+"""`cape site check`: the policy against the data, and against a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from cape.cli import screen, words
+from cape.cli.options import AsJson
+from cape.cli.site.reach import Folder, Socket, reach
+from cape.cli.site.verdicts import plain_data, verdict_table
+from cape.errors import InvalidInput
+from cape.steward.admin.data import Checked
+from cape.study import places
+
+__all__ = ["check"]
+
+
+def check(
+    study_file: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY]", help="A study file to try.", show_default=False)
+    ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who would ask, of the policy's coordinators; else the only one."),
+    ] = None,
+    folder: Folder = None,
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try the policy against the data, and say what a study would be allowed. Nothing is spent or sent.
+
+    What it says of the data is for the steward's eyes only.
+
+    Example: [bold]cape site check study.toml --site our-site[/bold]
+    """
+    with reach(folder, socket) as desk:
+        text = None if study_file is None else read_text(study_file, "study file")
+        checked = desk.check(text, coordinator, str(study_file)[-300:])
+    if as_json:
+        screen.print_json(plain_data(checked))
+    else:
+        _show(screen.console(), checked)
+    refused = [each for each in checked.analyses or () if not each.allowed]
+    if checked.problems or refused:
+        reason = (
+            checked.problems[0] if checked.problems else f"{len(refused)} of its analyses would be refused"
+        )
+        typer.echo(f"cape: {reason}", err=True)
+        raise typer.Exit(1)
+
+
+def read_text(path: Path, what: str) -> str:
+    """Return the text of a file that a steward names, or raise an error that names it."""
+    try:
+        return places.read(path)
+    except FileNotFoundError:
+        raise InvalidInput(f"no {what} {str(path)!r}; give the path of a TOML file") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+
+
+def _show(console: Console, checked: Checked) -> None:
+    console.print(
+        f"\n[bold]{escape(checked.site)}[/bold]: policy until {checked.expires}, "
+        f"{'answers by itself' if checked.approve == 'auto' else 'asks the steward first'}; trusts "
+        f"{words.count(len(checked.coordinators), 'coordinator')}, {words.count(len(checked.peers), 'peer')}."
+    )
+    for name, known in (("coordinators", checked.coordinators), ("peers", checked.peers)):
+        if not known:
+            console.print(escape(f"No {name} yet: nothing can be answered. See `cape site trust --help`."))
+    if checked.rows is not None:
+        console.print(
+            f"The table fits the schema: {checked.rows:,} rows. Outside their bounds, and moved to them: "
+            f"{escape(_cells(checked.outside_bounds))}."
+        )
+        if any(checked.unreadable.values()):
+            console.print(
+                f"Unreadable, and counted as missing: {escape(_cells(checked.unreadable))}. Correct them if "
+                "you can."
+            )
+        console.print("[dim]This is for your eyes only; nobody else is told.[/dim]")
+    if checked.waiting:
+        console.print(escape(f"Waiting for approval: {', '.join(checked.waiting)}."))
+    if checked.analyses is not None:
+        console.print(verdict_table(checked.analyses, checked.delta))
+
+
+def _cells(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {words.count(n, 'cell')}" for name, n in counts.items() if n) or "none"

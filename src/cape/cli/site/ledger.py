@@ -1,0 +1,97 @@
+"""`cape site ledger`: what a site has given."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cape.cli import screen
+from cape.cli.options import AsJson
+from cape.cli.site.reach import Folder, Socket, reach
+from cape.cli.site.verdicts import plain_data
+from cape.errors import InvalidInput
+from cape.steward.admin.data import Ledger, Line
+
+__all__ = ["ledger"]
+
+
+def ledger(
+    coordinator: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What was given to one coordinator.", show_default=False),
+    ] = None,
+    year: Annotated[
+        int | None, typer.Option(metavar="YEAR", min=1, max=9999, help="In one year.", show_default=False)
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(metavar="STUDY", help="To one study: name, or start of its hash.", show_default=False),
+    ] = None,
+    folder: Folder = None,
+    socket: Socket = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print every line as CSV.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every release: when, who asked, what, its mu, and the epsilon of all together.
+
+    Example: [bold]cape site ledger --site our-site[/bold]
+
+    Example: [bold]cape site ledger --year 2026 --csv --site our-site > ledger-2026.csv[/bold]
+    """
+    if as_csv and as_json:
+        raise InvalidInput("give --csv or --json, not both")
+    with reach(folder, socket) as desk:
+        book = desk.ledger(coordinator, year, study, as_json or as_csv)
+    if as_json:
+        told = plain_data(book)
+        del told["runs"]
+        screen.print_json(told)
+    elif as_csv:
+        _print_csv(book)
+    else:
+        _show(screen.console(), book, some=(coordinator, year, study) != (None, None, None))
+
+
+def _print_csv(book: Ledger) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(Line.__struct_fields__)
+    for line in book.releases:
+        writer.writerow([_cell(getattr(line, name)) for name in Line.__struct_fields__])
+
+
+def _cell(value: object) -> object:
+    """Return a value that a spreadsheet does not take for a formula: names of studies are other people's."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+def _show(console: Console, book: Ledger, *, some: bool) -> None:
+    table = Table(title=escape(f"What {book.site} has given"), title_justify="left")
+    for title in ("when (UTC)", "who", "study", "what"):
+        table.add_column(title)
+    for title in ("stages", "mu", f"epsilon at {book.delta:g}"):
+        table.add_column(title, justify="right")
+    for run in book.runs:
+        table.add_row(
+            run.at[:16].replace("T", " "),
+            escape(run.coordinator),
+            escape(run.study),
+            escape(f"{run.number}. {run.description}"),
+            str(run.stages),
+            f"{run.mu:.4g}",
+            f"{run.epsilon:.4g}",
+        )
+    table.add_section()
+    sums = [("these together", book.shown)] if some else []
+    for name, spent in [*sums, ("all together", book.total)]:
+        table.add_row(name, "", "", "", str(spent.lines), f"{spent.mu:.4g}", f"{spent.epsilon:.4g}")
+    console.print(table)
+    for limit in book.limits:
+        console.print(
+            escape(f"{limit.name}: epsilon {limit.spent:.4g} of {limit.epsilon:g} at delta {limit.delta:g}")
+        )

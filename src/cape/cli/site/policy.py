@@ -1,0 +1,106 @@
+"""`cape site status`, `policy` and `log`: how a site stands, what its file says, and what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from cape.cli import screen
+from cape.cli.options import AsJson
+from cape.cli.site.check import read_text
+from cape.cli.site.reach import Folder, Socket, reach
+from cape.cli.site.verdicts import plain_data
+from cape.errors import InvalidInput
+from cape.steward.admin.data import Status
+
+__all__ = ["log", "policy", "status"]
+
+
+def status(folder: Folder = None, socket: Socket = None, as_json: AsJson = False) -> None:
+    """Show how a site stands: its key, its policy, whom it trusts, what waits, whether a link is connected.
+
+    Example: [bold]cape site status --site our-site[/bold]
+    """
+    with reach(folder, socket) as desk:
+        told = desk.status()
+    if as_json:
+        screen.print_json(plain_data(told))
+    else:
+        _show(screen.console(), told)
+    if told.problem is not None:
+        typer.echo(f"cape: {told.problem}", err=True)
+        raise typer.Exit(1)
+
+
+def policy(
+    new: Annotated[
+        Path | None,
+        typer.Option("--set", metavar="FILE", help="A new text to put in force.", show_default=False),
+    ] = None,
+    folder: Folder = None,
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the policy, site.toml; or try a new text, show what differs, and put it in force if it is valid.
+
+    Example: [bold]cape site policy --site our-site > new.toml[/bold], and after changes there
+
+    Example: [bold]cape site policy --set new.toml --site our-site[/bold]
+    """
+    with reach(folder, socket) as desk:
+        now = desk.policy()
+        if new is None:
+            if as_json:
+                screen.print_json(plain_data(now))
+            else:
+                typer.echo(now.text, nl=False)
+            return
+        tried = desk.save_policy(read_text(new, "policy"), now.hash)
+    if tried.problem is not None:
+        raise InvalidInput(f"{tried.problem}. Nothing was changed")
+    if as_json:
+        screen.print_json(plain_data(tried))
+    else:
+        typer.echo(tried.diff, nl=False)
+        typer.echo("In force from now on." if tried.diff else "Nothing differs.")
+
+
+def log(
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=0, max=100_000, help="How many lines.")
+    ] = 100,
+    folder: Folder = None,
+    socket: Socket = None,
+) -> None:
+    """Print the last lines of the site's log: the full story of every refusal, and every decision.
+
+    Example: [bold]cape site log --lines 20 --site our-site[/bold]
+    """
+    with reach(folder, socket) as desk:
+        for line in desk.log(lines).lines:
+            typer.echo(line)
+
+
+def _show(console: Console, told: Status) -> None:
+    if told.site is not None:
+        console.print(escape(f"Site {told.site.name!r}, fingerprint {told.site.fingerprint}"))
+    found = told.summary
+    if found is None:
+        console.print("Policy: cannot be used; nothing is answered")
+    else:
+        until = f"until {found.expires}"
+        if found.expired:
+            until = f"expired on {found.expires}; nothing is answered"
+        asks = "answers by itself" if found.approve == "auto" else "asks the steward first"
+        console.print(f"Policy: {until}, {asks}")
+        for name, coordinator in (("Coordinators", True), ("Peers", False)):
+            them = [each for each in found.trusted if each.coordinator == coordinator]
+            told_of = ", ".join(f"{each.name} ({each.fingerprint})" for each in them)
+            console.print(escape(f"{name}: {told_of or 'none'}"))
+    console.print(f"Waiting for approval: {told.waiting or 'nothing'}")
+    link = {None: "no daemon runs", True: "connected", False: "not connected"}[told.linked]
+    console.print(f"Link: {link}")

@@ -1,0 +1,62 @@
+"""How a steward's command reaches a site: its daemon's socket, or its folder if no daemon runs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cape.errors import CapeError, InvalidInput
+from cape.steward.admin import SOCKET, Client, Desk
+from cape.steward.folder import SiteFolder
+
+__all__ = ["Asker", "Folder", "Socket", "reach"]
+
+_VARIABLE = "CAPE_ADMIN"
+
+Folder = Annotated[
+    Path | None,
+    typer.Option("--site", metavar="DIR", help="The site's folder; else this one.", show_default=False),
+]
+Socket = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket",
+        metavar="PATH",
+        help=f"The administrative socket of the site's daemon; else what {_VARIABLE} says.",
+        show_default=False,
+    ),
+]
+Asker = Annotated[
+    str | None,
+    typer.Option(
+        "--coordinator", metavar="NAME", help="Who asks, where several ask the same.", show_default=False
+    ),
+]
+
+
+def reach(folder: Path | None, socket: Path | None) -> Desk | Client:
+    """Return the desk of a site, for a `with` statement."""
+    if folder is not None and socket is not None:
+        raise InvalidInput("give --site or --socket, not both")
+    if folder is None and socket is None and os.environ.get(_VARIABLE):
+        socket = Path(os.environ[_VARIABLE])
+    if socket is not None:
+        return Client(socket)
+    here = SiteFolder(folder or Path())
+    if _is_socket(here.path / SOCKET):
+        try:
+            return Client(here.path / SOCKET)
+        except CapeError:  # a daemon that is gone has left it
+            pass
+    return Desk(here)
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:
+        return False

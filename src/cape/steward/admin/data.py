@@ -1,0 +1,265 @@
+"""What a steward is told, as plain structs: a command prints them, a page may show them.
+
+Texts that come from other people (names and descriptions of studies) are short and printable already.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = [
+    "Analysis",
+    "Checked",
+    "Decided",
+    "Document",
+    "Inbox",
+    "Ledger",
+    "Limit",
+    "Line",
+    "Log",
+    "Mine",
+    "PolicyState",
+    "PolicySummary",
+    "Refused",
+    "Run",
+    "Spent",
+    "State",
+    "Status",
+    "Study",
+    "Tried",
+    "Trusted",
+]
+
+State = Literal["waiting", "approved", "refused"]
+PolicyState = Literal["in force", "expired", "broken"]
+
+
+class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Refused(_Told, frozen=True):
+    """Why the policy does not allow something."""
+
+    code: str
+    sentence: str
+
+
+class Analysis(_Told, frozen=True):
+    """One analysis of a study: what it would cost now, and whether it would be answered."""
+
+    number: int
+    kind: str
+    description: str
+    mu: float
+    epsilon: float
+    allowed: bool
+    refusal: Refused | None
+
+
+class Limit(_Told, frozen=True):
+    """A limit of the policy: epsilon at a delta, what is spent of it, and what would be after a study."""
+
+    name: str
+    epsilon: float
+    delta: float
+    spent: float
+    after: float
+
+
+class Study(_Told, frozen=True):
+    """A study that waits for the steward, was approved, or was refused.
+
+    Attributes:
+        since: when it was first held (UTC).
+        coordinator: what the policy calls who asks; None if it does not know the key.
+        epsilon, delta, colluding, scheme, sites: what the study states.
+        answered: how many of its analyses the policy would answer now.
+        mu, cost: what these would add to the ledger; `cost` is the epsilon at `cost_delta`.
+        limits: what is left of the policy's budgets, before and after.
+    """
+
+    study: str
+    hash: str
+    state: State
+    since: str
+    coordinator: str | None
+    fingerprint: str
+    description: str
+    epsilon: str
+    delta: str
+    colluding: str
+    scheme: str
+    sites: str
+    analyses: tuple[Analysis, ...]
+    answered: int
+    mu: float
+    cost: float
+    cost_delta: float
+    limits: tuple[Limit, ...]
+
+    @property
+    def who(self) -> str:
+        """Who asks, by name or by fingerprint."""
+        return self.coordinator or self.fingerprint
+
+
+class Inbox(_Told, frozen=True):
+    """The studies that a site holds, and a sentence for each unrecognised file among them."""
+
+    studies: tuple[Study, ...]
+    unreadable: tuple[str, ...]
+
+    def of(self, state: State) -> list[Study]:
+        """Return those that wait, were approved, or were refused."""
+        return [study for study in self.studies if study.state == state]
+
+
+class Decided(_Told, frozen=True):
+    """A study as it was when the steward decided on it."""
+
+    study: Study
+    unreadable: tuple[str, ...]
+
+
+class Trusted(_Told, frozen=True):
+    """Somebody whose key is in the policy; `changed` is False if trusting or revoking changed nothing."""
+
+    name: str
+    key: str
+    fingerprint: str
+    coordinator: bool
+    changed: bool = False
+
+
+class PolicySummary(_Told, frozen=True):
+    """What a policy says, in short."""
+
+    name: str
+    approve: str
+    expires: str
+    expired: bool
+    analyses: tuple[str, ...]
+    columns: tuple[str, ...]
+    budgets: dict[str, str]
+    trusted: tuple[Trusted, ...]
+
+
+class Document(_Told, frozen=True):
+    """The text of site.toml and its hash, which a change must quote; and what it says, if it can be read."""
+
+    text: str
+    hash: str
+    problem: str | None
+    summary: PolicySummary | None
+
+
+class Tried(_Told, frozen=True):
+    """What a new text of site.toml would say, or what is wrong with it; and how it differs.
+
+    `hash` is that of the text that is in force: the old one, or the new one once it was saved.
+    """
+
+    problem: str | None
+    summary: PolicySummary | None
+    diff: str
+    hash: str
+    saved: bool = False
+
+
+class Mine(_Told, frozen=True):
+    """The site's own name and public key, for others."""
+
+    name: str
+    key: str
+    fingerprint: str
+
+
+class Status(_Told, frozen=True):
+    """How a site stands: `linked` says whether a link is connected, None if no daemon runs."""
+
+    version: str
+    site: Mine | None
+    policy: PolicyState
+    problem: str | None
+    summary: PolicySummary | None
+    waiting: int
+    linked: bool | None
+
+
+class Line(_Told, frozen=True):
+    """One line of the ledger."""
+
+    line: int
+    at: str
+    coordinator: str | None
+    key: str
+    study: str
+    study_hash: str
+    number: int
+    kind: str
+    description: str
+    scheme: str
+    run: str
+    stage: int
+    mu: float
+    mu_squared: str
+
+
+class Run(_Told, frozen=True):
+    """The lines of one release together: an analysis may have many stages."""
+
+    run: str
+    at: str
+    coordinator: str
+    study: str
+    number: int
+    description: str
+    stages: int
+    mu: float
+    epsilon: float
+
+
+class Spent(_Told, frozen=True):
+    """A sum of lines; epsilon is infinite where delta does not cover it."""
+
+    lines: int
+    mu: float
+    epsilon: float
+
+
+class Ledger(_Told, frozen=True):
+    """What was given: the releases that were asked for, their sum, the sum of all, and the limits."""
+
+    site: str
+    delta: float
+    runs: tuple[Run, ...]
+    releases: tuple[Line, ...]
+    shown: Spent
+    total: Spent
+    limits: tuple[Limit, ...]
+
+
+class Checked(_Told, frozen=True):
+    """Policy and data tried against each other; numbers of rows and cells are for the steward only."""
+
+    site: str
+    problems: tuple[str, ...]
+    rows: int | None
+    outside_bounds: dict[str, int]
+    unreadable: dict[str, int]
+    approve: str
+    expires: str
+    coordinators: tuple[str, ...]
+    peers: tuple[str, ...]
+    waiting: tuple[str, ...]
+    delta: float
+    analyses: tuple[Analysis, ...] | None
+
+
+class Log(_Told, frozen=True):
+    """The last lines of the site's log, oldest first."""
+
+    lines: tuple[str, ...]

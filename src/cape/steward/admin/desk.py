@@ -1,0 +1,290 @@
+"""One method for each thing that a steward does, on the site's folder: see the package."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cape import __version__, check
+from cape.errors import CapeError, InvalidInput
+from cape.site.schema import hint
+from cape.steward.admin import data, shown
+from cape.steward.approvals import Held
+from cape.steward.folder import LOG, SiteFolder
+from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
+from cape.steward.policy import Policy
+from cape.steward.preview import preview
+from cape.steward.request import document
+from cape.study import Study, places
+
+__all__ = ["Desk"]
+
+_MOST_DIFFERENT = 20_000  # lines of two texts that are still compared
+_LOG_BYTES = 1 << 24  # of the log's end, for its last lines
+
+
+class Desk:
+    """The steward's desk of one site.
+
+    >>> Desk(SiteFolder("our-site")).inbox()
+
+    Args:
+        folder: the site's.
+        linked: says whether a link is connected; without it no daemon runs.
+    """
+
+    def __init__(self, folder: SiteFolder, linked: Callable[[], bool] | None = None) -> None:
+        self.folder = folder
+        self._linked = linked
+        self._lock = threading.Lock()  # of site.toml: between the look at its hash and the change
+
+    def __enter__(self) -> Desk:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def status(self) -> data.Status:
+        """Say how the site stands, whatever is wrong with its files."""
+        mine = summary = problem = None
+        try:
+            mine = self.mine()
+        except CapeError as error:
+            problem = str(error)
+        try:
+            summary = shown.summary(self.folder.policy)
+        except CapeError as error:
+            problem = str(error)
+        state: data.PolicyState = (
+            "broken" if summary is None else "expired" if summary.expired else "in force"
+        )
+        linked = None if self._linked is None else self._linked()
+        waiting = len(self.folder.approvals.waiting())
+        return data.Status(__version__, mine, state, problem, summary, waiting, linked)
+
+    def mine(self) -> data.Mine:
+        """Return the site's own name and public key."""
+        card = self.folder.card
+        return data.Mine(card.name, public_text(card.key), fingerprint(card.key))
+
+    def inbox(self) -> data.Inbox:
+        """Return every study that is held here, with what the policy says of it now."""
+        approvals, policy, ledger = self.folder.approvals, self.folder.policy, self.folder.ledger
+        each: list[tuple[data.State, list[Held]]] = [
+            ("waiting", approvals.waiting()),
+            ("approved", approvals.all_approved()),
+            ("refused", approvals.all_refused()),
+        ]
+        year = shown.this_year(ledger.entries())
+        studies = [shown.study(policy, ledger, year, held, state) for state, them in each for held in them]
+        return data.Inbox(tuple(studies), tuple(approvals.unreadable()))
+
+    def approve(self, study: str, coordinator: str | None = None, reason: str = "") -> data.Decided:
+        """Let a study be answered from now on, by its name or the start of its hash."""
+        held = self._find(study, coordinator, approve=True)
+        told = self._told(held, "approved")
+        self.folder.approvals.approve(held)
+        self._log_decision("approved", told, reason)
+        return data.Decided(told, tuple(self.folder.approvals.unreadable()))
+
+    def refuse(self, study: str, coordinator: str | None = None, reason: str = "") -> data.Decided:
+        """Let nothing of a study be answered from now on."""
+        held = self._find(study, coordinator, approve=False)
+        held = self.folder.approvals.refuse(held)  # first: whatever is in it, it can be refused
+        told = self._told(held, "refused")
+        self._log_decision("refused", told, reason)
+        return data.Decided(told, tuple(self.folder.approvals.unreadable()))
+
+    def policy(self) -> data.Document:
+        """Return the text of site.toml, and what it says."""
+        text = self._text()
+        problem, summary = self._parsed(text)
+        return data.Document(text, _hash(text), problem, summary)
+
+    def try_policy(self, text: str) -> data.Tried:
+        """Return what another text would say, and how it differs; change nothing."""
+        old = self._text()
+        problem, summary = self._parsed(text)
+        return data.Tried(problem, summary, _diff(old, text), _hash(old))
+
+    def save_policy(self, text: str, was: str) -> data.Tried:
+        """Put another text in force if it can be read, and the file still is the one whose hash is `was`."""
+        with self._lock:
+            tried = self.try_policy(text)
+            if tried.problem is not None:
+                return tried
+            if tried.hash != was:
+                raise InvalidInput(
+                    "site.toml has changed since it was read; read it again, and make the change there"
+                )
+            path = self.folder.path / "site.toml"
+            write_whole(path, text, path.stat().st_mode & 0o777)
+        self.folder.log(f"the policy was changed from {was[:12]} to {_hash(text)[:12]}")
+        return data.Tried(None, tried.summary, tried.diff, _hash(text), saved=True)
+
+    def trust(self, name: str, key: str, role: str, coordinator: bool) -> data.Trusted:
+        """Write somebody's public key into the policy: as a coordinator, or as a peer."""
+        card = Card(person("name", name), read_public("key", key), role)
+        with self._lock:
+            added = self.folder.trust(card, coordinator=coordinator)
+        if added:
+            self.folder.log(f"trusts {_what(coordinator)} {name!r}, fingerprint {fingerprint(card.key)}")
+        return data.Trusted(name, key, fingerprint(card.key), coordinator, added)
+
+    def revoke(self, name: str, coordinator: bool | None = None) -> data.Trusted:
+        """Take somebody's key out of the policy; `coordinator` says as what, where the name is both."""
+        with self._lock:
+            policy = self.folder.policy
+            found = [
+                (is_coordinator, known[name])
+                for is_coordinator, known in ((True, policy.coordinators), (False, policy.peers))
+                if name in known and coordinator in (None, is_coordinator)
+            ]
+            if len(found) > 1:
+                raise InvalidInput(
+                    f"{check.show(name)} is a coordinator and a peer; give --coordinator or --peer"
+                )
+            if not found:
+                raise _unknown(name, policy, coordinator)
+            (is_coordinator, key) = found[0]
+            self.folder.revoke(name, coordinator=is_coordinator)
+        self.folder.log(f"revoked {_what(is_coordinator)} {name!r}, fingerprint {fingerprint(key)}")
+        return data.Trusted(name, public_text(key), fingerprint(key), is_coordinator, True)
+
+    def ledger(
+        self,
+        coordinator: str | None = None,
+        year: int | None = None,
+        study: str | None = None,
+        lines: bool = False,
+    ) -> data.Ledger:
+        """Return what was given, of one coordinator, calendar year (UTC) or study where asked for."""
+        policy, book = self.folder.policy, self.folder.ledger
+        who = None if coordinator is None else shown.key_of(policy, coordinator, book)
+        return shown.ledger(policy, book, who, year, study, lines)
+
+    def check(
+        self, study: str | None = None, coordinator: str | None = None, where: str = "study.toml"
+    ) -> data.Checked:
+        """Try the policy against the data, and against the text of a study; nothing is spent or sent."""
+        policy, book = self.folder.policy, self.folder.ledger
+        key = _asker(policy, coordinator)
+        verdicts = None
+        if study is not None:
+            asked = document(Study.parse(study, Path(where)))
+            verdicts = shown.analyses(policy, preview(policy, book, asked, key))
+        problems, rows, outside, unreadable = self._data(policy)
+        approvals = self.folder.approvals
+        return data.Checked(
+            policy.name,
+            (*problems, *approvals.unreadable()),
+            rows,
+            outside,
+            unreadable,
+            policy.approve,
+            policy.expires.isoformat(),
+            tuple(policy.coordinators),
+            tuple(policy.peers),
+            tuple(check.plain(held.name) for held in approvals.waiting()),
+            policy.release.delta,
+            verdicts,
+        )
+
+    def log(self, lines: int = 100) -> data.Log:
+        """Return the last lines of the site's log."""
+        try:
+            with open(self.folder.path / LOG, "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - _LOG_BYTES, 0))
+                text = file.read().decode("utf-8", "backslashreplace")
+        except FileNotFoundError:
+            return data.Log(())
+        except OSError as error:
+            raise CapeError(f"the log cannot be read: {error.strerror}") from None
+        found = text.split("\n")[:-1]
+        if size > _LOG_BYTES:  # the first of them is cut
+            found = found[1:]
+        return data.Log(tuple(found[max(len(found) - lines, 0) :]))
+
+    def _find(self, study: str, coordinator: str | None, *, approve: bool) -> Held:
+        who = _asker(self.folder.policy, coordinator) if coordinator else None
+        return self.folder.approvals.find(study, to="approve" if approve else "refuse", coordinator=who)
+
+    def _told(self, held: Held, state: data.State) -> data.Study:
+        policy, ledger = self.folder.policy, self.folder.ledger
+        return shown.study(policy, ledger, shown.this_year(ledger.entries()), held, state)
+
+    def _log_decision(self, what: str, told: data.Study, reason: str) -> None:
+        why = f": {check.plain(reason, 500)}" if reason else ""
+        self.folder.log(f"{what} {told.study!r} {told.hash} of {told.who!r}{why}")
+
+    def _text(self) -> str:
+        path = self.folder.path / "site.toml"
+        try:
+            return places.read(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
+
+    def _parsed(self, text: str) -> tuple[str | None, data.PolicySummary | None]:
+        try:
+            return None, shown.summary(Policy.parse(text, self.folder.path / "site.toml"))
+        except CapeError as error:
+            return str(error), None
+
+    def _data(self, policy: Policy) -> tuple[list[str], int | None, dict[str, int], dict[str, int]]:
+        """Return what is wrong, the rows, and how many cells are outside their bounds or unreadable."""
+        problems: list[str] = []
+        rows: int | None = None
+        outside: Mapping[str, int] = {}
+        unreadable: Mapping[str, int] = {}
+        try:
+            self.folder.identity  # noqa: B018  its file may be readable by others
+            table: Any = self.folder.table(policy)
+            table.check()
+            rows, outside = table.rows(), table.clamped()
+            if hasattr(table, "unreadable"):
+                unreadable = table.unreadable()
+            if rows < policy.min_rows:
+                problems.append(f"there are {rows:,} rows, and min_rows asks for {policy.min_rows:,}")
+        except CapeError as error:
+            problems.append(str(error))
+        if policy.expires < datetime.now(UTC).date():
+            problems.append(f"the policy expired on {policy.expires}; nothing is answered")
+        return problems, rows, dict(outside), dict(unreadable)
+
+
+def _what(coordinator: bool) -> str:
+    return "coordinator" if coordinator else "site"
+
+
+def _asker(policy: Policy, coordinator: str | None) -> bytes | None:
+    """Return the key of who asks: of the policy's only coordinator, if nobody is named."""
+    if coordinator is None:
+        return next(iter(policy.coordinators.values())) if len(policy.coordinators) == 1 else None
+    return shown.key_of(policy, coordinator)
+
+
+def _unknown(name: str, policy: Policy, coordinator: bool | None) -> InvalidInput:
+    known = [
+        *(policy.coordinators if coordinator is not False else ()),
+        *(policy.peers if not coordinator else ()),
+    ]
+    return InvalidInput(f"the policy does not trust {check.show(name)}{hint(name, known) if known else ''}")
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _diff(old: str, new: str) -> str:
+    before, after = old.splitlines(), new.splitlines()
+    if len(before) + len(after) > _MOST_DIFFERENT:
+        return "" if old == new else "the texts are too long to be compared\n"
+    lines = difflib.unified_diff(before, after, "site.toml", "new", lineterm="")
+    return "".join(f"{line}\n" for line in lines)

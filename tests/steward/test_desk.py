@@ -1,0 +1,152 @@
+"""What a steward reads and changes: nothing of a cell, and nothing that somebody else changed meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cape.errors import InvalidInput
+from cape.secagg import Identity
+from cape.steward.admin import Desk
+from cape.steward.keyring import public_text
+from tests.steward.world import SECRET, World, document
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path / "w")
+    world.edit('approve = "auto"', 'approve = "ask"')
+    return world
+
+
+@pytest.fixture
+def desk(world: World) -> Desk:
+    return Desk(world.site)
+
+
+def test_no_answer_holds_a_cell_or_the_private_key(world: World, desk: Desk):
+    private = (world.site.path / "identity.key").read_text().strip().rpartition(":")[2]
+    assert world.code(world.request()) == "approval"
+    world.edit("age = [18, 90]", "age = [18, 71]")
+    told = [desk.status(), desk.mine(), desk.inbox(), desk.check(), desk.policy(), desk.ledger(lines=True)]
+    told += [desk.approve("lungs"), desk.refuse("lungs"), desk.log()]
+    (world.site.path / "rows.csv").write_text(f"age,weight,sex,ill,hiv\nx{SECRET},50,male,no,no\n")
+    told.append(Desk(type(world.site)(world.site.path)).check())
+    for each in told:
+        packed = msgspec.json.encode(each).decode()
+        assert str(SECRET) not in packed
+        assert private not in packed
+
+
+def test_a_change_of_the_policy_must_be_of_the_text_that_was_read(world: World, desk: Desk):
+    read = desk.policy()
+    world.edit("min_rows = 100", "min_rows = 150")  # somebody else, with an editor
+    new = read.text.replace("min_rows = 100", "min_rows = 200")
+    with pytest.raises(InvalidInput, match="has changed since it was read"):
+        desk.save_policy(new, read.hash)
+    assert world.site.policy.min_rows == 150
+    now = desk.policy()
+    done = desk.save_policy(new, now.hash)
+    assert (done.saved, done.hash, world.site.policy.min_rows) == (True, desk.policy().hash, 200)
+    assert "-min_rows = 150\n+min_rows = 200\n" in done.diff
+    assert "the policy was changed" in desk.log(1).lines[0]
+
+
+def test_a_text_is_tried_without_being_saved(world: World, desk: Desk):
+    before = desk.policy()
+    tried = desk.try_policy(before.text.replace('approve = "ask"', 'approve = "auto"'))
+    assert tried.summary is not None
+    assert (tried.problem, tried.summary.approve, tried.saved) == (None, "auto", False)
+    wrong = desk.save_policy("[site]\n", before.hash)
+    assert wrong.problem is not None
+    assert (wrong.summary, wrong.saved) == (None, False)
+    assert desk.policy() == before
+
+
+def test_a_broken_policy_can_be_read_and_mended(world: World, desk: Desk):
+    good = desk.policy().text
+    (world.site.path / "site.toml").write_text("[site\n")
+    broken = desk.policy()
+    assert (broken.text, broken.summary) == ("[site\n", None)
+    assert broken.problem is not None
+    assert desk.status().policy == "broken"
+    assert desk.save_policy(good, broken.hash).saved
+    assert desk.status().policy == "in force"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ('b = "{key}"  # until May\n', ""),
+        ("'b' = '{key}'\n", ""),
+        ('# b = "old"\nb = "{key}"\n', '# b = "old"\n'),
+    ],
+)
+def test_a_line_is_found_however_people_write_it(world: World, desk: Desk, line: str, kept: str):
+    path = world.site.path / "site.toml"
+    key = public_text(world.identities["b"].public)
+    plain = next(row for row in path.read_text().splitlines(keepends=True) if key in row)
+    path.write_text(path.read_text().replace(plain, line.format(key=key)))
+    before = path.read_text()
+    assert desk.revoke("b").fingerprint
+    assert path.read_text() == before.replace(line.format(key=key), kept)
+
+
+def test_a_line_that_is_not_found_is_left_to_the_steward(world: World, desk: Desk):
+    path = world.site.path / "site.toml"
+    text = path.read_text()
+    start = text.index("[peers]")
+    end = text.find("\n[", start)
+    key = public_text(world.identities["b"].public)
+    rest = text[end + 1 :] if end >= 0 else ""
+    path.write_text(f'peers = {{b = "{key}"}}\n{text[:start]}{rest}')
+    with pytest.raises(InvalidInput, match=r"take the line of 'b' out of \[peers\] yourself"):
+        desk.revoke("b")
+    assert world.site.policy.peers == {"b": world.identities["b"].public}
+
+
+def test_one_name_that_is_coordinator_and_peer(world: World, desk: Desk):
+    key = public_text(Identity().public)
+    assert desk.trust("b", key, "coordinator", coordinator=True).changed
+    with pytest.raises(InvalidInput, match="give --coordinator or --peer"):
+        desk.revoke("b")
+    assert desk.revoke("b", coordinator=True).key == key
+    assert "b" in world.site.policy.peers
+
+
+def test_names_and_keys_are_checked(desk: Desk):
+    key = "ed25519:" + "07" * 32
+    for name, given in (("", key), ("x", key[:-1]), ("a\n[peers]", key)):
+        with pytest.raises(InvalidInput):
+            desk.trust(name, given, "", coordinator=False)
+
+
+def test_what_is_left_counts_what_was_given_and_what_would_be(world: World, desk: Desk):
+    world.edit('approve = "ask"', 'approve = "auto"')
+    world.granted(world.request())
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request(document(name="again"))) == "approval"
+    (study,) = desk.inbox().of("waiting")
+    limit = study.limits[0]
+    assert 0 < limit.spent < limit.after < limit.epsilon
+    assert limit.spent == desk.ledger().limits[0].spent
+    assert study.answered == 1
+
+
+def test_the_log_is_read_from_its_end(world: World, desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    assert desk.log().lines == ()
+    for number in range(5):
+        world.site.log(f"line {number}")
+    assert [line[-6:] for line in desk.log(2).lines] == ["line 3", "line 4"]
+    assert desk.log(0).lines == ()
+    monkeypatch.setattr("cape.steward.admin.desk._LOG_BYTES", 40)
+    assert [line[-6:] for line in desk.log().lines] == ["line 4"], "a line that is cut is left out"
+
+
+def test_unreadable_cells_are_shown_where_a_table_counts_them(
+    world: World, desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("cape.site.table.Table.unreadable", lambda table: {"age": 3}, raising=False)
+    assert desk.check().unreadable == {"age": 3}
