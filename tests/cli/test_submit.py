@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from cape.cli.live import Live
+from cape.cli.output import finish
 from cape.cli.report import page
 from cape.cli.results import Results
 from cape.cli.submit import RECORD, Terms, run_study
 from cape.coordinator import Event, Relay
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, TooFewSites
 from cape.study import Study
-from tests.coordinator.world import HISTOGRAM, LINEAR, MEAN, NAMES, LocalChannel, World
+from tests.coordinator.world import HISTOGRAM, LINEAR, MEAN, NAMES, NETWORK, LocalChannel, World
 
 pytestmark = pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
 
@@ -187,3 +194,153 @@ def test_the_same_study_elsewhere_is_refused_by_the_sites(world: World):
     assert again.budget.spent == 0
     assert "This counts what was asked from this folder." in page(again)
     assert world.lines() == 1
+
+
+def refusing(world: World, *names: str) -> None:
+    world.edit('"mean", ', "", *names)
+
+
+SENTENCE = "this site does not answer analyses of kind 'mean'"
+
+
+def test_a_site_that_refused_and_one_that_is_not_connected_are_told_apart(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    refusing(world, "b")
+    results = submit(world, world.study(MEAN, HISTOGRAM))
+    assert (results.failure, numbers(results)) == (None, [1, 2])
+    sites = {site["name"]: site for site in results.to_dict()["sites"]}
+    told = {"analysis": 1, "code": "analysis", "sentence": SENTENCE}
+    assert sites["a"] == {"name": "a", "connected": True, "took_part": [1, 2], "refusals": [], "lost": []}
+    assert sites["b"] == {
+        "name": "b",
+        "connected": True,
+        "took_part": [2],
+        "refusals": [told],
+        "lost": [],
+    }
+    again = submit(world, world.study(MEAN, HISTOGRAM), resume=True)  # out of the record
+    assert [site for site in again.to_dict()["sites"] if site["name"] == "b"] == [sites["b"]]
+
+
+def test_a_site_that_is_not_connected_has_not_refused(world: World, monkeypatch: pytest.MonkeyPatch):
+    world.channel.deaf["d"] = "request"
+    opened = Net.open
+
+    def without_d(net: Net) -> None:
+        opened(net)
+        net.alive = NAMES[:3]
+
+    monkeypatch.setattr(Net, "open", without_d)
+    results = submit(world, world.study(MEAN))
+    assert results.failure is None
+    told = {site["name"]: site for site in results.to_dict()["sites"]}
+    assert (told["d"]["connected"], told["d"]["refusals"], told["d"]["took_part"]) == (False, [], [])
+    assert [site.reasons for site in results.sites] == [[], [], [], ["was not connected"]]
+    assert "<td>d</td><td>no</td><td>none</td><td></td>" in page(results)
+
+
+def test_a_study_that_fails_because_sites_refuse_says_so_for_each(world: World):
+    refusing(world, "a", "b")
+    world.edit("2999-12-31", "2020-12-31", "c")
+    results = submit(world, world.study(MEAN, HISTOGRAM))
+    assert isinstance(results.error, TooFewSites)
+    told = {site["name"]: site for site in results.to_dict()["sites"]}
+    assert [each["analysis"] for each in told["b"]["refusals"]] == [1]
+    assert [(each["analysis"], each["code"]) for each in told["c"]["refusals"]] == [
+        (1, "expired"),
+        (2, "expired"),
+    ]
+    assert told["d"]["refusals"] == []
+    assert "refused analyses 1, 2 (expired: " in page(results)
+
+
+def test_a_steward_who_refuses_between_two_analyses(world: World, monkeypatch: pytest.MonkeyPatch):
+    study = world.study(MEAN, HISTOGRAM)
+    done = Live.done
+
+    def changed(live: Live, *told: Any) -> None:
+        done(live, *told)
+        world.edit("2999-12-31", "2020-12-31", "c")
+
+    monkeypatch.setattr(Live, "done", changed, raising=True)
+    monkeypatch.setattr(World, "edit", once(World.edit))
+    results = submit(world, study)
+    assert results.failure is None
+    (site,) = [site for site in results.sites if site.name == "c"]
+    assert (site.took_part, list(site.refusals)) == ((1,), [2])
+    assert site.refusals[2].code == "expired"
+
+
+def once(edit: Callable[..., None]) -> Callable[..., None]:
+    left = [edit]
+    return lambda *told: left.pop()(*told) if left else None
+
+
+def test_the_report_and_the_screen_say_why(world: World, capsys: pytest.CaptureFixture[str]):
+    refusing(world, "b")
+    results = submit(world, world.study(MEAN, HISTOGRAM))
+    assert f"b: refuses analysis 1 (analysis: {SENTENCE})" in capsys.readouterr().err.replace("\n", " ")
+    finish(results, world.folder / "out", False)
+    said = f"refused analysis 1 (analysis: {SENTENCE})"
+    assert f"b {said}." in " ".join(capsys.readouterr().out.split())
+    html = (world.folder / "out" / "report.html").read_text()
+    assert "<h2>Sites</h2>" in html
+    assert f"<td>b</td><td>yes</td><td>2</td><td>{escape(said)}</td>" in html
+    written = json.loads((world.folder / "out" / "results.json").read_text())
+    assert [len(site["refusals"]) for site in written["sites"]] == [0, 1, 0, 0]
+
+
+def drawn(live: Live) -> list[str]:
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(live._table())
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_the_live_table_shows_why_within_80_columns(capsys: pytest.CaptureFixture[str]):
+    live = Live("lungs", ["cleveland", "zurich"], 3)
+    sentence = "budget: the budget of this coordinator for this year does not cover this release"
+    live.event(Event("advertise", "zurich", "refused", sentence))
+    lines = drawn(live)
+    assert max(map(len, lines)) <= 80
+    state, why = [line for line in lines if "zurich" in line]
+    assert state.split()[:3] == ["zurich", "refused", "advertise"]
+    assert why == f"zurich: {sentence}"[:79] + "…"
+    assert capsys.readouterr().err.split() == f"zurich refused ({sentence})".split()
+    live.event(Event("advertise", "zurich", "asked"))
+    live.event(Event("advertise", "zurich", "refused", sentence))
+    assert not capsys.readouterr().err, "a reason is said once"
+    live.event(Event("advertise", "zurich", "refused", "x\x1b[2Jy"))
+    assert "\x1b" not in "".join(drawn(live)) + capsys.readouterr().err
+    live.event(Event("share", "zurich", "answered"))
+    assert "budget" not in "".join(drawn(live))
+
+
+def test_a_site_that_refuses_in_the_middle_of_an_analysis(world: World, monkeypatch: pytest.MonkeyPatch):
+    study = world.study(NETWORK)
+    step = Live.step
+
+    def after(live: Live, progress: Any) -> None:
+        step(live, progress)
+        if progress.done == 2:
+            world.restart("d")
+
+    monkeypatch.setattr(Live, "step", after)
+    results = submit(world, study)
+    assert results.failure is None
+    (site,) = [site for site in results.sites if site.name == "d"]
+    assert site.took_part == (1,)
+    assert site.reasons == [
+        "refused later stages of analysis 1 (run: this site is not in this session, or not any more)"
+    ]
+
+
+def test_an_attempt_that_broke_off_is_past(world: World):
+    refusing(world, "d")
+    Net.rounds = 2
+    assert submit(world, world.study(MEAN)).interrupted
+    Net.rounds = None
+    world.edit('analyses = ["count", ', 'analyses = ["count", "mean", ', "d")
+    results = submit(world, world.study(MEAN), resume=True)
+    assert results.failure is None
+    assert [site.reasons for site in results.sites] == [[], [], [], []]

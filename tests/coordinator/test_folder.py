@@ -87,7 +87,7 @@ def test_a_refusal_of_many_analyses_is_said_once():
     assert said(wait, None, wait) == "a: waits for its steward"
     assert said(None, None) == "a: would answer"
     assert str(SiteReport("a", None, False, (), why, None)) == "a: refused (budget: nothing is left)"
-    assert str(SiteReport("a", None, False, (), None, None)) == "a: is not there"
+    assert str(SiteReport("a", None, False, (), None, None)) == "a: is not connected"
 
 
 def test_a_name_that_is_nearly_known_is_told(tmp_path: Path):

@@ -34,6 +34,8 @@ def path(tmp_path: Path) -> Path:
         record.asked(second)
         record.answered(second, Answered(b"", ("a",), None, COST))
         record.asked(second)
+        for _ in range(2):
+            record.refused(second, "b", "budget", "nothing is left")
         record.failed(second, 2, "too few")
     return tmp_path / "record.jsonl"
 
@@ -44,7 +46,10 @@ def test_what_is_written_is_read(path: Path):
         assert record.attempts[0].answers[1] == Answered(b"\x01" * 16, ("a", "b"), 12, COST)
         assert record.attempts[1].answers[0].rows is None
         assert [attempt.spent for attempt in record.attempts] == [2, 2]
+        assert record.attempts[0].refusals == {}
+        assert record.attempts[1].refusals == {"b": ("budget", "nothing is left")}
         assert record.begun
+    assert path.read_bytes().count(b'"kind": "refused"') == 1, "the same reason is written once"
     assert path.stat().st_mode & 0o777 == 0o600
 
 

@@ -172,7 +172,9 @@ def test_a_site_that_dies_in_a_session_is_back_in_the_next_analysis(world: World
     submission = world.submission(study, progress=after)
     submission.answer(study.analyses[0])
     assert world.lines("d") == 2
-    assert Event("mask", "d", "refused") in world.events
+    refused = [event for event in world.events if event.what == "refused"]
+    assert {(event.round, event.site) for event in refused} == {("mask", "d")}
+    assert refused[0].why == "run: this site is not in this session, or not any more"
     assert submission.answer(study.analyses[1]).participants == NAMES
 
 
@@ -291,7 +293,7 @@ def test_check_tells_who_is_there_and_spends_nothing(world: World):
     submission = world.submission(study)
     world.channel.deaf["b"] = "request"
     report = submission.check()
-    assert str(report["b"]) == "b: is not there"
+    assert str(report["b"]) == "b: is not connected"
     assert str(report["a"]) == "a: would answer"
     assert report["a"].rows == ROWS["a"]
     assert submission.spent == 0

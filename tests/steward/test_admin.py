@@ -83,7 +83,7 @@ def test_only_the_sites_user_root_and_named_stewards_are_answered(
 ):
     path = tmp_path / "a.sock"
     own, steward, link = os.geteuid(), 70_001, 70_002
-    with serve(path, world.site, frozenset({steward}), link=link):
+    with serve(path, world.site, frozenset({steward})):
         for uid in (own, 0, steward):
             pretend(monkeypatch, uid)
             with Client(path) as client:
@@ -93,11 +93,6 @@ def test_only_the_sites_user_root_and_named_stewards_are_answered(
             with Client(path) as client, pytest.raises(CapeError, match="its stewards"):
                 client.status()
     assert f"user {link} is not a steward" in (world.site.path / "site.log").read_text()
-
-
-def test_the_links_user_cannot_be_named(world: World, tmp_path: Path):
-    with pytest.raises(InvalidInput, match="user 70002 runs the link"):
-        serve(tmp_path / "a.sock", world.site, frozenset({70_002}), link=70_002)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

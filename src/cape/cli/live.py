@@ -19,9 +19,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from cape.check import plain
 from cape.cli import words
 from cape.cli.results import Answered
-from cape.coordinator import Event
+from cape.coordinator import Event, SiteReport
 from cape.privacy import Budget
 from cape.release.result import number
 from cape.release.run import Progress
@@ -29,8 +30,16 @@ from cape.study import Entry
 
 __all__ = ["Live"]
 
-_COLOURS = {"answered": "green", "asked": "cyan", "refused": "yellow", "lost": "red", "connected": "green"}
+_COLOURS = {
+    "answered": "green",
+    "asked": "cyan",
+    "refused": "yellow",
+    "waits": "yellow",
+    "lost": "red",
+    "connected": "green",
+}
 _MOST = 3  # estimates of one analysis in its line
+_LONGEST = 500  # characters of a site's sentence
 
 
 @dataclass
@@ -40,6 +49,7 @@ class _Seen:
     what: str = "not connected"
     round: str = ""
     at: float = 0.0
+    why: str = ""
 
 
 class Live:
@@ -54,6 +64,7 @@ class Live:
     def __init__(self, name: str, sites: Sequence[str], total: int) -> None:
         self._name, self._total = name, total
         self._sites = {site: _Seen() for site in sites}
+        self._told: dict[str, set[str]] = {site: set() for site in sites}  # reasons that stand in a line
         self._task, self._line, self._budget = "connecting", "", ""
         self._done = 0
         self._lock = threading.Lock()
@@ -96,8 +107,27 @@ class Live:
                 return
             new = seen.what != event.what
             seen.what, seen.round, seen.at = event.what, event.round, time.monotonic()
+            why = seen.why = plain(event.why, _LONGEST)
+            told = why in self._told[event.site] or event.round == "review"  # the caller says that
+            self._told[event.site].add(why)
         if new and event.what == "lost":
             self.say(f"{event.site} is gone (in the round {event.round!r})")
+        if event.what == "refused" and not told:
+            self.say(f"{event.site} refused ({why})")
+
+    def reviewed(self, reports: Sequence[SiteReport]) -> None:
+        """Take in what sites would say to the study; the caller says it in lines."""
+        with self._lock:
+            for report in reports:
+                seen = self._sites[report.site]
+                said = [each for each in (report.refused, *report.refusals) if each is not None]
+                if said:
+                    why = plain(str(said[0]), _LONGEST)
+                    seen.what = "waits" if report.held else "refused"
+                    seen.why = why
+                    self._told[report.site].update(plain(str(each), _LONGEST) for each in said)
+                elif seen.what in ("refused", "waits"):
+                    seen.what, seen.why = "connected", ""
 
     def start(self, entry: Entry, budget: Budget) -> None:
         """Say which analysis is asked now."""
@@ -138,8 +168,10 @@ class Live:
                 colour = _COLOURS.get(seen.what, "dim")
                 age = f"{time.monotonic() - seen.at:.0f} s" if seen.at else ""
                 table.add_row(escape(site), f"[{colour}]{seen.what}[/{colour}]", escape(seen.round), age)
+            reasons = [f"{site}: {seen.why}" for site, seen in self._sites.items() if seen.why]
         heading = Text(f"{self._name}: {self._task} ({self._done} of {self._total} done)", style="bold")
         parts: list[RenderableType] = [heading, table]
+        parts += [Text(why, style="yellow", no_wrap=True, overflow="ellipsis") for why in reasons]
         if self._line:
             parts.append(Text(self._line, no_wrap=True, overflow="ellipsis"))
         if self._budget:

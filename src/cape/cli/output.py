@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from cape.check import plain
 from cape.cli import screen, words
 from cape.cli.results import Results
 from cape.cli.tables import shown
@@ -86,5 +87,8 @@ def _show(console: Console, results: Results) -> None:
         for warning in each.warnings:
             console.print(f"[yellow]Warning: {escape(warning)}[/yellow]")
         console.print()
+    for site in results.sites:
+        for reason in site.reasons:
+            console.print(f"[yellow]{escape(plain(site.name))} {escape(reason)}.[/yellow]")
     console.print(f"[dim]{escape(str(results.promise))}[/dim]")
     console.print(f"Budget: {results.budget}.")

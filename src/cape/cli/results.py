@@ -13,6 +13,7 @@ from typing import Any
 from cape import __version__
 from cape.analyses import ContingencyTable
 from cape.cli import models, screen, words
+from cape.cli.sites import Heard, SiteOutcome, outcomes
 from cape.errors import CapeError, DataError
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
@@ -65,6 +66,13 @@ class Results:
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
     next: str = ""  # what to do after a failure
     scope: str = ""  # what "spent" counts, if it is not all that was ever asked
+    heard: Heard = field(default_factory=Heard)  # what sites said, beside their answers
+
+    @property
+    def sites(self) -> list[SiteOutcome]:
+        """What became of each site."""
+        took_part = {each.entry.number: each.release.participants for each in self.answered}
+        return outcomes(self.study.sites, took_part, self.heard)
 
     @property
     def promise(self) -> Promise:
@@ -136,6 +144,7 @@ class Results:
                 }
                 for each in self.answered
             ],
+            "sites": [each.to_dict() for each in self.sites],
             "warnings": list(self.study.warnings),
             "guarantee": self.promise.to_dict() if self.answered else None,
             "assumptions": words.assumptions(self.study.setting, self.scheme),

@@ -18,9 +18,11 @@ from cape.cli.live import Live
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish, writable
 from cape.cli.results import Results, answered
+from cape.cli.sites import Heard
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
 from cape.flare.kits import require_coordinator
+from cape.steward.wire import Refused as Refusal
 from cape.study import Entry, Study
 
 __all__ = ["Terms", "run_study", "submit"]
@@ -108,8 +110,9 @@ class _Desk:
 
         self._study, self._live, self._terms = study, live, terms
         self._link = Network(folder.path, study.name, list(study.sites), live.event, live.present)
-        self._submission = Submission(study, folder, self._link, record, live.step)
-        self.results = Results(study, study.scheme, self._submission.budget, scope=_SCOPE)
+        self._heard = Heard()
+        self._submission = Submission(study, folder, self._link, record, live.step, self._heard.stage)
+        self.results = Results(study, study.scheme, self._submission.budget, scope=_SCOPE, heard=self._heard)
         self._paid = self._submission.spent
         self._left: list[int] = []
         self._left_out: list[tuple[Entry, CapeError]] = []
@@ -120,13 +123,16 @@ class _Desk:
         An analysis that broke off before and cannot be paid for again is left out; the others are asked.
         """
         submission, results = self._submission, self.results
+        last = {attempt.number: attempt.refusals for attempt in submission.record.attempts}
+        for number, refusals in last.items():
+            self._heard.before(number, {site: Refusal(0, *why) for site, why in refusals.items()})
         for entry in filter(submission.finished, self._study.analyses):
             self._answer(entry)
         left = [entry for entry in self._study.analyses if not submission.finished(entry)]
         self._left = [entry.number for entry in left]
         if left:
             self._link.open()
-            self._live.connected(self._link.alive)
+            self._connected()
             submission.resume()  # what became of runs that were cut off
             self._paid = submission.spent
             self._agree()
@@ -163,7 +169,11 @@ class _Desk:
     def _look_who_is_back(self) -> None:
         before = self._link.alive
         if self._link.refresh() != before:
-            self._live.connected(self._link.alive)
+            self._connected()
+
+    def _connected(self) -> None:
+        self._live.connected(self._link.alive)
+        self._heard.alive(self._study.sites, self._link.alive)
 
     def _agree(self) -> None:
         """Wait until enough sites would answer everything, or say who would not, and why."""
@@ -171,6 +181,8 @@ class _Desk:
         told: set[str] = set()
         while True:
             reports = list(self._submission.check().values())
+            self._live.reviewed(reports)
+            self._heard.reviewed(reports, self._left)
             for line in [str(report) for report in reports if not report.ready]:
                 if line not in told:
                     self._live.say(line)

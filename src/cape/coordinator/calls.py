@@ -57,11 +57,15 @@ class Link(Protocol):
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """Something happened that a live table may show: `what` is asked, answered, refused or lost."""
+    """Something happened that a live table may show: `what` is asked, answered, refused or lost.
+
+    `why` is the site's sentence if it refused.
+    """
 
     round: str
     site: str
     what: str
+    why: str = ""
 
 
 class _Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -50,6 +50,7 @@ class Attempt:
         answers: of the first stages; all that were asked, or one fewer.
         finished: whether all that the analysis asks was answered.
         failed: how many stages count as spent, once the run was given up; None before.
+        refusals: the sites that refused a stage: code and sentence.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Attempt:
     finished: bool = False
     failed: int | None = None
     why: str = ""
+    refusals: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:
@@ -133,6 +135,11 @@ class Record:
             rows=answered.rows,
             cost=[cost.rounds, cost.bytes, cost.bytes_per_site, cost.seconds],
         )
+
+    def refused(self, attempt: Attempt, site: str, code: str, sentence: str) -> None:
+        """Write down that a site refused the stage that was asked; once for each reason."""
+        if attempt.refusals.get(site) != (code, sentence):
+            self._told(kind="refused", run=attempt.run.hex(), site=site, code=code, sentence=sentence)
 
     def finished(self, attempt: Attempt) -> None:
         """Write down that the analysis has its answer."""
@@ -241,6 +248,8 @@ class Record:
                         Cost(*line["cost"]),
                     )
                 )
+            case "refused" if attempt.asked > len(attempt.answers):
+                attempt.refusals[str(line["site"])] = (str(line["code"]), str(line["sentence"]))
             case "finished" if attempt.asked == len(attempt.answers):
                 attempt.finished = True
             case "failed" if len(attempt.answers) <= line["spent"] <= attempt.asked:

@@ -293,7 +293,12 @@ class Relay:
                     continue
                 yield site, answer
                 if site not in book.waiting:
-                    self._progress(Event(round_, site, "refused" if site in book.refusals else "answered"))
+                    refusal = answer if isinstance(answer, wire.Refused) else None
+                    self._progress(
+                        Event(round_, site, "answered")
+                        if refusal is None
+                        else Event(round_, site, "refused", str(refusal))
+                    )
                 if not book.waiting:
                     break
             for site in book.waiting:

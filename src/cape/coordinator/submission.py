@@ -14,7 +14,7 @@ Tested in tests/coordinator/test_submission.py and test_resume.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -58,6 +58,7 @@ from cape.study import Entry, Study
 __all__ = ["SiteReport", "Submission"]
 
 _Reply = TypeVar("_Reply", bound=Reply)
+Told = Callable[[int, Mapping[str, Refused], Mapping[str, str]], None]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class SiteReport:
         if self.refused is not None:  # perhaps even to say who it is: its policy may be broken
             return f"{self.site}: refused ({self.refused})"
         if self.present is None:
-            return f"{self.site}: is not there"
+            return f"{self.site}: is not connected"
         refused: dict[str, list[str]] = {}
         for number, each in enumerate(self.refusals, 1):
             if each is not None:
@@ -139,6 +140,7 @@ class Submission:
         link: reaches the aggregator.
         record: what was asked before; it is written as things happen.
         progress: called after each stage.
+        told: called after each stage, with the number of the analysis, who refused and why, and who was lost.
     """
 
     def __init__(
@@ -148,6 +150,7 @@ class Submission:
         link: Link,
         record: Record,
         progress: Callable[[Progress], None] | None = None,
+        told: Told = lambda number, refusals, lost: None,
     ) -> None:
         if study.scheme not in SCHEMES:
             raise InvalidInput(
@@ -156,7 +159,7 @@ class Submission:
         self.study, self.record = study, record
         self._identity = folder.identity
         self._roster = folder.roster(study.sites)
-        self._link, self._progress = link, progress
+        self._link, self._progress, self._told = link, progress, told
         self._document = document(study)
         self._asked: Callable[[int], Asked] = cache(lambda number: read(self._document, number))
         self._free = cache(self._is_free)
@@ -292,6 +295,7 @@ class Submission:
             requests = self._requests(attempt, talk, history, last, first, steps)
             self.record.asked(attempt)
             outcome = self._call(AskStage(requests, calibration.size), StageOutcome)
+            self._tell(attempt, outcome)
             if outcome.failure is not None:
                 raise self._too_few(attempt, outcome)
             answered = self._answered(asked, calibration, local_std, outcome)
@@ -307,6 +311,14 @@ class Submission:
             except StopIteration as stop:
                 self.record.finished(attempt)
                 return self._release(attempt, stop.value)
+
+    def _tell(self, attempt: Attempt, outcome: StageOutcome) -> None:
+        """Write down who refused, and say it; the aggregator may have named anybody."""
+        refusals = {site: said for site, said in outcome.refusals.items() if site in self._roster.names}
+        for site, said in refusals.items():
+            self.record.refused(attempt, site, said.code, said.sentence)
+        lost = {site: round_ for site, round_ in outcome.lost.items() if site in self._roster.names}
+        self._told(attempt.number, refusals, lost)
 
     def _requests(
         self,

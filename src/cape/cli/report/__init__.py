@@ -19,7 +19,8 @@ __all__ = ["page"]
 def page(results: Results) -> str:
     """Return the report as the text of an HTML file. It holds released numbers and public facts only."""
     style = files("cape.cli.report").joinpath("style.css").read_text(encoding="utf-8")
-    parts = [_head(results), _summary(results), *map(answer, results.answered), _budget(results)]
+    parts = [_head(results), _summary(results), _sites(results), *map(answer, results.answered)]
+    parts += [_budget(results)]
     parts += [_columns(results), _foot(results)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -73,6 +74,23 @@ def _summary(results: Results) -> str:
         f'<p class="note">Sites: {escape(sites)}. Noise is made by the scheme "{escape(results.scheme)}".</p>'
         "</section>"
     )
+
+
+def _sites(results: Results) -> str:
+    """Return what became of each site, if they are on machines of their own."""
+    if not results.heard.connected and not results.heard.refusals:
+        return ""
+    rows = [
+        [
+            site.name,
+            {True: "yes", False: "no", None: "not asked"}[site.connected],
+            ", ".join(map(str, site.took_part)) or "none",
+            "; ".join(site.reasons if site.connected is not False or site.refusals else []),
+        ]
+        for site in results.sites
+    ]
+    names = ["site", "connected", "took part in analyses", "why not in others"]
+    return f'<section><h2>Sites</h2><div class="wide">{_table(names, rows, kind="words")}</div></section>'
 
 
 def _promised(results: Results) -> tuple[str, list[str]]:

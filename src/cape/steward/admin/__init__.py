@@ -1,8 +1,7 @@
 """The steward's desk: what a data steward reads and decides, in this process or over a socket.
 
 Claim. Whoever the operating system does not know as the daemon's own user, as root or as a steward whom the
-operator named can neither read nor change anything here; the user who runs the link to the network never can.
-No answer holds a cell of a table or a private key.
+operator named can neither read nor change anything here. No answer holds a cell of a table or a private key.
 Reason. `cape.unix.Server` asks the kernel who connects before it reads a byte. A request is one of a few
 strict structs, bounded in size. The desk returns names, numbers of cells, verdicts and sentences that are
 free of cells by themselves: policy, ledger, log, `DataError`.

@@ -134,7 +134,6 @@ def serve(
     folder: SiteFolder,
     stewards: frozenset[int] = frozenset(),
     *,
-    link: int | None = None,
     linked: Callable[[], bool] = lambda: False,
 ) -> unix.Server:
     """Return a socket that answers stewards; it starts with `start()`, or as a context manager.
@@ -144,14 +143,9 @@ def serve(
     Args:
         path: of the socket.
         folder: the site's.
-        stewards: user ids that may connect, beside this process's own and root.
-        link: the user id of the link to the network, which may never connect unless it is this process's own.
+        stewards: user ids that may connect, beside this process's own and root. Never that of the link.
         linked: says whether a link is connected.
     """
-    if link in stewards:
-        raise InvalidInput(
-            f"user {link} runs the link to the network and cannot be a steward; name another user"
-        )
     own = os.geteuid()
 
     def admit(peer: unix.Peer) -> str | None:

@@ -1,0 +1,124 @@
+"""What became of each site in a study: whether it was there, what it answered, what it refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cape.check import plain
+from cape.coordinator import SiteReport
+from cape.steward.wire import Refused
+
+__all__ = ["Heard", "SiteOutcome", "outcomes", "which"]
+
+_LONGEST = 500  # characters of a site's sentence
+
+
+@dataclass
+class Heard:
+    """What a coordinator heard of sites, beside their answers; the keys are names, then numbers of analyses.
+
+    Attributes:
+        connected: whether a site was there; a site that was not looked for is missing.
+        refusals: why an analysis was refused.
+        lost: in which round a site was lost.
+    """
+
+    connected: dict[str, bool] = field(default_factory=dict)
+    refusals: dict[str, dict[int, Refused]] = field(default_factory=dict)
+    lost: dict[str, dict[int, str]] = field(default_factory=dict)
+    _asked: set[int] = field(default_factory=set)
+
+    def before(self, number: int, refusals: Mapping[str, Refused]) -> None:
+        """Take in who refused in an earlier submission, as the record says."""
+        for site, refusal in refusals.items():
+            self.refusals.setdefault(site, {})[number] = refusal
+            self.connected[site] = True
+
+    def alive(self, sites: Iterable[str], alive: Sequence[str]) -> None:
+        """Take in which sites are connected; one that was there once was there."""
+        for site in sites:
+            self.connected[site] = site in alive or self.connected.get(site, False)
+
+    def reviewed(self, reports: Iterable[SiteReport], asked: Sequence[int]) -> None:
+        """Take in what sites say of the analyses that are asked; what they said before is past."""
+        for report in reports:
+            if report.present is None and report.refused is None:
+                continue
+            self.connected[report.site] = True
+            said = self.refusals.setdefault(report.site, {})
+            for number in asked:
+                refusal = report.refused or next(iter(report.refusals[number - 1 : number]), None)
+                if refusal is not None:
+                    said[number] = refusal
+                else:
+                    said.pop(number, None)
+
+    def stage(self, number: int, refusals: Mapping[str, Refused], lost: Mapping[str, str]) -> None:
+        """Take in who refused a stage, or was lost in it; what they said before it was asked is past."""
+        if number not in self._asked:
+            self._asked.add(number)
+            for said in self.refusals.values():
+                said.pop(number, None)
+        self.before(number, refusals)
+        for site, round_ in lost.items():
+            self.lost.setdefault(site, {}).setdefault(number, round_)
+
+
+@dataclass(frozen=True)
+class SiteOutcome:
+    """One site: `connected` is None where nobody looked."""
+
+    name: str
+    connected: bool | None
+    took_part: tuple[int, ...]
+    refusals: Mapping[int, Refused]
+    lost: Mapping[int, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "name": self.name,
+            "connected": self.connected,
+            "took_part": list(self.took_part),
+            "refusals": [
+                {"analysis": number, "code": plain(said.code), "sentence": plain(said.sentence, _LONGEST)}
+                for number, said in sorted(self.refusals.items())
+            ],
+            "lost": [{"analysis": number, "round": round_} for number, round_ in sorted(self.lost.items())],
+        }
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it did not take part in everything, each reason once."""
+        refused: dict[tuple[str, str], list[int]] = {}
+        for number, said in sorted(self.refusals.items()):
+            what = "later stages of " if number in self.took_part else ""
+            refused.setdefault((what, plain(str(said), _LONGEST)), []).append(number)
+        lost: dict[str, list[int]] = {}
+        for number, round_ in sorted(self.lost.items()):
+            if self.connected is not False:  # else there is nothing more to say
+                lost.setdefault(plain(round_), []).append(number)
+        found = [f"refused {what}{which(them)} ({why})" for (what, why), them in refused.items()]
+        found += [f"was lost in {which(them)} (in the round {round_!r})" for round_, them in lost.items()]
+        return found or (["was not connected"] if self.connected is False else [])
+
+
+def outcomes(sites: Iterable[str], took_part: Mapping[int, Sequence[str]], heard: Heard) -> list[SiteOutcome]:
+    """Return what became of each site; `took_part` says of each analysis that was answered whose it is."""
+    found = []
+    for site in sites:
+        mine = tuple(number for number, names in sorted(took_part.items()) if site in names)
+        refusals = dict(heard.refusals.get(site, {}))
+        lost = {
+            n: said for n, said in heard.lost.get(site, {}).items() if n not in mine and n not in refusals
+        }
+        connected = True if mine and heard.connected else heard.connected.get(site)
+        found.append(SiteOutcome(site, connected, mine, refusals, lost))
+    return found
+
+
+def which(numbers: Sequence[int]) -> str:
+    """Return 'analysis 3' or 'analyses 1, 3'."""
+    return f"{'analysis' if len(numbers) == 1 else 'analyses'} {', '.join(map(str, numbers))}"
