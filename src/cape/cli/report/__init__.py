@@ -89,7 +89,7 @@ def _sites(results: Results) -> str:
         ]
         for site in results.sites
     ]
-    names = ["site", "connected", "took part in analyses", "why not in others"]
+    names = ["site", "connected", "took part in analyses", "refused or lost, and why"]
     return f'<section><h2>Sites</h2><div class="wide">{_table(names, rows, kind="words")}</div></section>'
 
 
