@@ -122,7 +122,7 @@ class _Told(CapeError):
 
 
 class Stewards(Surface):
-    """`cape site check`, `approve`, `refuse`, `trust` and `ledger`, in this process."""
+    """`cape site check`, `approve`, `refuse`, `trust`, `ledger` and others, in this process."""
 
     secrets = (PASSWORD, CELL, OWN.hex())
 
@@ -158,9 +158,15 @@ class Stewards(Surface):
                 ["refuse", pick(random, ["heart", "lungs", "", "b", "office", "\x1b[2J"])],
                 ["trust", "new.card", *pick(random, [[], ["--coordinator"]])],
                 ["ledger"],
+                ["ledger", "--study", pick(random, ["heart", "", "\udcff"]), "--coordinator", "office"],
+                ["inbox"],
+                ["status"],
+                ["policy"],
+                ["policy", "--set", pick(random, ["site.toml", "new.card", "rows.csv", "none"])],
+                ["revoke", pick(random, ["office", "b", "", "\udcff", "x" * 3000])],
             ],
         )
-        if typed[0] != "trust" and random.random() < 0.3:
+        if typed[0] not in ("trust", "revoke") and random.random() < 0.3:
             typed = [*typed, "--json"]
         if typed[0] in ("approve", "refuse") and random.random() < 0.2:
             typed = [*typed, "--coordinator", pick(random, ["office", "nobody", "", "\n"])]

@@ -150,3 +150,48 @@ def test_unreadable_cells_are_shown_where_a_table_counts_them(
 ):
     monkeypatch.setattr("cape.site.table.Table.unreadable", lambda table: {"age": 3}, raising=False)
     assert desk.check().unreadable == {"age": 3}
+
+
+CONNECTIONS = [
+    'connection = "{}"',
+    "connection = '{}'",
+    "'connection'='{}'",
+    'connection = """{}"""',
+    'connection = "{}',  # not closed
+    "connection = {}",  # no text at all
+]
+ADDRESS = "postgresql://u:pa:ss/w@rd,x@h/d"
+
+
+@pytest.mark.parametrize("written", CONNECTIONS)
+def test_no_password_is_told(world: World, desk: Desk, written: str):
+    line = f"data = {{query = 'SELECT * FROM p', {written.format(ADDRESS)}}}"
+    world.edit('data = "rows.csv"', line)
+    read = desk.policy()
+    tried = desk.try_policy(read.text.replace("min_rows = 100", "min_rows = 200"))
+    for told in (read.text, tried.diff, *filter(None, [read.problem, tried.problem])):
+        assert "pa:ss" not in told
+        assert "w@rd" not in told
+    assert "min_rows = 200" in tried.diff
+    assert "hidden" not in tried.diff or "+data" not in tried.diff, "a password that stays is no difference"
+
+
+def test_a_change_beside_a_password_keeps_it(world: World, desk: Desk):
+    path = world.site.path / "site.toml"
+    world.edit('data = "rows.csv"', f"data = {{query = 'SELECT 1', connection = '{ADDRESS}'}}  # remark")
+    before, read = path.read_text(), desk.policy()
+    changed = read.text.replace("min_rows = 100", "min_rows = 200")
+    assert desk.save_policy(changed, read.hash).saved
+    assert path.read_text() == before.replace("min_rows = 100", "min_rows = 200")
+    other = desk.policy().text.replace('connection = "(hidden)"', "connection = 'sqlite:///x.db'")
+    assert desk.save_policy(other, desk.policy().hash).saved
+    assert "connection = 'sqlite:///x.db'" in path.read_text()
+    assert ADDRESS not in path.read_text()
+
+
+def test_a_password_in_a_path_is_hidden_too(world: World, desk: Desk):
+    world.edit('data = "rows.csv"', 'data = "s3://me:secret@bucket/rows.csv"')
+    before, read = (world.site.path / "site.toml").read_text(), desk.policy()
+    assert "secret" not in read.text
+    desk.save_policy(read.text, read.hash)
+    assert (world.site.path / "site.toml").read_text() == before

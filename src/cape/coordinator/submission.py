@@ -159,13 +159,14 @@ class Submission:
         self.study, self.record = study, record
         self._identity = folder.identity
         self._roster = folder.roster(study.sites)
-        self._link, self._progress, self._told = link, progress, told
+        self._link, self._progress = link, progress
         self._document = document(study)
         self._asked: Callable[[int], Asked] = cache(lambda number: read(self._document, number))
         self._free = cache(self._is_free)
         for entry in study.analyses:
             self._asked(entry.number)  # what cannot be asked fails before anything is
         record.of(hash_of(self._document), study.name)
+        self._told = told
 
     @property
     def spent(self) -> Fraction:

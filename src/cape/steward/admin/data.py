@@ -148,7 +148,10 @@ class PolicySummary(_Told, frozen=True):
 
 
 class Document(_Told, frozen=True):
-    """The text of site.toml and its hash, which a change must quote; and what it says, if it can be read."""
+    """The text of site.toml and its hash, which a change must quote; and what it says, if it can be read.
+
+    Passwords in it are marks, which stand for them in a changed text. Hashes are of this process only.
+    """
 
     text: str
     hash: str

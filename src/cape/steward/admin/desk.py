@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from cape import __version__, check
 from cape.errors import CapeError, InvalidInput
 from cape.site.schema import hint
 from cape.steward.admin import data, shown
+from cape.steward.admin.hidden import hide, restore
 from cape.steward.approvals import Held
 from cape.steward.folder import LOG, SiteFolder
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
@@ -43,6 +44,7 @@ class Desk:
         self.folder = folder
         self._linked = linked
         self._lock = threading.Lock()  # of site.toml: between the look at its hash and the change
+        self._key = os.urandom(32)  # of hashes: nobody can try passwords against them
 
     def __enter__(self) -> Desk:
         return self
@@ -56,11 +58,11 @@ class Desk:
         try:
             mine = self.mine()
         except CapeError as error:
-            problem = str(error)
+            problem = hide(str(error))
         try:
             summary = shown.summary(self.folder.policy)
         except CapeError as error:
-            problem = str(error)
+            problem = hide(str(error))
         state: data.PolicyState = (
             "broken" if summary is None else "expired" if summary.expired else "in force"
         )
@@ -102,21 +104,20 @@ class Desk:
         return data.Decided(told, tuple(self.folder.approvals.unreadable()))
 
     def policy(self) -> data.Document:
-        """Return the text of site.toml, and what it says."""
+        """Return the text of site.toml without passwords, and what it says."""
         text = self._text()
         problem, summary = self._parsed(text)
-        return data.Document(text, _hash(text), problem, summary)
+        return data.Document(hide(text), self._hash(text), problem, summary)
 
     def try_policy(self, text: str) -> data.Tried:
         """Return what another text would say, and how it differs; change nothing."""
-        old = self._text()
-        problem, summary = self._parsed(text)
-        return data.Tried(problem, summary, _diff(old, text), _hash(old))
+        return self._tried(self._text(), text)
 
     def save_policy(self, text: str, was: str) -> data.Tried:
         """Put another text in force if it can be read, and the file still is the one whose hash is `was`."""
         with self._lock:
-            tried = self.try_policy(text)
+            old = self._text()
+            tried, text = self._tried(old, text), restore(text, old)
             if tried.problem is not None:
                 return tried
             if tried.hash != was:
@@ -125,8 +126,8 @@ class Desk:
                 )
             path = self.folder.path / "site.toml"
             write_whole(path, text, path.stat().st_mode & 0o777)
-        self.folder.log(f"the policy was changed from {was[:12]} to {_hash(text)[:12]}")
-        return data.Tried(None, tried.summary, tried.diff, _hash(text), saved=True)
+        self.folder.log("the policy was changed")
+        return data.Tried(None, tried.summary, tried.diff, self._hash(text), saved=True)
 
     def trust(self, name: str, key: str, role: str, coordinator: bool) -> data.Trusted:
         """Write somebody's public key into the policy: as a coordinator, or as a peer."""
@@ -231,11 +232,18 @@ class Desk:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
 
+    def _tried(self, old: str, text: str) -> data.Tried:
+        problem, summary = self._parsed(restore(text, old))
+        return data.Tried(problem, summary, _diff(hide(old), hide(text)), self._hash(old))
+
+    def _hash(self, text: str) -> str:
+        return blake2b(text.encode(), digest_size=32, key=self._key).hexdigest()
+
     def _parsed(self, text: str) -> tuple[str | None, data.PolicySummary | None]:
         try:
             return None, shown.summary(Policy.parse(text, self.folder.path / "site.toml"))
         except CapeError as error:
-            return str(error), None
+            return hide(str(error)), None
 
     def _data(self, policy: Policy) -> tuple[list[str], int | None, dict[str, int], dict[str, int]]:
         """Return what is wrong, the rows, and how many cells are outside their bounds or unreadable."""
@@ -276,10 +284,6 @@ def _unknown(name: str, policy: Policy, coordinator: bool | None) -> InvalidInpu
         *(policy.peers if not coordinator else ()),
     ]
     return InvalidInput(f"the policy does not trust {check.show(name)}{hint(name, known) if known else ''}")
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
 
 
 def _diff(old: str, new: str) -> str:

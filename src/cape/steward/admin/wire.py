@@ -15,6 +15,7 @@ from cape import unix
 from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.admin import data
 from cape.steward.admin.desk import Desk
+from cape.steward.admin.hidden import hide
 from cape.steward.decide import story
 from cape.steward.folder import SiteFolder
 
@@ -179,9 +180,9 @@ def handler(desk: Desk) -> Callable[[bytes | bytearray], bytes]:
             error = "the answer is too large; ask for one year, coordinator or study"
             return _encode(_Answer(code="input", sentence=error))
         except InvalidInput as error:
-            return _encode(_Answer(code="input", sentence=str(error)))
+            return _encode(_Answer(code="input", sentence=hide(str(error))))
         except CapeError as error:
-            return _encode(_Answer(code="failed", sentence=str(error)))
+            return _encode(_Answer(code="failed", sentence=hide(str(error))))
         except Exception as error:  # its text may quote a cell
             with contextlib.suppress(OSError):  # a full disk
                 desk.folder.log(f"a steward's request failed: {story(error)}")
