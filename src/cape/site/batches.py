@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cape.noise import SecureStream
 from cape.site import faults
 from cape.site.blocks import Block
-from cape.site.cells import Cells
+from cape.site.cells import Lenient, Strict
 from cape.site.design import Design
 from cape.site.kept import Kept
 from cape.site.parts import PART_ROWS, Converters, Part
@@ -27,9 +27,10 @@ _BATCH_CELLS = 1 << 21  # 16 MB of float64
 class Batches:
     """Computes blocks over a reader's batches, within the memory of a few batches."""
 
-    def __init__(self, site: str, schema: Schema, reader: Reader) -> None:
+    def __init__(self, site: str, schema: Schema, reader: Reader, *, lenient: bool = False) -> None:
         self._site, self._schema, self._reader = site, schema, reader
-        self._cells = Cells(site, schema, text=reader.text)
+        self._lenient = lenient
+        self.unreadable: dict[str, int] = {}  # of every column, in the last pass that read it to its end
 
     def rows(self) -> int:
         """Return the number of rows."""
@@ -82,6 +83,8 @@ class Batches:
         """Yield the wanted columns, converted, with their number of rows."""
         reader, site = self._reader, self._site
         names = faults.guarded(site, reader.what, reader.advice, reader.names)
+        if self._lenient and not names:
+            return  # an empty file: a table without rows, like one that has only a header
         for name in wanted:
             if name not in names:
                 if reader.text and not any(column in names for column in self._schema):
@@ -96,13 +99,16 @@ class Batches:
         chosen = list(dict.fromkeys(wanted)) or names[:1]  # without a column there are no rows to count
         size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
         batches = faults.guarded(site, reader.what, reader.advice, lambda: reader.batches(chosen, size))
+        cells: Lenient | Strict = (Lenient if self._lenient else Strict)(site, self._schema, text=reader.text)
         offset = 0
         while True:
             batch = faults.guarded(site, reader.what, reader.advice, lambda: next(batches, None))
             if batch is None:
                 break
             yield (
-                {name: self._cells.read(batch[name], offset) for name in dict.fromkeys(wanted)},
+                {name: cells.read(batch[name], offset) for name in dict.fromkeys(wanted)},
                 batch.height,
             )
             offset += batch.height
+        if isinstance(cells, Lenient):
+            self.unreadable.update({name: cells.unreadable[name] for name in wanted})

@@ -1,13 +1,21 @@
 """Cells to numbers: a column of a batch becomes float64 (NaN for missing) or codes (-1 for missing).
 
-What does not fit the schema is an error at its row. Numbers are integers, floats, decimals or booleans (0
-and 1); text is a number only in files that have nothing but text. Which cells are a category:
-`cape.site.categories`.
+Numbers are integers, floats, decimals or booleans (0 and 1). Which cells are a category:
+`cape.site.categories`. What else does not fit the schema is an error at its row (`Strict`), or counts as
+missing (`Lenient`). To the first, text is a number only in files that have nothing but text.
+
+Claim of `Lenient`. It never raises, and what it makes of a cell depends on that cell and the type of its
+column alone: a number or a code, or "missing" where the schema says that a cell may be.
+Reason. A text is read as a number wherever it stands, because one cell of text makes text of a whole column
+in many files and databases; every other cell of it is then what it was before.
+Tested in tests/site/test_dirty_cells.py.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections import Counter
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -18,14 +26,14 @@ from numpy.typing import NDArray
 
 from cape.site import faults
 from cape.site.categories import Codes
-from cape.site.schema import Category, Number, Schema
+from cape.site.schema import Category, Column, Number, Schema
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "Lenient", "Strict"]
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 
-class Cells:
+class Cells(ABC):
     """Reads the columns of one site's batches; `offset` is the row that a batch starts with."""
 
     def __init__(self, site: str, schema: Schema, *, text: bool) -> None:
@@ -42,29 +50,21 @@ class Cells:
         kind = series.dtype
         if kind == pl.Float64:  # nothing to parse
             found: NDArray[np.float64] = series.to_numpy()
-            if not column.missing:
-                self._none_missing(series.name, np.isnan(found), offset)
-            return found
+            return found if column.missing else self._complete(series.name, found, np.isnan(found), offset)
         if kind == pl.Object:
-            parsed = pl.Series(series.name, [_number(value) for value in series], dtype=pl.Float64)
+            parsed = self._parse_objects(series)
             missing = _objects_missing(series)
         else:
             missing = series.is_null()
             if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
                 parsed = series.cast(pl.Float64)
-            elif kind == pl.String and self._text:
-                parsed = series.cast(pl.Float64, strict=False)
+            elif kind in _TEXT:
+                parsed = self._parse_text(series)
             else:
-                parsed = pl.Series(series.name, [None], dtype=pl.Float64).new_from_index(0, len(series))
-        row = _first(parsed.is_null() & ~missing)
-        if row is not None:
-            raise faults.wrong_type(
-                self._site, series.name, column, _name(series, row), offset + row, text_file=self._text
-            )
+                parsed = _nothing(series, pl.Float64)
+        self._judge(series, column, parsed.is_null() & ~missing, offset)
         numbers: NDArray[np.float64] = parsed.to_numpy()
-        if not column.missing:
-            self._none_missing(series.name, np.isnan(numbers), offset)
-        return numbers
+        return numbers if column.missing else self._complete(series.name, numbers, np.isnan(numbers), offset)
 
     def _codes(self, series: pl.Series, column: Category, offset: int) -> NDArray[np.int64]:
         kind, keys = series.dtype, column.codes
@@ -76,19 +76,99 @@ class Cells:
                 series = series.fill_nan(None)
             missing = series.is_null()
             codes = _match(series, keys)
-        row = _first(codes.is_null() & ~missing)
-        if row is not None:
-            if _comparable(series, row, keys):
-                raise faults.unknown_category(self._site, series.name, column, offset + row)
-            raise faults.wrong_type(self._site, series.name, column, _name(series, row), offset + row)
-        if not column.missing:
-            self._none_missing(series.name, missing.to_numpy(), offset)
+        self._judge(series, column, codes.is_null() & ~missing, offset)
         filled: NDArray[np.int64] = codes.fill_null(-1).to_numpy()
-        return filled
+        return filled if column.missing else self._complete(series.name, filled, filled < 0, offset)
 
-    def _none_missing(self, name: str, missing: NDArray[np.bool_], offset: int) -> None:
+    @abstractmethod
+    def _parse_text(self, series: pl.Series) -> pl.Series:
+        """Return a column of text as float64, null where it is no number."""
+
+    @abstractmethod
+    def _parse_objects(self, series: pl.Series) -> pl.Series:
+        """Return a column of objects as float64, null where one is no number."""
+
+    @abstractmethod
+    def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
+        """Do what is to be done about cells that are there and do not fit the schema."""
+
+    @abstractmethod
+    def _complete(
+        self, name: str, values: NDArray[Any], missing: NDArray[np.bool_], offset: int
+    ) -> NDArray[Any]:
+        """Return a column in which nothing may be missing, with nothing missing."""
+
+
+class Strict(Cells):
+    """A cell that does not fit the schema is an error."""
+
+    def _parse_text(self, series: pl.Series) -> pl.Series:
+        if self._text:
+            return series.cast(pl.Float64, strict=False)
+        return _nothing(series, pl.Float64)
+
+    def _parse_objects(self, series: pl.Series) -> pl.Series:
+        return pl.Series(series.name, [_number(value) for value in series], dtype=pl.Float64)
+
+    def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
+        if not unreadable.any():
+            return
+        row = int(unreadable.arg_max() or 0)
+        if isinstance(column, Category) and _comparable(series, row, column.codes):
+            raise faults.unknown_category(self._site, series.name, column, offset + row)
+        text_file = self._text and isinstance(column, Number)
+        raise faults.wrong_type(
+            self._site, series.name, column, _name(series, row), offset + row, text_file=text_file
+        )
+
+    def _complete(
+        self, name: str, values: NDArray[Any], missing: NDArray[np.bool_], offset: int
+    ) -> NDArray[Any]:
         if missing.any():
             raise faults.missing_cell(self._site, name, offset + int(np.argmax(missing)))
+        return values
+
+
+class Lenient(Cells):
+    """A cell that does not fit the schema counts as missing.
+
+    Where none may be missing, it is the middle of the bounds or the first category. `unreadable` has how
+    many such cells were read, by column.
+    """
+
+    def __init__(self, site: str, schema: Schema, *, text: bool) -> None:
+        super().__init__(site, schema, text=text)
+        self.unreadable: Counter[str] = Counter()
+
+    def _parse_text(self, series: pl.Series) -> pl.Series:
+        plain = series if self._text else series.cast(pl.String).str.strip_chars()
+        return plain.cast(pl.Float64, strict=False)
+
+    def _parse_objects(self, series: pl.Series) -> pl.Series:
+        # a text of a lone half of a sign is none that polars takes
+        texts = [v.encode(errors="replace").decode() if isinstance(v, str) else None for v in series]
+        numbers = pl.Series(series.name, [_number(value) for value in series], dtype=pl.Float64)
+        return numbers.zip_with(
+            numbers.is_not_null(), self._parse_text(pl.Series(series.name, texts, dtype=pl.String))
+        )
+
+    def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
+        if column.missing:  # else `_complete` counts it
+            self.unreadable[series.name] += int(unreadable.sum())
+
+    def _complete(
+        self, name: str, values: NDArray[Any], missing: NDArray[np.bool_], offset: int
+    ) -> NDArray[Any]:
+        found = int(np.count_nonzero(missing))
+        self.unreadable[name] += found
+        if not found:
+            return values
+        column = self._schema[name]
+        return np.where(missing, column.middle if isinstance(column, Number) else 0, values)
+
+
+def _nothing(series: pl.Series, kind: Any) -> pl.Series:
+    return pl.Series(series.name, [None], dtype=kind).new_from_index(0, len(series))
 
 
 def _match(series: pl.Series, keys: Codes) -> pl.Series:
@@ -106,7 +186,7 @@ def _match(series: pl.Series, keys: Codes) -> pl.Series:
     else:
         values, codes = series, {}
     if not codes:
-        return pl.Series(series.name, [None], dtype=pl.Int64).new_from_index(0, len(series))
+        return _nothing(series, pl.Int64)
     return values.replace_strict(list(codes), list(codes.values()), default=None, return_dtype=pl.Int64)
 
 
@@ -117,10 +197,6 @@ def _comparable(series: pl.Series, row: int, keys: Codes) -> bool:
         value = series[row]
         return isinstance(value, str) or (_number(value) is not None and bool(keys.numerals))
     return kind in _TEXT or ((kind.is_numeric() or kind == pl.Boolean) and bool(keys.numerals))
-
-
-def _first(flags: pl.Series) -> int | None:
-    return int(flags.arg_max() or 0) if flags.any() else None
 
 
 def _name(series: pl.Series, row: int) -> str:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -31,8 +32,10 @@ class SqliteReader:
 
     what, advice, text = _WHAT, _ADVICE, False
 
-    def __init__(self, query: str, connection: Path | sqlite3.Connection) -> None:
+    def __init__(self, query: str, connection: Path | sqlite3.Connection, *, lenient: bool = False) -> None:
         self._query, self._connection = query.strip().rstrip(";"), connection
+        # SQLite stores any bytes as text, and Python's default raises where they are no UTF-8.
+        self._text = methodcaller("decode", "utf-8", "replace") if lenient else None
 
     def names(self) -> list[str]:
         """Return the names of the query's columns."""
@@ -60,12 +63,21 @@ class SqliteReader:
     @contextmanager
     def _run(self, query: str) -> Iterator[sqlite3.Cursor]:
         if isinstance(self._connection, sqlite3.Connection):
-            with closing(self._connection.cursor()) as cursor:
+            with closing(self._connection.cursor()) as cursor, self._texts_of(self._connection):
                 yield cursor.execute(query)
         else:
             uri = f"file:{quote(str(self._connection))}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True)) as connection:
+            with closing(sqlite3.connect(uri, uri=True)) as connection, self._texts_of(connection):
                 yield connection.execute(query)
+
+    @contextmanager
+    def _texts_of(self, connection: sqlite3.Connection) -> Iterator[None]:
+        before = connection.text_factory
+        connection.text_factory = self._text or before
+        try:
+            yield
+        finally:
+            connection.text_factory = before
 
 
 class QueryReader:
@@ -80,7 +92,7 @@ class QueryReader:
         """Return the names of the query's columns."""
         for batch in self._read(1):
             return batch.columns
-        return []
+        return pl.read_database(self._query, self._connection).columns  # without rows there are no batches
 
     def rows(self) -> int:
         """Return the number of rows."""

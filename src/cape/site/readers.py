@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import narwhals as nw
 import polars as pl
 
-__all__ = ["FrameReader", "LazyReader", "Reader", "from_values", "text_scan"]
+__all__ = ["FetchedReader", "FrameReader", "LazyReader", "Reader", "from_values", "text_scan"]
 
 
 class Reader(Protocol):
@@ -77,6 +77,27 @@ class FrameReader:
         frame = self._frame.select(*columns)
         for start in range(0, len(frame), rows):
             yield _to_polars(frame[start : start + rows])
+
+
+class FetchedReader:
+    """A lazy table of another engine, whose columns are fetched whole."""
+
+    what, advice, text = "the lazy table", "check that it can be computed on its own", False
+
+    def __init__(self, frame: nw.LazyFrame[Any]) -> None:
+        self._frame = frame
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return list(self._frame.collect_schema())
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self._frame.select(nw.len()).collect().item())
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, `rows` rows at a time."""
+        return FrameReader(self._frame.select(*columns).collect()).batches(columns, rows)
 
 
 def text_scan(

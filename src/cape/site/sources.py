@@ -3,6 +3,9 @@
 A path or glob of CSV or Parquet is scanned by polars and streamed, never loaded whole; a database query is
 streamed too where its driver can. DataFrames and Arrow tables are read in slices. What is lazy and not
 polars (DuckDB, Dask, Spark, Ibis) stays a narwhals frame, for `cape.site.pushdown`.
+
+Opened to be read whatever stands in a cell (`lenient`), a text file is read line by line (`cape.site.lines`),
+SQLite's texts need not be UTF-8, and a lazy table is fetched: an engine may stop at a cell it cannot convert.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from cape import check
 from cape.errors import DataError, InvalidInput
 from cape.site.database import QueryReader, SqliteReader, UriReader, sqlite_path
 from cape.site.faults import guarded
-from cape.site.readers import FrameReader, LazyReader, Reader, text_scan
+from cape.site.lines import LineReader
+from cape.site.readers import FetchedReader, FrameReader, LazyReader, Reader, text_scan
 
 __all__ = ["Csv", "Database", "open_source"]
 
@@ -83,18 +87,19 @@ class Database:
             raise InvalidInput("connection must be an open connection or a URI such as sqlite:///file.db")
 
 
-def open_source(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
+def open_source(site: str, source: Any, *, lenient: bool = False) -> Reader | nw.LazyFrame[Any]:
     """Return a reader of batches for a source, or a narwhals frame if it computes elsewhere."""
     if isinstance(source, Database):
-        return _open_database(site, source)
+        return _open_database(site, source, lenient)
     if isinstance(source, Csv):
-        return _open_text(site, source)
+        return _open_text(site, source, lenient)
     if isinstance(source, (str, Path)):
-        return _open_path(site, source)
-    return _open_frame(site, source)
+        return _open_path(site, source, lenient)
+    opened = _open_frame(site, source)
+    return FetchedReader(opened) if lenient and isinstance(opened, nw.LazyFrame) else opened
 
 
-def _open_database(site: str, source: Database) -> Reader:
+def _open_database(site: str, source: Database, lenient: bool) -> Reader:
     connection = source.connection
     if isinstance(connection, str):
         if connection.startswith("sqlite:"):
@@ -104,17 +109,17 @@ def _open_database(site: str, source: Database) -> Reader:
                     site,
                     "no SQLite file at the URI; give sqlite:///relative.db or sqlite:////absolute.db",
                 )
-            return SqliteReader(source.query, path)
+            return SqliteReader(source.query, path, lenient=lenient)
         return UriReader(source.query, connection)
     if type(connection).__module__.split(".")[0] == "sqlite3":
-        return SqliteReader(source.query, connection)
+        return SqliteReader(source.query, connection, lenient=lenient)
     return QueryReader(source.query, connection)
 
 
-def _open_path(site: str, source: str | Path) -> Reader:
+def _open_path(site: str, source: str | Path, lenient: bool) -> Reader:
     suffix = Path(str(source)).suffix.lower()
     if suffix in _TEXT:
-        return _open_text(site, Csv(source, separator=_TEXT[suffix]))
+        return _open_text(site, Csv(source, separator=_TEXT[suffix]), lenient)
     if "://" in str(source) and suffix not in _PARQUET:
         raise DataError(site, "a database is given as Database(query, connection)")
     path, pattern = _find(site, source)
@@ -129,10 +134,22 @@ def _open_path(site: str, source: str | Path) -> Reader:
     return LazyReader(frame, what, _ADVICE)
 
 
-def _open_text(site: str, source: Csv) -> Reader:
+def _open_text(site: str, source: Csv, lenient: bool) -> Reader:
     path, pattern = _find(site, source.path)
     what = f"{path!r}"
     advice = f"{_ADVICE}, and that it is UTF-8 text with the same number of cells in every line"
+    if lenient:
+        if "://" in path:
+            raise DataError(site, "a text file must be on this machine here; copy it, or give Parquet")
+        return LineReader(
+            site,
+            path,
+            pattern,
+            advice,
+            separator=source.separator,
+            columns=source.columns,
+            null_values=source.null_values,
+        )
     frame = guarded(
         site,
         what,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
@@ -49,23 +49,32 @@ class Table:
             engine that narwhals knows (DuckDB, Dask, Spark, Ibis), which computes its sums itself; a path
             or glob of CSV or Parquet; `Csv` or `Database`.
         schema: the study's columns. The table may have others; they are not read.
+        unreadable: what a cell is that does not fit the schema. "error" raises `DataError`, for people who
+            hold the rows. "missing" counts it as missing and, in a column that is never missing, as the
+            middle of the bounds or the first category: whether an answer comes then says nothing about a
+            row. A line of a text file is then a row, and one that falls apart is a row of such cells.
 
     Raises:
         DataError: when the source cannot be read or does not fit the schema. Its text is for people at
             the site, `public` for everyone else.
     """
 
-    def __init__(self, name: str, source: Any, schema: Schema) -> None:
+    def __init__(
+        self, name: str, source: Any, schema: Schema, *, unreadable: Literal["error", "missing"] = "error"
+    ) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a site's name must be text, not {name!r}")
         if not isinstance(schema, Schema):
             raise InvalidInput(f"schema must be a Schema, not {type(schema).__name__}")
+        if unreadable not in ("error", "missing"):
+            raise InvalidInput(f"unreadable must be 'error' or 'missing', not {unreadable!r}")
         self._name, self._schema = name, schema
-        opened = open_source(name, source)
+        lenient = unreadable == "missing"
+        opened = open_source(name, source, lenient=lenient)
         self._engine: Batches | Pushdown = (
             Pushdown(name, schema, opened)
             if isinstance(opened, nw.LazyFrame)
-            else Batches(name, schema, opened)
+            else Batches(name, schema, opened, lenient=lenient)
         )
         self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
         self._asked: Design | None = None  # the design of the last sums over vectors
@@ -178,6 +187,19 @@ class Table:
         For the site's own eyes: it is computed from the rows without noise, and never sent.
         """
         return self._engine.clamped()
+
+    @property
+    def counted_as_missing(self) -> dict[str, int]:
+        """How many cells of each column did not fit, as last read; for the site's own eyes."""
+        return dict(self._engine.unreadable) if isinstance(self._engine, Batches) else {}
+
+    def unreadable(self) -> dict[str, int]:
+        """Read every cell that the schema names, and return how many of each column do not fit it.
+
+        For the site's own eyes, like `clamped`. A table that was opened with "error" raises instead.
+        """
+        self._engine.check()
+        return dict.fromkeys(self._schema, 0) | self.counted_as_missing
 
     def check(self) -> None:
         """Read every cell that the schema names, and raise `DataError` at the first that does not fit.

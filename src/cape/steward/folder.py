@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -51,6 +53,7 @@ class SiteFolder:
         self._lock = threading.Lock()
         self._table: Table | None = None
         self._opened: tuple[object, ...] = ()
+        self._told: dict[str, int] = {}  # cells that count as missing, as the log has them
 
     @classmethod
     def create(cls, path: str | Path, name: str | None = None) -> SiteFolder:
@@ -84,7 +87,10 @@ class SiteFolder:
         return Card(self.policy.name, self.identity.public, "site")
 
     def table(self, policy: Policy | None = None) -> Table:
-        """Return the rows, as the policy says now; they are opened once."""
+        """Return the rows, as the policy says now; they are opened once.
+
+        A cell that does not fit the schema counts as missing: that there is one is nobody else's business.
+        """
         policy = policy or self.policy
         wanted = (
             policy.name,
@@ -94,7 +100,9 @@ class SiteFolder:
         )
         with self._lock:
             if self._table is None or self._opened != wanted:
-                self._table, self._opened = Table(policy.name, policy.data.source(), policy.schema), wanted
+                source = policy.data.source()
+                self._table = Table(policy.name, source, policy.schema, unreadable="missing")
+                self._opened, self._told = wanted, {}
             return self._table
 
     def consider(self, request: Request | bytes) -> Offer | Refusal:
@@ -123,12 +131,24 @@ class SiteFolder:
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:
         """Return this site's noisy vector, or a refusal; the ledger holds the release either way."""
         try:
-            return answer(grant, self.table(), stream)
+            table = self.table()
+            vector = answer(grant, table, stream)
+            self._tell(table.counted_as_missing)
+            return vector
         except CapeError as error:
             self.log(f"line {grant.number} of the ledger was not answered: {error}")
         except Exception as error:  # its text may quote a cell
             self.log(f"line {grant.number} of the ledger was not answered: {type(error).__name__}")
         return Refusal(Code.DATA, "this site's table cannot be used for this study")
+
+    def _tell(self, cells: Mapping[str, int]) -> None:
+        """Tell the steward of cells that count as missing, once; a full disk must not tell others."""
+        new = {name: count for name, count in cells.items() if count != self._told.get(name, 0)}
+        self._told.update(new)
+        if new:
+            counts = ", ".join(f"{name} {count}" for name, count in new.items())
+            with contextlib.suppress(OSError):
+                self.log(f"cells that could not be read, and count as missing: {counts}")
 
     def trust(self, card: Card, *, coordinator: bool) -> bool:
         """Write a coordinator's or a peer's key into the policy; return False if it was there."""
