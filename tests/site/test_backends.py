@@ -164,6 +164,15 @@ def test_every_source_gives_the_same_integers(name: str, tmp_path: Path) -> None
     site.check()
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_counts_cells_as_missing_gives_the_same_integers(name: str, tmp_path: Path) -> None:
+    site = Table("a", SOURCES[name](tmp_path), SCHEMA, unreadable="missing")
+    assert reference.same(site.sums(BLOCKS), WANTED)
+    assert site.rows() == ROWS
+    assert site.clamped() == OUTSIDE
+    assert site.unreadable() == dict.fromkeys(SCHEMA, 0)
+
+
 def test_numbers_in_text_files_are_read_as_python_reads_them(tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(0, 1, 2000) * 10.0 ** np.random.default_rng(2).integers(
         -5, 5, 2000

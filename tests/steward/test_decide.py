@@ -484,7 +484,7 @@ def test_too_few_rows_and_a_broken_table_look_alike(world: World):
 def test_a_table_that_breaks_after_the_grant_is_paid_for(world: World):
     path = world.site.path / "rows.csv"
     text = path.read_text()
-    path.write_text(text.replace(",yes,", ",perhaps,").replace(",no,", ",perhaps,"))
+    path.write_text(text.replace(",ill,", ",perhaps,", 1))
     study = document(analyses=[{"kind": "histogram", "column": "ill", "share": 0.1}])
     grant = world.granted(world.request(study))
     found = world.site.answer(grant)

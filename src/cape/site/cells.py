@@ -28,7 +28,7 @@ from cape.site import faults
 from cape.site.categories import Codes
 from cape.site.schema import Category, Column, Number, Schema
 
-__all__ = ["Cells", "Lenient", "Strict"]
+__all__ = ["Cells", "Lenient", "Strict", "is_missing"]
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
@@ -208,21 +208,24 @@ def _name(series: pl.Series, row: int) -> str:
     return "text" if kind in _TEXT else f"the type {faults.type_name(kind)}"
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a Python value stands for a missing cell."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(value, Decimal):
         return value.is_nan()  # math.isnan fails at a signaling one
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
     return isinstance(value, (float, np.floating)) and math.isnan(value)
 
 
 def _objects_missing(series: pl.Series) -> pl.Series:
-    return pl.Series(series.name, [_is_missing(value) for value in series], dtype=pl.Boolean)
+    return pl.Series(series.name, [is_missing(value) for value in series], dtype=pl.Boolean)
 
 
 def _number(value: Any) -> float | None:
     """Return a Python value as a float if it is a number that is not missing."""
-    if _is_missing(value) or not isinstance(value, (Real, Decimal, np.bool_)):
+    if is_missing(value) or not isinstance(value, (Real, Decimal, np.bool_)):
         return None
     try:
         return float(value)

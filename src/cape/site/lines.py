@@ -16,7 +16,6 @@ import glob
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 import numpy as np
 import polars as pl
@@ -31,6 +30,9 @@ BROKEN = "\0"
 _CHUNK = 1 << 24
 _LONGEST = 1 << 26  # bytes of a line; a longer one is put aside
 _QUOTE, _END, _MARK = b'"', b"\n", b"\xef\xbb\xbf"  # the last may stand at the start of a file
+
+
+_File = io.BufferedReader | gzip.GzipFile
 
 
 class LineReader:
@@ -83,7 +85,7 @@ class LineReader:
                 frame = self._parse(_put_aside(chunk, self._broken(len(names))), len(names))
                 yield from self._cells(frame, names, columns).iter_slices(rows)
 
-    def _header(self, file: IO[bytes]) -> list[str]:
+    def _header(self, file: _File) -> list[str]:
         """Read the first line that is not blank, and return the names in it."""
         while line := file.readline(_LONGEST):
             line = line.removeprefix(_MARK)
@@ -163,7 +165,7 @@ class LineReader:
         return cells
 
 
-def _opened(path: str) -> IO[bytes]:
+def _opened(path: str) -> _File:
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if packed else open(path, "rb")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
 import narwhals as nw
 import polars as pl
+
+from cape.site.cells import is_missing
 
 __all__ = ["FetchedReader", "FrameReader", "LazyReader", "Reader", "from_values", "text_scan"]
 
@@ -33,25 +35,27 @@ class Reader(Protocol):
 
 
 class LazyReader:
-    """A polars scan, run by the streaming engine."""
+    """A polars scan, run by the streaming engine; made anew each time, because it remembers its files."""
 
-    def __init__(self, frame: pl.LazyFrame, what: str, advice: str, *, text: bool = False) -> None:
-        self._frame = frame
+    def __init__(
+        self, scan: Callable[[], pl.LazyFrame], what: str, advice: str, *, text: bool = False
+    ) -> None:
+        self._scan = scan
         self.what, self.advice, self.text = what, advice, text
 
     def names(self) -> list[str]:
         """Return the names of the table's columns."""
-        return self._frame.collect_schema().names()
+        return self._scan().collect_schema().names()
 
     def rows(self) -> int:
         """Return the number of rows."""
-        return int(self._frame.select(pl.len()).collect(engine="streaming").item())
+        return int(self._scan().select(pl.len()).collect(engine="streaming").item())
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield the columns, about `rows` rows at a time."""
         # Of a text file every column is read: only then does polars notice a line with too many cells, such
         # as one whose decimal comma has shifted the others.
-        chosen = self._frame if self.text else self._frame.select(columns)
+        chosen = self._scan() if self.text else self._scan().select(columns)
         batches = chosen.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
         return (batch.select(columns) for batch in batches) if self.text else iter(batches)
 
@@ -151,6 +155,8 @@ def _column(name: str, values: Any) -> pl.Series:
             return pl.Series(name, pl.from_pandas(values))
         except Exception:
             pass
-    return from_values(
-        name, [None if missing else v for v, missing in zip(values, values.isna(), strict=True)]
-    )
+    try:
+        missing = values.isna()
+    except Exception:  # at a signaling NaN
+        missing = [is_missing(value) for value in values]
+    return from_values(name, [None if absent else v for v, absent in zip(values, missing, strict=True)])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import glob
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,9 @@ def _open_path(site: str, source: str | Path, lenient: bool) -> Reader:
             f"Csv(path, ...), and a folder as 'folder/*.parquet'",
         )
     what = f"{path!r}"
-    frame = guarded(site, what, _ADVICE, lambda: pl.scan_parquet(path, glob=pattern))
-    return LazyReader(frame, what, _ADVICE)
+    scan = partial(pl.scan_parquet, path, glob=pattern)
+    guarded(site, what, _ADVICE, scan)
+    return LazyReader(scan, what, _ADVICE)
 
 
 def _open_text(site: str, source: Csv, lenient: bool) -> Reader:
@@ -150,18 +152,14 @@ def _open_text(site: str, source: Csv, lenient: bool) -> Reader:
             columns=source.columns,
             null_values=source.null_values,
         )
-    frame = guarded(
-        site,
-        what,
-        advice,
-        lambda: text_scan(path, pattern, source.separator, source.columns, source.null_values),
-    )
-    return LazyReader(frame, what, advice, text=True)
+    scan = partial(text_scan, path, pattern, source.separator, source.columns, source.null_values)
+    guarded(site, what, advice, scan)
+    return LazyReader(scan, what, advice, text=True)
 
 
 def _open_frame(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
     if isinstance(source, pl.LazyFrame):
-        return LazyReader(source, "the LazyFrame", "check that its collect() works")
+        return LazyReader(lambda: source, "the LazyFrame", "check that its collect() works")
     try:
         frame = nw.from_native(source)
     except Exception:  # a frame of a kind that narwhals does not know, or with names that it refuses

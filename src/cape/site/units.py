@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
-from cape.site.cells import _code, _is_missing, _number
+from cape.site.cells import _code, _number, is_missing
 from cape.site.design import Design
 from cape.site.schema import Category, Number, Schema
 
@@ -145,7 +145,7 @@ def _numbers(cells: NDArray[Any], name: str) -> Floats:
         number = _number(cell)
         if number is not None:
             numbers[row] = number
-        elif not _is_missing(cell):
+        elif not is_missing(cell):
             raise InvalidInput(f"column {name!r} to predict from must hold numbers; row {row} has none")
     return numbers
 
@@ -158,7 +158,7 @@ def _codes(cells: NDArray[Any], name: str, column: Category) -> NDArray[np.int64
         code = _code(cell, keys)
         if code is not None:
             codes[row] = code
-        elif not _is_missing(cell):
+        elif not is_missing(cell):
             raise InvalidInput(
                 f"column {name!r} to predict from must be one of {list(column.values)!r}, or missing; row "
                 f"{row} is not"
