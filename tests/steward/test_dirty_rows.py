@@ -164,7 +164,14 @@ def test_every_kind_of_sum_is_answered(world: World, analysis: str) -> None:
     assert said[0] == said[1]
 
 
-NETWORK = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 2, "rows": 450}
+NETWORK = {
+    "kind": "neural-network",
+    "target": "ill",
+    "features": ["age"],
+    "hidden": [2],
+    "epochs": 2,
+    "rows": 450,
+}
 MEANS = {"kind": "k-means", "columns": ["age", "weight"], "clusters": 2, "steps": 2}
 
 

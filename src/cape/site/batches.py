@@ -40,7 +40,7 @@ class Batches:
         self, blocks: Sequence[Block], stream: SecureStream | None = None
     ) -> list[tuple[NDArray[np.int64], ...]]:
         """Return the sums of every block, from one pass; samples are drawn from the stream."""
-        summers = [summer(self._site, self._schema, block, stream) for block in blocks]
+        summers = [summer(self._site, self._schema, block, stream, hold=self._lenient) for block in blocks]
         for part in self._parts([name for block in blocks for name in columns_of(block)]):
             for each in summers:
                 each.add(part)
@@ -51,7 +51,7 @@ class Batches:
         rows = self.rows()
         if rows * design.width(self._schema) > most_cells:
             return None
-        kept = Kept(self._site, self._schema, design, rows)
+        kept = Kept(self._site, self._schema, design, rows, hold=self._lenient)
         for part in self._parts(design.columns):
             kept.add(part)
         return kept

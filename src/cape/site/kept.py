@@ -32,9 +32,9 @@ Float64 = NDArray[np.float64]
 class Kept:
     """Complete rows as x (rows, width) and y (rows,) or None, in whole steps of 2^-20."""
 
-    def __init__(self, site: str, schema: Schema, design: Design, rows: int) -> None:
+    def __init__(self, site: str, schema: Schema, design: Design, rows: int, *, hold: bool = False) -> None:
         self._site, self._schema, self.design = site, schema, design
-        self._filled = 0
+        self._filled, self._hold = 0, hold
         self._x = np.empty((rows, design.width(schema)))
         self._y = None if design.target is None else np.empty(rows)
         self._records: tuple[Records, Workspace] | None = None
@@ -86,7 +86,7 @@ class Kept:
 
     def sums(self, blocks: Sequence[Block]) -> list[tuple[NDArray[np.int64], ...]]:
         """Return the sums of blocks over this design."""
-        summers = [summer(self._site, self._schema, block) for block in blocks]
+        summers = [summer(self._site, self._schema, block, hold=self._hold) for block in blocks]
         width = self._x.shape[1]
         space = np.empty((width + (self._y is not None), PART_ROWS + PADDING))
         for start in range(0, self._filled, PART_ROWS):

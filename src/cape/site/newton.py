@@ -17,11 +17,10 @@ from scipy.special import expit
 
 from cape.noise import exact_products
 from cape.site.blocks import Newton
-from cape.site.parts import Part, require_room
+from cape.site.parts import Part, Total
 from cape.site.rows import PADDING
 from cape.site.schema import Schema
 from cape.site.steps import ONE
-from cape.site.tensors import largest
 
 __all__ = ["NewtonSums"]
 
@@ -31,13 +30,13 @@ Int64 = NDArray[np.int64]
 class NewtonSums:
     """Adds up a `Newton` block."""
 
-    def __init__(self, schema: Schema, block: Newton) -> None:
+    def __init__(self, schema: Schema, block: Newton, *, hold: bool = False) -> None:
         width = block.design.width(schema)
         self._design = block.design
         self._weights = [float(weight) / ONE for weight in block.weights]
         self._count = np.zeros(1, np.int64)
-        self._gradient = np.zeros(width, np.int64)
-        self._hessian = np.zeros((width, width), np.int64)
+        self._gradient = Total((width,), hold=hold)
+        self._hessian = Total((width, width), hold=hold)
         self._buffer = np.empty((width, 0))
 
     def add(self, part: Part) -> None:
@@ -56,12 +55,12 @@ class NewtonSums:
         for column, out in zip(rows.x, z, strict=True):
             np.multiply(column, root, out=out)
             np.trunc(out, out=out)
-        require_room(max(largest(self._gradient), largest(self._hessian)))
         self._count += rows.count
-        self._gradient += (rows.x @ g).astype(np.int64)
-        self._hessian += exact_products(z)
+        self._gradient.add((rows.x @ g).astype(np.int64))
+        self._hessian.add(exact_products(z))
 
     def result(self) -> tuple[Int64, ...]:
         """Return the sums, in the shapes of `block.arrays`."""
-        above = np.triu_indices(len(self._gradient), 1)
-        return self._count, self._gradient, np.diagonal(self._hessian).copy(), self._hessian[above]
+        gradient, hessian = self._gradient.result(), self._hessian.result()
+        above = np.triu_indices(len(gradient), 1)
+        return self._count, gradient, np.diagonal(hessian).copy(), hessian[above]

@@ -13,9 +13,9 @@ from cape.site.rows import PART_ROWS, Converter, Vectors
 from cape.site.schema import Schema
 from cape.site.steps import Steps
 
-__all__ = ["PART_ROWS", "Converters", "Part", "Summer", "require_room"]
+__all__ = ["PART_ROWS", "Converters", "Part", "Summer", "Total"]
 
-_ROOM = 2**63 - 2**54
+_HALF, _LOW = 32, (1 << 32) - 1
 
 Int64 = NDArray[np.int64]
 
@@ -91,9 +91,44 @@ class Summer(Protocol):
         ...
 
 
-def require_room(largest: int) -> None:
-    """Raise `OverflowRisk` unless a total of squares can take another part."""
-    if largest >= _ROOM:
-        raise OverflowRisk(
-            "a site's sum of squares would need more than 64 bits; divide its table into several sites"
-        )
+class Total:
+    """A sum of int64 arrays, exact however large it grows: its halves are added by themselves.
+
+    A result beyond 64 bits raises `OverflowRisk` or, where no row may decide whether there is an answer,
+    is held at what 64 bits can say. Holding a sum moves no two sums further apart than they were, so that
+    one person moves it by no more than before.
+    """
+
+    def __init__(self, shape: tuple[int, ...], *, hold: bool) -> None:
+        self._high, self._low = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self._hold = hold
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return self._high.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return self._high.shape
+
+    def add(self, part: Int64 | int, place: int | slice = slice(None)) -> None:
+        """Add numbers of the same shape, or to a place."""
+        self._high[place] += part >> _HALF
+        self._low[place] += part & _LOW
+
+    def result(self) -> Int64:
+        """Return the sum."""
+        high, low = self._high + (self._low >> _HALF), self._low & _LOW
+        largest = np.int64(1 << 31)
+        above, below = high >= largest, high < -largest
+        if (above | below).any():
+            if not self._hold:
+                raise OverflowRisk(
+                    "a site's sum of squares would need more than 64 bits; divide its table into several "
+                    "sites"
+                )
+            low = np.where(above, _LOW, np.where(below, 0, low))
+            high = np.clip(high, -largest, largest - 1)
+        return np.asarray((high << _HALF) + low, np.int64)

@@ -28,7 +28,7 @@ class Number:
     """A numeric column between public bounds; what lies outside is clamped to them.
 
     `missing=False` says that no cell is empty: means then divide by the public number of rows, and a
-    table with an empty cell is refused.
+    table with an empty cell is refused, or read with the middle of the bounds there (see `Table`).
     """
 
     low: float
@@ -57,7 +57,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column with a public list of values; any other value in a table is an error at the site."""
+    """A column with a public list of values; any other in a table is an error, or missing: see `Table`."""
 
     values: tuple[Value, ...]
     missing: bool = True

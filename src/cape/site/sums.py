@@ -5,7 +5,8 @@ Reason. A part has at most 8192 rows of whole steps k with |k| <= 2^20. Its floa
 <= 2^40, have all partial sums at most 2^53 in magnitude, where float64 holds every integer: no addition
 rounds, in whatever order numpy or BLAS adds. Grouped sums and counts are added as int64 outright, Gram
 matrices by `cape.noise.exact_gram`; `tensors`, `newton` and `nearest` have reasons of their own. Parts are
-added as int64, which is associative; a total that could pass 2^63 is refused.
+added as int64, which is associative, and squares in two halves (`Total`): a total that passes 2^63 is
+refused, or held there.
 Tested in tests/site/test_exact.py against Python integers, and under permutations and batch sizes.
 """
 
@@ -37,7 +38,7 @@ from cape.site.blocks import (
 from cape.site.clip import LARGEST_SIZE, clip_rows
 from cape.site.nearest import NearestSums
 from cape.site.newton import NewtonSums
-from cape.site.parts import Part, Summer, require_room
+from cape.site.parts import Part, Summer, Total
 from cape.site.sampling import sample
 from cape.site.schema import Category, Number, Schema
 from cape.site.steps import ONE
@@ -48,18 +49,23 @@ __all__ = ["columns_of", "summer"]
 Int64 = NDArray[np.int64]
 
 
-def summer(site: str, schema: Schema, block: Block, stream: SecureStream | None = None) -> Summer:
-    """Return what adds up this block; samples are drawn from the stream."""
+def summer(
+    site: str, schema: Schema, block: Block, stream: SecureStream | None = None, *, hold: bool = False
+) -> Summer:
+    """Return what adds up this block; samples are drawn from the stream.
+
+    `hold` says what becomes of a total beyond 64 bits: see `Total`.
+    """
     if isinstance(block, Moments):
-        return _Moments(schema, block) if block.by is None else _GroupedMoments(schema, block)
+        return _Moments(schema, block, hold) if block.by is None else _GroupedMoments(schema, block, hold)
     if isinstance(block, Gram):
-        return _Gram(schema, block)
+        return _Gram(schema, block, hold)
     if isinstance(block, Counts):
         return _Counts(schema, block)
     if isinstance(block, Tensors):
-        return TensorSums(schema, block)
+        return TensorSums(schema, block, hold=hold)
     if isinstance(block, Newton):
-        return NewtonSums(schema, block)
+        return NewtonSums(schema, block, hold=hold)
     if isinstance(block, Nearest):
         return NearestSums(schema, block)
     assert isinstance(block, Custom)  # a Gradient is added up over vectors in memory: see `kept`
@@ -79,9 +85,9 @@ def columns_of(block: Block) -> tuple[str, ...]:
 
 
 class _Moments:
-    def __init__(self, schema: Schema, block: Moments) -> None:
+    def __init__(self, schema: Schema, block: Moments, hold: bool) -> None:
         self._columns = block.columns
-        self._sums = [np.zeros(array.shape, np.int64) for array in block.arrays(schema)]
+        self._sums = [Total(array.shape, hold=hold) for array in block.arrays(schema)]
 
     def add(self, part: Part) -> None:
         for i, name in enumerate(self._columns):
@@ -92,24 +98,23 @@ class _Moments:
                 count -= int(np.count_nonzero(missing))
                 steps = np.where(missing, 0.0, steps)
                 first = float(np.add.reduce(steps))
-            self._sums[0][i] += count
-            self._sums[1][i] += int(first)
+            self._sums[0].add(count, i)
+            self._sums[1].add(int(first), i)
             if len(self._sums) == 3:
-                require_room(int(self._sums[2][i]))
-                self._sums[2][i] += int(np.dot(steps, steps))
+                self._sums[2].add(int(np.dot(steps, steps)), i)
 
     def result(self) -> tuple[Int64, ...]:
-        return tuple(self._sums)
+        return tuple(total.result() for total in self._sums)
 
 
 class _GroupedMoments:
-    def __init__(self, schema: Schema, block: Moments) -> None:
+    def __init__(self, schema: Schema, block: Moments, hold: bool) -> None:
         assert block.by is not None
         self._columns, self._by = block.columns, block.by
         self._shape = block.arrays(schema)[0].shape
         # one row per column and one cell more, for the rows that miss their group
         self._sums = [
-            np.zeros((len(block.columns), self._shape[0] + 1), np.int64) for _ in block.arrays(schema)
+            Total((len(block.columns), self._shape[0] + 1), hold=hold) for _ in block.arrays(schema)
         ]
 
     def add(self, part: Part) -> None:
@@ -120,23 +125,22 @@ class _GroupedMoments:
             if missing.any():
                 steps, there = steps[~missing], groups[~missing]
             whole = steps.astype(np.int64)
-            np.add.at(self._sums[0][i], there, 1)
-            np.add.at(self._sums[1][i], there, whole)
-            if len(self._sums) == 3:
-                require_room(int(self._sums[2][i].max()))
-                np.add.at(self._sums[2][i], there, whole * whole)
+            for total, values in zip(self._sums, (1, whole, whole * whole), strict=False):
+                sums = np.zeros(total.shape[1], np.int64)
+                np.add.at(sums, there, values)
+                total.add(sums, i)
 
     def result(self) -> tuple[Int64, ...]:
-        return tuple(np.ascontiguousarray(sums[:, :-1].T) for sums in self._sums)
+        return tuple(np.ascontiguousarray(total.result()[:, :-1].T) for total in self._sums)
 
 
 class _Gram:
-    def __init__(self, schema: Schema, block: Gram) -> None:
+    def __init__(self, schema: Schema, block: Gram, hold: bool) -> None:
         self._schema, self._block = schema, block
         self._width = block.width(schema)
         self._count = np.zeros(1, np.int64)
         self._first = np.zeros(self._width, np.int64)
-        self._second = np.zeros((self._width, self._width), np.int64)
+        self._second = Total((self._width, self._width), hold=hold)
 
     def add(self, part: Part) -> None:
         matrix = np.empty((part.rows, self._width))
@@ -154,15 +158,14 @@ class _Gram:
                 np.multiply(part.steps(name), 1 / ONE, out=matrix[:, place])
                 complete &= ~np.isnan(matrix[:, place])
                 place += 1
-        require_room(int(self._second.max(initial=0)))
         gram = exact_gram(matrix if complete.all() else matrix[complete], bits=T_BITS)
         self._count += gram.rows
         self._first += gram.x
-        self._second += gram.xx
+        self._second.add(gram.xx)
 
     def result(self) -> tuple[Int64, ...]:
-        above = np.triu_indices(self._width, 1)
-        return self._count, self._first, np.diagonal(self._second).copy(), self._second[above]
+        above, second = np.triu_indices(self._width, 1), self._second.result()
+        return self._count, self._first, np.diagonal(second).copy(), second[above]
 
 
 class _Counts:

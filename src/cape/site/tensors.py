@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from cape.noise import exact_products
 from cape.site.blocks import Tensors, Term
-from cape.site.parts import Part, require_room
+from cape.site.parts import Part, Total
 from cape.site.rows import Vectors
 from cape.site.schema import Schema
 from cape.site.steps import ONE
 
-__all__ = ["TensorSums", "largest", "multiplicities"]
+__all__ = ["TensorSums", "multiplicities"]
 
 _INWARD = 1 - 2.0**-50
 _CHUNK_CELLS = 1 << 15  # 256 KB of float64, to stay in a core's cache
@@ -38,18 +38,18 @@ Float64 = NDArray[np.float64]
 class TensorSums:
     """Adds up a `Tensors` block."""
 
-    def __init__(self, schema: Schema, block: Tensors) -> None:
+    def __init__(self, schema: Schema, block: Tensors, *, hold: bool = False) -> None:
         self._design, self._terms = block.design, block.terms
         self._width = width = block.design.width(schema)
         self._count = np.zeros(1, np.int64)
         exact = {_monomial(term) for term in block.terms if term.exact}
         # One product of matrices gives all squares; without x x', they are cheaper one by one.
-        self._products = np.zeros((0, 0), np.int64)
+        self._products = Total((0, 0), hold=hold)
         if (2, 0) in exact:
             height = width + bool(exact & {(1, 1), (0, 2)})
-            self._products = np.zeros((height, height), np.int64)
+            self._products = Total((height, height), hold=hold)
         self._sums = {
-            kind: np.zeros(math.comb(width + kind[0] - 1, kind[0]), np.int64)
+            kind: Total((math.comb(width + kind[0] - 1, kind[0]),), hold=hold)
             for kind in exact
             if self._products.size == 0 or sum(kind) < 2
         }
@@ -64,11 +64,9 @@ class TensorSums:
         rows = part.vectors(self._design)
         self._count += rows.count
         if self._products.size:
-            require_room(largest(self._products))
-            self._products += exact_products(rows.all[: len(self._products)])
-        for kind, sums in self._sums.items():
-            require_room(largest(sums))
-            sums += _exact(kind, rows)
+            self._products.add(exact_products(rows.all[: self._products.shape[0]]))
+        for kind, total in self._sums.items():
+            total.add(_exact(kind, rows))
         for term, sums in self._rounded.items():
             self._add_rounded(term, sums, rows)
 
@@ -83,12 +81,12 @@ class TensorSums:
 
     def _exact(self, kind: tuple[int, int]) -> Int64:
         if kind in self._sums:
-            return self._sums[kind]
-        last = len(self._products) - 1
+            return self._sums[kind].result()
+        products = self._products.result()
+        last = len(products) - 1
         if kind == (2, 0):
-            above = np.triu_indices(self._width)
-            return self._products[above]
-        return self._products[last, : self._width] if kind == (1, 1) else self._products[last, last:]
+            return products[np.triu_indices(self._width)]
+        return products[last, : self._width] if kind == (1, 1) else products[last, last:]
 
     def _add_rounded(self, term: Term, sums: Int64, rows: Vectors) -> None:
         size = max(1, _CHUNK_CELLS // self._width)
@@ -162,8 +160,3 @@ def multiplicities(degree: int, width: int) -> Int64:
         found, last = found[parent], following
         found = found // run
     return found
-
-
-def largest(sums: Int64) -> int:
-    """Return the largest magnitude among sums."""
-    return max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
