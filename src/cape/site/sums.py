@@ -125,7 +125,8 @@ class _GroupedMoments:
             if missing.any():
                 steps, there = steps[~missing], groups[~missing]
             whole = steps.astype(np.int64)
-            for total, values in zip(self._sums, (1, whole, whole * whole), strict=False):
+            powers = (np.ones_like(whole), whole, whole * whole)
+            for total, values in zip(self._sums, powers, strict=False):
                 sums = np.zeros(total.shape[1], np.int64)
                 np.add.at(sums, there, values)
                 total.add(sums, i)

@@ -204,7 +204,8 @@ class Table:
     def check(self) -> None:
         """Read every cell that the schema names, and raise `DataError` at the first that does not fit.
 
-        Opened with "missing", a table has no such cell. A table without rows is refused too; in a study whose sizes are private it is added up as it is.
+        Opened with "missing", a table has no such cell. A table without rows is refused too; in a study whose
+        sizes are private it is added up as it is.
         """
         self._engine.check()
         self.require_rows()
