@@ -86,7 +86,7 @@ def test_the_daemon_loads_no_engine_and_opens_no_port(folder, tmp_path):
         "import sys, threading, os\n"
         "from pathlib import Path\n"
         "from cape.cli import commands\n"
-        "from cape.cli.daemon import serve_site\n"
+        "from cape.cli.site.serve import serve\n"
         "def look():\n"
         "    while not Path(sys.argv[2]).exists(): pass\n"
         "    inodes = {os.readlink(f'/proc/self/fd/{fd}') for fd in os.listdir('/proc/self/fd')\n"
@@ -98,7 +98,7 @@ def test_the_daemon_loads_no_engine_and_opens_no_port(folder, tmp_path):
         "    print('PORTS', ports, 'LOADED', loaded, flush=True)\n"
         "    os._exit(0)\n"
         "threading.Thread(target=look, daemon=True).start()\n"
-        "serve_site(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "serve(Path(sys.argv[1]), Path(sys.argv[2]))\n"
     )
     place = tmp_path / "link.sock"
     done = subprocess.run(

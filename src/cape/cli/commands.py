@@ -9,7 +9,6 @@ import typer
 from cape import __version__, check
 from cape.cli.audit import audit
 from cape.cli.bench import bench
-from cape.cli.daemon import serve_site
 from cape.cli.demo import demo
 from cape.cli.deploy import deploy
 from cape.cli.machines import join, serve, status
@@ -43,7 +42,6 @@ app.command()(serve)
 app.command()(join)
 app.command()(submit)
 app.command()(status)
-site.command("serve")(serve_site)
 app.add_typer(site)
 app.add_typer(deploy)
 

@@ -9,6 +9,7 @@ from cape.cli.site.inbox import approve, inbox, refuse
 from cape.cli.site.keys import export_key, init, revoke, trust
 from cape.cli.site.ledger import ledger
 from cape.cli.site.policy import log, policy, status
+from cape.cli.site.serve import serve
 
 __all__ = ["site"]
 
@@ -29,6 +30,7 @@ site.command()(init)
 site.command("export-key")(export_key)
 site.command()(trust)
 site.command()(revoke)
+site.command()(serve)
 site.command()(status)
 site.command()(check)
 site.command()(policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import resource
 import signal
 import stat
@@ -13,22 +14,31 @@ from typing import Annotated
 
 import typer
 
-from cape.errors import CapeError
+from cape.errors import CapeError, InvalidInput
+from cape.steward import admin as desks
 from cape.steward.daemon import Daemon, link_socket
 from cape.steward.folder import SiteFolder
 from cape.steward.keyring import fingerprint
 from cape.steward.policy import Policy
 
-__all__ = ["serve_site"]
+__all__ = ["serve"]
 
 _HERE = Path()
 
 
-def serve_site(
+def serve(
     folder: Annotated[Path, typer.Option("--site", metavar="DIR", help="The site's folder.")] = _HERE,
     link: Annotated[
         Path | None,
         typer.Option(metavar="SOCKET", help="Where the link connects; else /run/cape/NAME/link.sock."),
+    ] = None,
+    admin: Annotated[
+        Path | None,
+        typer.Option(metavar="SOCKET", help="Where stewards connect; else admin.sock in the site's folder."),
+    ] = None,
+    steward: Annotated[
+        list[str] | None,
+        typer.Option(metavar="USER", help="A user who may decide for this site; give it once for each."),
     ] = None,
     link_may_read_rows: Annotated[
         bool,
@@ -53,7 +63,10 @@ def serve_site(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     place = link or link_socket(policy.name)
-    with Daemon(here, place, link_may_read_rows=link_may_read_rows, say=typer.echo):
+    stewards = frozenset(map(_user_id, steward or ()))
+    daemon = Daemon(here, place, link_may_read_rows=link_may_read_rows, say=typer.echo)
+    desk = desks.serve(admin or here.path / desks.SOCKET, here, stewards, linked=lambda: daemon.connected)
+    with daemon, desk:
         typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")
         typer.echo(f"Fingerprint of this site's key: {fingerprint(here.identity.public)}")
         stop.wait()
@@ -90,3 +103,11 @@ def _world_readable(name: str) -> bool:
 
 def _say(line: str) -> None:
     typer.echo(f"cape: warning: {line}", err=True)
+
+
+def _user_id(name: str) -> int:
+    """Return the number of a user, given by name or number."""
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise InvalidInput(f"--steward: there is no user {name!r} on this machine") from None
