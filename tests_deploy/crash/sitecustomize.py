@@ -1,10 +1,12 @@
-"""Loaded by the processes of a rehearsed deployment: kills a site at a chosen round, and lets one lie.
+"""Loaded by the processes of a rehearsed deployment: kills a site at a chosen round, and lets one attack.
 
 The file `crash` in a site's folder holds lines such as "mask before job" or "unmask after client". The first
 line is acted on when its round comes, and removed first. The daemon does it, since only it knows the round:
 it kills itself ("daemon"), or processes of its link. Only tests put this folder on PYTHONPATH.
 """
 
+import inspect
+import json
 import os
 import signal
 import sys
@@ -12,6 +14,7 @@ import threading
 import time
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 
 _ROUNDS = {
@@ -90,33 +93,41 @@ def _patch(module):
 
 
 def _lie(module):
-    """Let a site ask another's NVFLARE process for what the file `lie` of its folder says: whom, and what."""
-    begin = module.FedAdminAgent.__init__
+    """Let a site's client or the aggregator do what the file `lie` in its kit says: one of attacks.py."""
+    agent = module.FedAdminAgent if hasattr(module, "FedAdminAgent") else module.FedAdminServer
+    begin = agent.__init__
 
-    def begun(self, client_name, cell, app_ctx):
-        begin(self, client_name, cell, app_ctx)
-        folder = Path(os.environ["CAPE_LIES"]) / client_name
-        threading.Thread(target=_ask, args=(cell, folder), daemon=True).start()
+    def begun(self, *arguments, **options):
+        told = inspect.signature(begin).bind(self, *arguments, **options).arguments
+        begin(self, *arguments, **options)
+        engine = told.get("app_ctx") or told.get("fed_admin_interface")
+        threading.Thread(target=_obey, args=(told["cell"], engine), daemon=True).start()
 
-    module.FedAdminAgent.__init__ = begun
+    agent.__init__ = begun
 
 
-def _ask(cell, folder):
-    from nvflare.private.admin_defs import Message
-    from nvflare.private.defs import CellChannel, SysCommandTopic, new_cell_message
+def _obey(cell, engine):
+    import attacks
 
+    kit = Path(engine.args.workspace)
     while True:
-        time.sleep(0.5)
-        if (folder / "lie").is_file():
-            target, command = (folder / "lie").read_text().split(" ", 1)
-            (folder / "lie").unlink()
-            request = new_cell_message({}, Message(SysCommandTopic.SHELL, command))
-            options = {"channel": CellChannel.CLIENT_MAIN, "topic": "x", "timeout": 5}
-            reply = cell.send_request(target=target, request=request, **options)
-            (folder / "got").write_text(str(getattr(reply.payload, "body", reply.payload)))
+        time.sleep(0.1)
+        if (kit / "lie").is_file():
+            told = json.loads((kit / "lie").read_text())
+            (kit / "lie").unlink()
+            try:
+                got = getattr(attacks, told["attack"])(cell, engine, **told["with"])
+            except Exception as error:
+                got = f"failed: {error!r}"
+            (kit / "got.part").write_text(json.dumps(got))
+            (kit / "got.part").rename(kit / "got")
 
 
-_PATCHES = {"cape.steward.member": _patch, "nvflare.private.fed.client.admin": _lie}
+_PATCHES = {
+    "cape.steward.member": _patch,
+    "nvflare.private.fed.client.admin": _lie,
+    "nvflare.private.fed.server.admin": _lie,
+}
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -140,4 +151,13 @@ class _Finder(MetaPathFinder, Loader):
         _PATCHES[module.__name__](module)
 
 
+def _next():
+    """Load the next module of this name on the path, as Python would if this one were not there."""
+    own = Path(__file__).parent
+    spec = PathFinder.find_spec("sitecustomize", [place for place in sys.path if Path(place) != own])
+    if spec is not None:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
 sys.meta_path.insert(0, _Finder())
+_next()

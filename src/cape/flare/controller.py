@@ -17,11 +17,13 @@ from typing import Any
 
 import msgspec
 from nvflare.apis.client import Client
-from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
-from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
+from nvflare.fuel.f3.message import Message
+from nvflare.private.defs import new_cell_message
 
 from cape.coordinator import Event, Relay
 from cape.flare.channel import Alive, AuxChannel
@@ -54,7 +56,11 @@ class Aggregator(Controller):
         engine: Any = fl_ctx.get_engine()
         self._channel = AuxChannel(engine, self._alive)
         self._relay = Relay(self._channel, self._note)
-        engine.register_aux_message_handler(ALIVE, self._sign_of_life)
+        # Not as a handler of auxiliary messages: that would see only whom the sender says to be.
+        engine.get_cell().register_request_cb(
+            channel=CellChannel.AUX_COMMUNICATION, topic=ALIVE, cb=self._sign_of_life
+        )
+        self._job = str(fl_ctx.get_job_id())
         engine.register_app_command(COMMAND, self._command)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
@@ -88,12 +94,12 @@ class Aggregator(Controller):
             parent.require()
             time.sleep(BEAT)
 
-    def _sign_of_life(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        peer = fl_ctx.get_peer_context()
-        name = peer.get_identity_name() if peer else None
-        if name:
-            self._alive.heard(str(name))
-        return make_reply(ReturnCode.OK)
+    def _sign_of_life(self, request: Message) -> Message:
+        """Note it by the origin of the message, which nobody can forge (`cape.flare.limits`)."""
+        site, _, job = str(request.get_header(MessageHeaderKey.ORIGIN)).partition(".")
+        if job == self._job:
+            self._alive.heard(site)
+        return new_cell_message({}, None)
 
     def _note(self, event: Event) -> None:
         with self._changed:

@@ -1,17 +1,40 @@
-"""Starts a job's process at a site, and keeps one site's crash from ending everybody's study."""
+"""Starts a job's process at a site, and keeps one site's crash from ending everybody's study.
+
+The process gets nothing of the job: NVFLARE would put the folder `custom` of a job on its path, where Python
+looks for `sitecustomize` before any line of ours runs. Its environment is what is named here; PYTHONPATH is
+the one with which whoever operates the site started the client.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_launcher_spec import JobReturnCode
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
+from nvflare.utils.job_launcher_utils import get_credential_env
+from nvflare.utils.process_utils import spawn_process
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "environment"]
 
-_THEIRS, _OURS = " nvflare.private.fed.app.client.worker_process ", " cape.flare.worker "
+_THEIRS, _OURS = " -m nvflare.private.fed.app.client.worker_process ", " -P -s -u -m cape.flare.worker "
+_KEPT = {
+    "PATH",
+    "HOME",
+    "LANG",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+}
+_KEPT_BEGINNINGS = ("CAPE_", "NVFLARE_", "GRPC_", "LC_")
 
 
 class _Handle(ProcessHandle):
@@ -39,4 +62,16 @@ class Launcher(ClientProcessJobLauncher):
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> _Handle:
         """Start the process of a job."""
-        return _Handle(process_adapter=super().launch_job(job_meta, fl_ctx).adapter)
+        credentials = get_credential_env(fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS) or {})
+        command = shlex.split(self.get_command(job_meta, fl_ctx))
+        adapter = spawn_process(command, {**environment(os.environ), **credentials})
+        return _Handle(process_adapter=adapter)
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return what of the client's environment a job's process is given."""
+    return {
+        name: value
+        for name, value in own.items()
+        if name in _KEPT or name.startswith(_KEPT_BEGINNINGS) or name.lower().endswith("_proxy")
+    }

@@ -34,7 +34,7 @@ _AGAIN = 2.0  # seconds before a process that died is started again
 _FAST = 20.0  # a process that dies sooner than this after its start has a lasting problem ...
 _TRIES = 5  # ... if it does so this often in a row
 _GRACE = 5.0  # seconds to end by itself
-_SERVER = "nvflare.private.fed.app.server.server_train"
+_SERVER = "cape.flare.server"
 _CLIENT = "cape.flare.client"
 Say = Callable[[str], None]
 
