@@ -67,9 +67,7 @@ def test_an_app_under_a_job_id_that_is_no_uuid_deletes_nothing(
     assert told == [expected] * len(JOBS)
 
 
-def test_the_app_of_a_study_is_taken_from_the_aggregator_and_started_once(
-    world: World, tmp_path: Path
-) -> None:
+def test_the_app_of_a_study_is_taken_from_the_aggregator_alone(world: World, tmp_path: Path) -> None:
     """The same app that others cannot bring: so what was refused was refused for what it was."""
     app, job = signed_app(world, tmp_path), str(uuid.uuid4())
     assert attack(world, "aggregator", "deploy", target="a", jobs=[job], app=str(app)) == [

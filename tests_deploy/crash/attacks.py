@@ -129,3 +129,55 @@ class _Forge:
 
     def end(self):
         self._core._send_to_endpoint = self._send
+
+
+def flood(cell, engine, seconds):
+    """Send the aggregator as much as this machine can: signs of life, topics of nobody, and large bodies."""
+    from nvflare.apis.shareable import Shareable
+
+    large = Shareable()
+    large["data"] = bytes(1 << 20)
+    until, sent = time.monotonic() + seconds, [0]
+
+    def send():
+        while time.monotonic() < until:
+            sent[0] += 1
+            topic, body = (("cape.alive", Shareable()), (f"x{sent[0]}", Shareable()), ("cape.alive", large))[
+                0 if sent[0] % 20 else 2 if sent[0] % 40 else 1
+            ]
+            for job in ("", *(f".{job}" for job in engine.get_all_job_ids())):
+                cell.fire_and_forget(
+                    targets=f"server{job}",
+                    channel=CellChannel.AUX_COMMUNICATION,
+                    topic=topic,
+                    message=new_cell_message({}, body),
+                    optional=True,
+                )
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sent[0]
+
+
+def vouch(cell, engine, site):
+    """Say, in the name of another site, that it is alive: until there is a file `enough` in the kit."""
+    from nvflare.apis.fl_constant import ReservedKey
+    from nvflare.apis.shareable import Shareable
+
+    enough = Path(engine.args.workspace) / "enough"
+    while not enough.exists():
+        told = Shareable()
+        told.set_peer_props({ReservedKey.IDENTITY_NAME: site})
+        for job in engine.get_all_job_ids():
+            cell.fire_and_forget(
+                targets=f"server.{job}",
+                channel=CellChannel.AUX_COMMUNICATION,
+                topic="cape.alive",
+                message=new_cell_message({CellMessageHeaderKeys.SSID: engine.client.ssid}, told),
+                optional=True,
+            )
+        time.sleep(0.5)
+    enough.unlink()

@@ -44,6 +44,6 @@ def require_apart(kit: Path | None, site: Path | None) -> None:
 
 def _told(site: Path, kit: Path) -> str:
     return (
-        f"the site's folder {site} and the kit {kit} must not lie in each other: the network writes to the kit; "
-        "move the site's folder to a place of its own, and let no other user read it"
+        f"the site's folder {site} and the kit {kit} must not lie in each other: the network writes to the "
+        "kit; move the site's folder to a place of its own"
     )

@@ -78,7 +78,7 @@ def guard() -> None:
 
 
 def is_job_id(value: object) -> bool:
-    """Return whether a value is a UUID as NVFLARE writes them: a name of a folder that can be nothing else."""
+    """Return whether a value is a UUID as NVFLARE writes them: no other folder has such a name."""
     return isinstance(value, str) and _JOB.fullmatch(value) is not None
 
 

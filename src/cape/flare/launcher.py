@@ -34,7 +34,7 @@ _KEPT = {
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 }
-_KEPT_BEGINNINGS = ("CAPE_", "NVFLARE_", "GRPC_", "LC_")
+_KEPT_BEGINNINGS = ("CAPE_", "NVFLARE_", "GRPC_", "LC_", "SSL_CERT_")
 
 
 class _Handle(ProcessHandle):
