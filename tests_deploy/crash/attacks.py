@@ -3,11 +3,13 @@
 Each attack is named by the file `lie` in the kit of the site that attacks (see sitecustomize.py).
 """
 
+import os
 import threading
 import time
 from pathlib import Path
 
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 from nvflare.private.admin_defs import Message
 from nvflare.private.defs import (
     CellChannel,
@@ -181,3 +183,15 @@ def vouch(cell, engine, site):
             )
         time.sleep(0.5)
     enough.unlink()
+
+
+def poison(cell, engine, seconds):
+    """Send each job at the aggregator the result of a task that cannot be decoded."""
+    until, sent = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        for job in engine.get_all_job_ids():
+            message = new_cell_message({StreamHeaderKey.PAYLOAD_ENCODING: "fobs"}, os.urandom(64))
+            cell.send_blob("server_command", "submit_update", f"server.{job}", message)
+            sent += 1
+        time.sleep(0.2)
+    return sent

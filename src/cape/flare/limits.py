@@ -34,6 +34,7 @@ _FRAME = 1 << 26  # bytes of a frame
 _HANDSHAKE = 10.0  # seconds for TLS, and again for the request that opens the websocket
 _PING = 20.0  # seconds after which a connection that says nothing is asked whether it is there
 _FILES = 8192
+_DEADLY = "submit_update"  # the result of a task, which our jobs do not have; NVFLARE's ends if it is bent
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +71,10 @@ def _bind_origins(cell: Any) -> None:
 
     def received(self: Any, endpoint: Any, connection: Any, message: Any) -> Any:
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+        from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
+        if _DEADLY in (message.get_header(MessageHeaderKey.TOPIC), message.get_header(StreamHeaderKey.TOPIC)):
+            return None
         neighbour = endpoint.name.partition(".")[0]
         origin = str(message.get_header(MessageHeaderKey.ORIGIN)).partition(".")[0]
         destination = str(message.get_header(MessageHeaderKey.DESTINATION)).partition(".")[0]
@@ -86,6 +90,7 @@ class _Guests:
 
     def __init__(self) -> None:
         self.connections: Counter[str] = Counter()
+        self.handlers: dict[Any, tuple[str, Any]] = {}
         self.strangers: dict[Any, asyncio.TimerHandle] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._paces: dict[str, _Pace] = {}
@@ -127,19 +132,17 @@ def _watch_the_door(driver: Any, handler: Any) -> None:
         made(self, transport)
         name = _name(transport)
         _guests.connections[name] += 1
+        _guests.handlers[self] = (name, transport)  # the handler may let go of its transport before its end
         if _guests.connections[name] > _CONNECTIONS or len(_guests.strangers) >= _STRANGERS:
             transport.abort()
             return
         _guests.strangers[transport] = asyncio.get_running_loop().call_later(_HANDSHAKE, transport.abort)
 
     def connection_lost(self: Any, error: BaseException | None) -> None:
-        transport = self.transport
+        name, transport = _guests.handlers.pop(self, ("", None))
         if transport is not None:
             _known(transport)
-            name = _name(transport)
             _guests.connections[name] -= 1
-            if _guests.connections[name] <= 0:
-                del _guests.connections[name]
         lost(self, error)
 
     def listen(self: Any, connector: Any) -> None:

@@ -10,12 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cape.unix import MOST_BYTES
+
 __all__ = ["AUTHORIZATION", "CLASSES", "ENVIRONMENT", "aggregator_resources", "site_resources"]
 
 CLASSES = ["cape.flare.controller.Aggregator", "cape.flare.executor.Site"]
 """All that a job may name. They take no arguments."""
 
-ENVIRONMENT = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "0"}  # else a finished job may be called abnormal
+ENVIRONMENT = {
+    "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "0",  # else a finished job may be called abnormal
+    "NVFLARE_STREAMING_MAX_BLOB_SIZE": str(MOST_BYTES + (1 << 20)),  # else a message may have 4 GiB
+}
 
 AUTHORIZATION: dict[str, Any] = {
     "format_version": "1.0",
