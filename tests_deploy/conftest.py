@@ -105,7 +105,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
         SCHEMA,
         analyses=KINDS,
         budget=(60.0, 1e-5),
-        environment={"PYTHONPATH": path, "CAPE_LIES": str(folder / "deployment" / "sites")},
+        environment={"PYTHONPATH": path},
     ) as here:
         yield World(here, folder, tables)
 
