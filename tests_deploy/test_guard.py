@@ -129,7 +129,7 @@ def test_a_job_is_started_once_and_only_after_its_app_was_taken(app: bytes) -> N
 
 
 @pytest.mark.parametrize(
-    "job", ["site", "", None, 7, "../x", str(uuid.uuid4()) + "\n", str(uuid.uuid4()).upper()]
+    "job", ["site", "", None, 7, "../x", f"{UUID}\n", UUID.upper(), UUID.replace("-", "")]
 )
 def test_no_handler_sees_a_job_id_that_is_no_uuid(app: bytes, job: object) -> None:
     assert not is_job_id(job)
