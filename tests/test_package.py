@@ -15,6 +15,7 @@ SOURCE = Path(cape.__file__).parent
 LAYERS = [
     "errors",
     "check",
+    "packed",
     "unix",
     "privacy",
     "noise",

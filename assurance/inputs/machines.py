@@ -146,16 +146,16 @@ class Relays(_AtSites):
         """Return a call, a seed of mischief on the way to the sites and back, and how much of it."""
         scheme = pick(random, ["cape", "cape", "cape", "conventional"])
         request = self._world.request(random, scheme)
-        data = request.pack()
+        data, trial = request.pack(), self._world.request(random, scheme, trial=True).pack()
         inquiry = wire.Inquiry(0, request.run, 0, self._world.office.public).signed(self._world.office)
         sizes = {"mean": 2, "histogram": 2, "count": 1}
         size = sizes[request.study["analyses"][0]["kind"]]
-        stage = calls.AskStage(dict.fromkeys("abc", data), size)
+        stage = calls.AskStage.of(dict.fromkeys("abc", data), size)
         asked: calls.Call = pick(
             random,
             [
                 calls.AskHello(("a", "b", "nobody")),
-                calls.AskReview(dict.fromkeys("abc", (data,))),
+                calls.AskReview(("a", "b", "c"), (data, trial)),
                 calls.AskKnown(("a", "b"), inquiry),
                 stage,
                 stage,

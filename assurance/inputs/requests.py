@@ -14,8 +14,9 @@ from assurance.inputs.bend import NASTY, bend, bend_bytes, pick
 from assurance.inputs.surface import Surface
 from assurance.site_folder import CELL, make_folder
 from cape.secagg import Identity
-from cape.steward import Grant, Refusal, Request
-from cape.steward.request import Talk, read
+from cape.steward import Grant, Refusal, Request, envelope
+from cape.steward.envelope import FRONT_BYTES
+from cape.steward.request import LABEL, Talk, read
 
 __all__ = ["Requests"]
 
@@ -48,30 +49,27 @@ class Requests(Surface):
         run = random.bytes(16)  # each of a study of its own: one would soon have spent what it states
         study = dict(base.study) | {"description": f"run {run.hex()}"}
         request = replace(base, run=run, study=study).signed(self._office)
-        plain = msgspec.msgpack.decode(request.pack())
         way = random.random()
         if way < 0.2:
             return bend_bytes(request.pack(), random, other=request.pack())
+        plain = msgspec.msgpack.decode(request.pack()[FRONT_BYTES:])
+        inner = msgspec.msgpack.decode(plain[0])
         for _ in range(int(random.integers(1, 3))):
             if way < 0.6:
-                plain["study"] = bend(plain["study"], random, _PLAIN)
+                inner = bend(inner, random, _PLAIN)
             else:
                 plain = bend(plain, random, _PLAIN)
-            if not isinstance(plain, dict):
+            if not isinstance(plain, list) or not plain:
                 break
         try:
-            data = msgspec.msgpack.encode(plain)
+            if way < 0.6:
+                plain[0] = msgspec.msgpack.encode(inner)
+            body = msgspec.msgpack.encode(plain)
         except (OverflowError, ValueError, UnicodeEncodeError):
-            return b"\xc0"
-        return self._signed(data)
-
-    def _signed(self, data: bytes) -> bytes:
-        """Sign it again, if it can still be read as a request of the office."""
-        try:
-            request = Request.unpack(data)
-            return request.signed(self._office).pack()
-        except Exception:
-            return data
+            body = b"\xc0"
+        if way >= 0.9:
+            body = bend_bytes(body, random, other=body) or b"\xc0"
+        return envelope.pack(self._office.public, envelope.sign(self._office, LABEL, body), body)
 
     def feed(self, given: bytes) -> None:
         """Decide and answer; then read it as the other side would."""
@@ -87,7 +85,7 @@ class Requests(Surface):
                 self._said += file.read().decode("utf-8", "replace")
             if before > 1 << 20:
                 os.truncate(self._log, 0)
-        request = Request.unpack(given)
+        request = Request.open(given, trusted=lambda key: True)
         request.check()
         Talk(read(request.study, request.number)).calibrate()
 

@@ -17,9 +17,10 @@ from cape.secagg import messages as m
 from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
-from cape.steward import Entry, Ledger, Limit, Request, SiteFolder, member, wire
+from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, member, wire
 from cape.steward import review as policy_review
 from cape.steward.approvals import Approvals
+from cape.steward.envelope import Envelope
 
 Patch = pytest.MonkeyPatch
 Planted = Callable[[Patch], None]
@@ -31,7 +32,7 @@ def nothing_is_signed(patch: Patch) -> None:
 
 
 def requests_need_no_signature(patch: Patch) -> None:
-    patch.setattr(Request, "verify", lambda self: None)
+    patch.setattr(Envelope, "verify", lambda self, label: None)
 
 
 def any_roster(patch: Patch) -> None:
@@ -266,13 +267,14 @@ def an_offer_holds(patch: Patch) -> None:
     offers = {}
     consider, reserve = SiteFolder.consider, Ledger.reserve
 
-    def once(self: SiteFolder, request):
-        data = request.pack() if isinstance(request, Request) else request
-        if (self.path, data) not in offers:
-            offers[self.path, data] = consider(self, request)
-        return offers[self.path, data]
+    def once(self: SiteFolder, data):
+        found = consider(self, data)
+        if isinstance(found, Offer):
+            offers[self.path, found.request.nonce] = found
+        return found
 
     patch.setattr(SiteFolder, "consider", once)
+    patch.setattr(SiteFolder, "reconsider", lambda self, request: offers[self.path, request.nonce])
     patch.setattr(Ledger, "reserve", lambda self, entry, limits=(): reserve(self, entry))
 
 

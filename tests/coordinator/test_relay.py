@@ -294,7 +294,7 @@ def test_everything_can_be_called_through_bytes(world: World):
     assert isinstance(hello, GotHello)
     assert [bool(hello.sites[name]) for name in NAMES] == [True, True, True, False]
     trial = asking.request(trial=True).pack()
-    review = call(AskReview(dict.fromkeys(NAMES, (trial, b"nonsense"))))
+    review = call(AskReview(NAMES, (trial, b"nonsense" * 20)))
     assert isinstance(review, GotReview)
     said = review.sites["a"]
     assert isinstance(said, wire.Reviewed)
@@ -302,7 +302,7 @@ def test_everything_can_be_called_through_bytes(world: World):
     assert review.sites["d"] is None
     world.channel.deaf = {}
     request = asking.request()
-    outcome = call(AskStage(dict.fromkeys(NAMES, request.pack()), asking.size))
+    outcome = call(AskStage.of(dict.fromkeys(NAMES, request.pack()), asking.size))
     assert isinstance(outcome, StageOutcome)
     asking.right(outcome)
     office = world.office.identity
@@ -317,7 +317,7 @@ def test_everything_can_be_called_through_bytes(world: World):
     world.channel.deaf = {"b": "inquiry"}
     known = call(AskKnown(NAMES, inquiry))
     assert [known.sites[name] is None for name in NAMES] == [False, True, False, False]
-    assert isinstance(call(AskStage({"a": b"nonsense"}, 1)), CallFailed)
+    assert isinstance(call(AskStage.of({"a": b"nonsense" * 20}, 1)), CallFailed)
     assert isinstance(unpack_reply(world.relay.call(b"nonsense")), CallFailed)
     with pytest.raises(BadMessage):
         unpack_reply(b"nonsense")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import platform
 import subprocess
 import sys
 import threading
@@ -95,6 +96,91 @@ print("apart")
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
     assert done.stdout == "apart\n", done.stderr
+
+
+IN_A_NAMESPACE = """
+import ctypes, os, sys
+from cape.noise import SecureStream
+from cape.secagg.keys import Identity
+stream, kept, keyed = SecureStream(), SecureStream(), SecureStream(bytes(32))
+labelled = kept.fork("before")
+stream.bytes(8)
+read, write = os.pipe()
+if ctypes.CDLL(None, use_errno=True).unshare(0x20000000):  # CLONE_NEWPID
+    sys.exit("not permitted")
+
+
+def drawn():
+    own = [stream.bytes(16), stream.fork("x").bytes(16), labelled.bytes(16), Identity().public[:16]]
+    return b"".join(own) + keyed.bytes(16)
+
+
+if os.fork() == 0:
+    os.write(write, os.getpid().to_bytes(8, "big") + drawn())
+    os._exit(0)
+os.wait()
+os.close(write)
+child, mine = os.read(read, 200), drawn()
+assert int.from_bytes(child[:8], "big") == os.getpid(), "the test needs equal ids"
+for place in range(8, 72, 16):
+    assert child[place : place + 16] != mine[place - 8 : place + 8], place
+assert child[72:] == mine[64:], "a stream with a key stays what it is"
+print("apart")
+"""
+
+
+def test_a_process_forked_into_a_pid_namespace_draws_from_a_new_key():
+    """The child has its parent's process id: both are the first in their namespace."""
+    command = ["unshare", "--pid", "--fork", sys.executable, "-W", "ignore", "-c", IN_A_NAMESPACE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here")
+    if "not permitted" in done.stderr:
+        pytest.skip("PID namespaces are not permitted here")
+    assert done.stdout == "apart\n", done.stderr
+
+
+def test_a_process_made_without_hooks_draws_from_a_new_key():
+    code = """
+import ctypes, os
+from cape.noise import SecureStream
+stream = SecureStream()
+read, write = os.pipe()
+if ctypes.CDLL(None).syscall(56, 17, 0, 0, 0, 0) == 0:  # clone(SIGCHLD): Python does not hear of it
+    os.write(write, stream.bytes(16))
+    os._exit(0)
+os.wait()
+assert os.read(read, 16) != stream.bytes(16)
+print("apart")
+"""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        pytest.skip("the number of the system call is that of Linux on x86-64")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "apart\n", done.stderr
+
+
+def test_threads_of_a_forked_process_take_one_new_key():
+    code = """
+import os, threading
+from cape.noise import SecureStream
+stream = SecureStream()
+read, write = os.pipe()
+if os.fork() == 0:
+    found, ready = [], threading.Barrier(8)
+    def draw():
+        ready.wait()
+        found.extend(stream.bytes(16) for _ in range(200))
+    threads = [threading.Thread(target=draw) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    os.write(write, str(len(set(found))).encode())
+    os._exit(0)
+os.wait()
+print(os.read(read, 10).decode())
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "1600\n", done.stderr
 
 
 def test_threads_may_share_a_stream():

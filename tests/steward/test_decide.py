@@ -80,8 +80,9 @@ def test_the_answer_has_the_noise_of_its_own_calibration(world: World):
 
 def test_an_offer_costs_nothing_until_it_is_reserved(world: World):
     request = world.request(document(analyses=[{"kind": "mean", "columns": ["age"], "share": 1.0}]))
-    offer, again = (world.site.consider(request.pack()) for _ in range(2))
+    offer = world.site.consider(request.pack())
     assert isinstance(offer, Offer)
+    again = world.site.reconsider(offer.request)
     assert isinstance(again, Offer)
     assert not world.site.ledger.entries()
     assert not list(world.site.ledger.runs)
@@ -102,7 +103,7 @@ def whole(number: int) -> dict:
 
 def test_an_offer_may_come_too_late(world: World):
     most = int(gaussian.mu(2.0, 1e-6) ** 2 / gaussian.mu(1.0, 1e-6) ** 2)
-    offers = [world.site.consider(world.request(whole(number))) for number in range(most + 1)]
+    offers = [world.site.consider(world.request(whole(number)).pack()) for number in range(most + 1)]
     *paid, late = [offer.reserve() for offer in offers if isinstance(offer, Offer)]
     assert all(isinstance(each, Grant) for each in paid)
     assert len(paid) == most
@@ -111,7 +112,7 @@ def test_an_offer_may_come_too_late(world: World):
     assert "of this coordinator for this year" in late.sentence
     assert world.code(world.request(whole(-1))) == "budget", "and the next is not even offered"
     sampled = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "sampling": 0.2}
-    found = world.site.consider(world.request(document(analyses=[sampled | {"share": 1.0}])))
+    found = world.site.consider(world.request(document(analyses=[sampled | {"share": 1.0}])).pack())
     assert isinstance(found, Refusal), "nor one that is paid for as a whole"
     assert found.code is Code.BUDGET
     assert "of this coordinator for this year" in found.sentence
@@ -322,8 +323,15 @@ def test_the_last_day_counts(world: World):
     site = world.site
 
     def at(now: datetime) -> Grant | Refusal:
+        issued = int(now.timestamp())
         return decide(
-            site.policy, site.ledger, world.request(), own=site.identity.public, table=site.table, now=now
+            site.policy,
+            site.ledger,
+            world.request(issued=issued, expires=issued + 60).pack(),
+            own=site.identity.public,
+            table=site.table,
+            nonces=site.nonces,
+            now=now,
         )
 
     assert isinstance(at(datetime(2020, 1, 31, 23, 59, tzinfo=UTC)), Grant)
@@ -501,7 +509,13 @@ def test_a_failure_inside_says_nothing_to_others(world: World):
 
     site, lines = world.site, []
     found = decide(
-        site.policy, site.ledger, world.request(), own=site.identity.public, table=broken, log=lines.append
+        site.policy,
+        site.ledger,
+        world.request().pack(),
+        own=site.identity.public,
+        table=broken,
+        nonces=site.nonces,
+        log=lines.append,
     )
     assert isinstance(found, Refusal)
     assert found.code is Code.SITE

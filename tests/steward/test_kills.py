@@ -19,12 +19,14 @@ import os, random, signal, sys, time
 import numpy as np
 from cape.secagg import Identity, Roster
 from cape.steward import Grant, answer, decide, Policy, Ledger
+from cape.steward.nonces import Nonces
 from tests.steward.world import ask, document
 
 folder, kills, own = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
 office = Identity(bytes.fromhex(sys.argv[4]))
 policy = Policy.load(folder + "/site.toml")
 roster = Roster.of({**policy.peers, "a": own})
+nonces = Nonces(folder + "/nonces.sqlite")
 
 
 def study():  # another one each time: each states what it costs
@@ -45,14 +47,14 @@ def live(begun):
     out = os.open(folder + "/left", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.write(begun, b".")
     while True:
-        grant = decide(policy, ledger, ask(study(), roster, office), own=own, table=Rows)
+        grant = decide(policy, ledger, ask(study(), roster, office).pack(), own=own, table=Rows, nonces=nonces)
         assert isinstance(grant, Grant), grant
         vector = answer(grant, Rows())
         os.write(out, grant.request.run + vector.tobytes())
 
 
 first = ask(study(), roster, office)
-warm = decide(policy, Ledger(folder + "/ledger.sqlite"), first, own=own, table=Rows)
+warm = decide(policy, Ledger(folder + "/ledger.sqlite"), first.pack(), own=own, table=Rows, nonces=nonces)
 answer(warm, Rows())  # tables of the sampler are made here, once
 draw = random.Random(7)
 for _ in range(kills):

@@ -143,7 +143,7 @@ def test_a_review_says_what_would_be_answered_and_pays_nothing(table: Table, wor
     assert table.lines() == 0
     assert code(table.say("a", wire.Ask(0, trials[0]))) == "request", "a trial is never answered"
     assert table.lines() == 0
-    assert code(table.ask("a", replace(Request.unpack(trials[0]), trial=False))) == "signature"
+    assert code(table.ask("a", replace(Request.open(trials[0], lambda key: True), trial=False))) == "signature"
 
 
 def test_a_review_counts_what_the_study_itself_states(table: Table, world: World):
@@ -176,8 +176,17 @@ def test_rows_stay_private_where_they_are(world: World):
     offered = table.ask("a")
     assert isinstance(offered, wire.Offered)
     assert offered.rows is None
-    reviewed = table.say("a", wire.Review(0, (world.request(study).pack(),)))
+    reviewed = table.say("a", wire.Review(0, (world.request(study, trial=True).pack(),)))
     assert isinstance(reviewed, wire.Reviewed)
+    assert reviewed.refusals == (None,)
+    assert reviewed.rows is None
+
+
+def test_what_was_signed_to_be_answered_is_not_looked_at(world: World):
+    table = Table(world, world.request(document(analyses=[SEX])))
+    reviewed = table.say("a", wire.Review(0, (table.request.pack(),)))
+    assert isinstance(reviewed, wire.Reviewed)
+    assert [str(each.code) for each in reviewed.refusals if each] == ["request"]
     assert reviewed.rows is None
 
 

@@ -15,8 +15,8 @@ from cape.steward import Code, Refusal, wire
 
 TO_SITE = [
     wire.Hello(1),
-    wire.Review(2, (b"x", b"y")),
-    wire.Ask(3, b"request", b"opening"),
+    wire.Review(2, (b"x" * 97, b"y" * 200)),
+    wire.Ask(3, b"request" * 20, b"opening"),
     wire.Carry(4, bytes(16), b"data"),
     wire.Inquiry(5, bytes(16), 3, bytes(32), bytes(64)),
 ]

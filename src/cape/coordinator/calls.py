@@ -1,4 +1,8 @@
-"""What a coordinator and the aggregator say to each other, and what reaches the sites, as plain structs."""
+"""What a coordinator and the aggregator say to each other, and what reaches the sites, as plain structs.
+
+What comes is bounded before it is decoded, as in `cape.steward.wire`: its size, the number of its values, their
+depth and its texts. A request that goes to many sites is in a call once.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,22 @@ from typing import Annotated, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from cape import packed
 from cape.errors import BadMessage
-from cape.steward.wire import Inquiry, Known, Present, Refused, Reviewed
+from cape.secagg.keys import MAX_SITES
+from cape.steward.wire import (
+    MOST_NUMBERS,
+    Closed,
+    Inquiry,
+    Known,
+    Name,
+    Present,
+    Refused,
+    Reviewed,
+    Rows,
+    Short,
+)
+from cape.unix import MOST_BYTES
 
 __all__ = [
     "AskHello",
@@ -27,13 +45,20 @@ __all__ = [
     "Reply",
     "RoundTraffic",
     "StageOutcome",
+    "failed",
     "pack",
     "unpack_call",
     "unpack_reply",
 ]
 
 _Any = TypeVar("_Any")
-Size = Annotated[int, Meta(ge=0, le=1 << 28)]
+_MOST_ASKED = 1 << 16  # values in a call: a few for each site, and a request for each analysis
+_MOST_SAID = 1 << 21  # values in a reply: each site's refusal of each analysis
+_MOST_TEXT = 20_000
+Size = Annotated[int, Meta(ge=0, le=MOST_NUMBERS)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_SITES)]
+Text = Annotated[str, Meta(max_length=_MOST_TEXT)]
+_few = Meta(max_length=MAX_SITES)
 
 
 class Channel(Protocol):
@@ -75,51 +100,65 @@ class _Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class AskHello(_Call, frozen=True, tag="hello"):
     """Who is there?"""
 
-    sites: tuple[str, ...]
+    sites: Names
 
 
 class AskReview(_Call, frozen=True, tag="review"):
-    """Each site's requests to look at."""
+    """Requests for all of these sites to look at."""
 
-    requests: dict[str, tuple[bytes, ...]]
+    sites: Names
+    requests: Annotated[tuple[Closed, ...], Meta(max_length=10_000)]
 
 
 class AskStage(_Call, frozen=True, tag="stage"):
-    """Each site's request for one stage, and how many numbers it releases."""
+    """Requests for one stage, which of them each site gets, and how many numbers the stage releases."""
 
-    requests: dict[str, bytes]
+    requests: Annotated[tuple[Closed, ...], _few]
+    sites: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], _few]
     size: Size
+
+    @classmethod
+    def of(cls, requests: Mapping[str, bytes], size: int) -> AskStage:
+        """Return the call of each site's request; those that are alike travel once."""
+        places = {data: place for place, data in enumerate(dict.fromkeys(requests.values()))}
+        return cls(tuple(places), {site: places[data] for site, data in requests.items()}, size)
+
+    def each(self) -> dict[str, bytes]:
+        """Return each site's request, or raise `BadMessage`."""
+        if any(place >= len(self.requests) for place in self.sites.values()):
+            raise BadMessage("a call names a request that is not in it")
+        return {site: self.requests[place] for site, place in self.sites.items()}
 
 
 class AskKnown(_Call, frozen=True, tag="known"):
     """Close a run at these sites, and say whether a stage of it was paid for there."""
 
-    sites: tuple[str, ...]
+    sites: Names
     inquiry: Inquiry
 
 
 class GotHello(_Call, frozen=True, tag="hello"):
     """Who answered; None for who did not."""
 
-    sites: dict[str, Present | None]
+    sites: Annotated[dict[Name, Present | None], _few]
 
 
 class GotReview(_Call, frozen=True, tag="review"):
     """What each site said: its review, why it refused as a whole, or None if it did not answer."""
 
-    sites: dict[str, Reviewed | Refused | None]
+    sites: Annotated[dict[Name, Reviewed | Refused | None], _few]
 
 
 class GotKnown(_Call, frozen=True, tag="known"):
     """What each site said, signed; None if it did not answer or refused."""
 
-    sites: dict[str, Known | None]
+    sites: Annotated[dict[Name, Known | None], _few]
 
 
 class RoundTraffic(msgspec.Struct, frozen=True, array_like=True):
     """One round: bytes to sites and from them, the most that one site sent, and how long it took."""
 
-    round: str
+    round: Short
     sent: int
     received: int
     most: int
@@ -142,20 +181,20 @@ class StageOutcome(_Call, frozen=True, tag="stage"):
     """
 
     total: bytes
-    participants: tuple[str, ...]
-    rows: dict[str, int]
-    refusals: dict[str, Refused]
-    lost: dict[str, str]
-    traffic: tuple[RoundTraffic, ...]
+    participants: Names
+    rows: Annotated[dict[Name, Rows], _few]
+    refusals: Annotated[dict[Name, Refused], _few]
+    lost: Annotated[dict[Name, Short], _few]
+    traffic: Annotated[tuple[RoundTraffic, ...], Meta(max_length=64)]
     per_site: int
-    failure: str | None
+    failure: Text | None
     sent: bool
 
 
 class CallFailed(_Call, frozen=True, tag="failed"):
     """The aggregator could not do what was asked."""
 
-    sentence: str
+    sentence: Text
 
 
 Call: TypeAlias = AskHello | AskReview | AskStage | AskKnown
@@ -171,19 +210,27 @@ def pack(message: Call | Reply | Event) -> bytes:
     return _encoder.encode(message)
 
 
+def failed(error: Exception) -> CallFailed:
+    """Return a failure as it travels."""
+    return CallFailed(str(error)[:_MOST_TEXT])
+
+
 def unpack_call(data: bytes) -> Call:
     """Read what a coordinator asks, or raise `BadMessage`."""
-    return _unpack(_calls, data)
+    return _unpack(_calls, data, _MOST_ASKED)
 
 
 def unpack_reply(data: bytes) -> Reply:
     """Read what the aggregator answers, or raise `BadMessage`."""
-    return _unpack(_replies, data)
+    return _unpack(_replies, data, _MOST_SAID)
 
 
-def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes) -> _Any:
+def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes, values: int) -> _Any:
+    if len(data) > MOST_BYTES:
+        raise BadMessage(f"a message between coordinator and aggregator has at most {MOST_BYTES} bytes")
     try:
+        packed.require(data, values=values, depth=6, text=4 * _MOST_TEXT)
         return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+    except (BadMessage, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
         pass
     raise BadMessage("the message between coordinator and aggregator cannot be read; are versions the same?")

@@ -25,7 +25,6 @@ from cape.coordinator.calls import (
     AskKnown,
     AskReview,
     AskStage,
-    CallFailed,
     Channel,
     Event,
     GotHello,
@@ -34,6 +33,7 @@ from cape.coordinator.calls import (
     Reply,
     RoundTraffic,
     StageOutcome,
+    failed,
     pack,
     unpack_call,
 )
@@ -82,13 +82,13 @@ class Relay:
                 case AskHello():
                     reply = GotHello(self.hello(call.sites))
                 case AskReview():
-                    reply = GotReview(self.review(call.requests))
+                    reply = GotReview(self.review(dict.fromkeys(call.sites, call.requests)))
                 case AskStage():
-                    reply = self.stage(call.requests, call.size)
+                    reply = self.stage(call.each(), call.size)
                 case AskKnown():
                     reply = GotKnown(self.known(call.sites, call.inquiry))
         except CapeError as error:
-            reply = CallFailed(str(error))
+            reply = failed(error)
         return pack(reply)
 
     def hello(self, sites: Iterable[str]) -> dict[str, wire.Present | None]:
@@ -136,7 +136,7 @@ class Relay:
             else:
                 total, survivors = self._plain(book, requests, request, size)
         except ProtocolError as error:
-            return book.outcome(failure=str(error))
+            return book.outcome(failure=failed(error).sentence)
         return book.outcome(np.asarray(total, "<i8").tobytes(), survivors)
 
     def _plain(
@@ -389,8 +389,8 @@ def _common(requests: Mapping[str, bytes]) -> Request:
     """Return one of the requests, if all ask for the same stage of the same run."""
     if not requests:
         raise InvalidInput("a stage needs at least one request")
-    read = [Request.unpack(data) for data in requests.values()]
-    request = read[0]
+    read = [Request.open(data, trusted=lambda key: True) for data in dict.fromkeys(requests.values())]
+    request = read[0]  # signed by whoever it names; whether to answer it is for the sites
     for other in read[1:]:
         same = (other.plan, other.stage, other.first, other.steps, other.bits, other.grid)
         if same != (request.plan, request.stage, request.first, request.steps, request.bits, request.grid):

@@ -192,7 +192,7 @@ class Submission:
         present = self._call(AskHello(sites), GotHello).sites
         entries = [entry for entry in self.study.analyses if self._can_be_asked(entry)]
         trials = tuple(self._trial(entry.number) for entry in entries)
-        reviews = self._call(AskReview(dict.fromkeys(sites, trials)), GotReview).sites
+        reviews = self._call(AskReview(sites, trials), GotReview).sites
         keys = dict(zip(self._roster.names, self._roster.keys, strict=True))
         found = {}
         for site in self.study.sites:
@@ -295,7 +295,7 @@ class Submission:
             first, steps = sessions.at(talk.stage, calibration.size)
             requests = self._requests(attempt, talk, history, last, first, steps)
             self.record.asked(attempt)
-            outcome = self._call(AskStage(requests, calibration.size), StageOutcome)
+            outcome = self._call(AskStage.of(requests, calibration.size), StageOutcome)
             self._tell(attempt, outcome)
             if outcome.failure is not None:
                 raise self._too_few(attempt, outcome)

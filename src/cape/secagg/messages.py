@@ -20,6 +20,8 @@ secrets of a step have nothing to do with those of another, so a lie about an ea
 Fields that hold something for every step are the steps' parts one after the other (`part`).
 
 The aggregator does not sign: a site believes nothing it says that is not signed by sites.
+What comes is decoded once it has the size, and as many values, as a message of this run can have; a site's
+signature is checked right after that. To decode takes at most four times a message's bytes (benchmarks/edge.py).
 Decoders are fuzzed in tests/secagg/test_fuzz.py.
 """
 
@@ -32,6 +34,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from cape import packed
 from cape.errors import BadMessage, Refused
 from cape.secagg.keys import MAX_SITES, Identity, Verifier, digest
 from cape.secagg.parameters import MAX_LENGTH, MAX_STEPS, RUN_BYTES, Parameters
@@ -79,6 +82,7 @@ BOTH_BYTES = 2 * SHARE_BYTES  # a step's two shares: of the seed and of the mask
 _TAG_BYTES = 16
 _SMALL = 1 << 10  # a consent, or an advertisement without its keys, with room to spare
 _SLACK = 1 << 12
+_LONGEST = 16  # bytes of a text: the name of a kind of message
 
 Index = Annotated[int, Meta(ge=0, lt=MAX_SITES)]
 Step = Annotated[int, Meta(ge=0, lt=MAX_STEPS)]
@@ -253,9 +257,11 @@ def unpack_signed(data: bytes, parameters: Parameters) -> FromSite:
     vector = parameters.vector_bytes
     many = 32 * parameters.steps + parameters.sites * (sealed_bytes(parameters.steps) + BOTH_BYTES)
     _require_size(data, SIGNATURE_BYTES + 1, _SLACK + max(vector, many))
+    body = memoryview(data)[SIGNATURE_BYTES:]
     try:
-        return _decode_site.decode(memoryview(data)[SIGNATURE_BYTES:])
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        packed.require(body, values=_values(parameters), depth=2, text=_LONGEST)
+        return _decode_site.decode(body)
+    except (BadMessage, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise BadMessage("a site's message cannot be decoded") from None
 
 
@@ -276,8 +282,9 @@ def unpack(data: bytes, parameters: Parameters) -> FromAggregator:
     many = parameters.sites * (_SMALL + sealed_bytes(parameters.steps))
     _require_size(data, 1, _SLACK + max(vector, many))
     try:
+        packed.require(data, values=_values(parameters), depth=2, text=_LONGEST)
         message = _decode_aggregator.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except (BadMessage, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise BadMessage("the aggregator's message cannot be decoded") from None
     require_run(message, parameters)
     return message
@@ -294,6 +301,11 @@ def require_run(message: FromSite | FromAggregator, parameters: Parameters) -> N
 
 def _to_sign(body: bytes | memoryview) -> bytes:
     return b"cape secagg 2 message\0" + sha256(body).digest()
+
+
+def _values(parameters: Parameters) -> int:
+    """Return how many values a message can have: two lists of sites, and a few fields."""
+    return 2 * parameters.sites + 16
 
 
 def _require_size(data: bytes, least: int, most: int) -> None:

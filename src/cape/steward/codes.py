@@ -16,6 +16,7 @@ class Code(StrEnum):
     REQUEST = "request"  # it cannot be read, or contradicts itself
     COORDINATOR = "coordinator"  # not one whom this site trusts
     SIGNATURE = "signature"
+    VALIDITY = "validity"  # the request has expired, is not valid yet, or would be for too long
     EXPIRED = "expired"  # the policy is out of date
     ROSTER = "roster"  # this site is not on it, or somebody whom it does not trust is
     HONEST = "honest"  # too few other honest sites, or too few assumed to collude
@@ -28,7 +29,7 @@ class Code(StrEnum):
     NOISE = "noise"  # the noise asked for is not what this site computes
     RELEASE = "release"  # one release would cost more than the policy allows
     BUDGET = "budget"  # a total would be overdrawn
-    RUN = "run"  # its name was used before
+    RUN = "run"  # its name was used before, or the request was sent before
     HISTORY = "history"  # answers of earlier stages are missing
     APPROVAL = "approval"  # held until the steward approves it
     STEWARD = "steward"  # who has refused this study

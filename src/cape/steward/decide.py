@@ -4,7 +4,8 @@ Claim. Nothing that a coordinator or an aggregator says can lower this site's no
 the roster below its policy, read a column that is not allowed, overdraw a budget or be answered twice; and
 when a `Grant` exists, the ledger holds it, synced. An `Offer` costs nothing, and holds nothing of the data
 but the number of rows, where that is public.
-Reason. Everything in an offer is computed here, by `review`, from the question alone; `Offer.reserve` writes
+Reason. A request is taken once, and only while it is valid: its nonce is on the disk before it is looked at
+(`nonces`). Everything in an offer is computed here, by `review`, from the question alone; `Offer.reserve` writes
 the ledger in one transaction with its limits, and makes the grant after that. Only a grant can be answered,
 and once: two vectors of one grant would have two noises for one price. A refusal says what the policy says,
 and nothing of the data but whether the table can be used.
@@ -28,7 +29,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import BadMessage, BudgetExceeded, CapeError, DataError, InvalidInput, Refused
+from cape.errors import BudgetExceeded, CapeError, DataError, InvalidInput, Refused
 from cape.noise import SecureStream
 from cape.release.calibration import Calibration
 from cape.release.consortium import MOST_ROWS
@@ -40,8 +41,9 @@ from cape.site.table import Table
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
+from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
-from cape.steward.request import Asked, Request, Talk
+from cape.steward.request import MOST_VALID, SKEW, Asked, Request, Talk
 from cape.steward.review import (
     check_columns,
     check_question,
@@ -52,7 +54,7 @@ from cape.steward.review import (
     same_grid,
 )
 
-__all__ = ["Conversations", "Grant", "Log", "Offer", "answer", "consider", "decide"]
+__all__ = ["Conversations", "Grant", "Log", "Offer", "answer", "consider", "decide", "reconsider"]
 
 Log = Callable[[str], None]
 SOMETHING = "something went wrong at this site; its steward can find it in the log"
@@ -210,10 +212,11 @@ class Conversations:
 def consider(
     policy: Policy,
     ledger: Ledger,
-    request: Request | bytes,
+    data: bytes,
     *,
     own: bytes,
     table: Callable[[], Table],
+    nonces: Nonces,
     approvals: Approvals | None = None,
     conversations: Conversations | None = None,
     log: Log | None = None,
@@ -224,31 +227,65 @@ def consider(
     Args:
         policy: what the site allows.
         ledger: what it has given.
-        request: what came.
+        data: the request as it came. It is taken once, unless it is a trial.
         own: the site's public key.
         table: opens its rows; called only once everything else is in order.
+        nonces: the requests that were taken before.
         approvals: studies that are held, approved or refused; needed where the policy says "ask".
         conversations: kept over the stages of an analysis, to spare the answers of all earlier stages.
         log: takes the full story, one line each, for the site's own eyes.
         now: the time, for tests.
     """
     told = log or (lambda line: None)
-    read = _guarded(lambda: request if isinstance(request, Request) else _unpack(request), "somebody", told)
-    if isinstance(read, Refusal):
-        return read
-    talks, who = conversations or Conversations(), _who(policy, read)
+    trusted = lambda key: policy.who(key) is not None  # noqa: E731
+    request = _guarded(lambda: Request.open(data, trusted), "somebody", told)
+    if isinstance(request, Refusal):
+        return request
+    taken = _guarded(lambda: _take(nonces, request, _time(now)), _who(policy, request), told)
+    if isinstance(taken, Refusal):
+        return taken
+    return reconsider(
+        policy,
+        ledger,
+        request,
+        own=own,
+        table=table,
+        approvals=approvals,
+        conversations=conversations,
+        log=log,
+        now=now,
+    )
+
+
+def reconsider(
+    policy: Policy,
+    ledger: Ledger,
+    request: Request,
+    *,
+    own: bytes,
+    table: Callable[[], Table],
+    approvals: Approvals | None = None,
+    conversations: Conversations | None = None,
+    log: Log | None = None,
+    now: datetime | None = None,
+) -> Offer | Refusal:
+    """Return the same of a request that `consider` has opened before, as policy, ledger and clock are now."""
+    told, talks, who = log or (lambda line: None), conversations or Conversations(), _who(policy, request)
     return _guarded(
-        lambda: _consider(policy, ledger, read, own, table, approvals, talks, who, told, now), who, told
+        lambda: _consider(policy, ledger, request, own, table, approvals, talks, who, told, _time(now)),
+        who,
+        told,
     )
 
 
 def decide(
     policy: Policy,
     ledger: Ledger,
-    request: Request | bytes,
+    data: bytes,
     *,
     own: bytes,
     table: Callable[[], Table],
+    nonces: Nonces,
     approvals: Approvals | None = None,
     conversations: Conversations | None = None,
     log: Log | None = None,
@@ -258,9 +295,10 @@ def decide(
     offer = consider(
         policy,
         ledger,
-        request,
+        data,
         own=own,
         table=table,
+        nonces=nonces,
         approvals=approvals,
         conversations=conversations,
         log=log,
@@ -283,8 +321,12 @@ def _guarded(work: Callable[[], _T], who: str, told: Log) -> _T | Refusal:
         return Refusal(Code.SITE, SOMETHING)
 
 
+def _time(now: datetime | None) -> datetime:
+    return (now or datetime.now(UTC)).astimezone(UTC)
+
+
 def _who(policy: Policy, request: Request) -> str:
-    """Return who asks for what, as the log has it; whether it is signed by that key is not known yet."""
+    """Return who asks for what, as the log has it."""
     name, key = policy.who(request.coordinator) or "a stranger", request.coordinator.hex()[:16]
     return f"{name} (key {key}) for {request.name!r} run {request.run.hex()} stage {request.stage}"
 
@@ -299,10 +341,12 @@ def _consider(
     conversations: Conversations,
     who: str,
     log: Log,
-    now: datetime | None,
+    now: datetime,
 ) -> Offer:
-    _authenticate(policy, request)
-    if (now or datetime.now(UTC)).astimezone(UTC).date() > policy.expires:
+    if policy.who(request.coordinator) is None:  # it was trusted when the request came
+        raise Denied(Code.COORDINATOR, "this site does not trust this coordinator's key")
+    _valid(request, now)
+    if now.date() > policy.expires:
         raise Denied(Code.EXPIRED, "this site's policy has expired; its steward can renew it")
     asked = question(request.study, request.number)
     check_roster(policy, asked, request.roster, own)
@@ -361,25 +405,36 @@ def _consider(
     )
 
 
-def _unpack(data: bytes) -> Request:
-    try:
-        return Request.unpack(data)
-    except BadMessage as error:
-        raise Denied(Code.REQUEST, str(error)) from None
-
-
-def _authenticate(policy: Policy, request: Request) -> None:
-    """Deny everyone else first: who is not trusted learns nothing of the policy."""
-    if policy.who(request.coordinator) is None:
-        raise Denied(Code.COORDINATOR, "this site does not trust this coordinator's key")
-    try:
-        request.verify()
-    except BadMessage:
-        raise Denied(Code.SIGNATURE, "the coordinator's signature does not fit the request") from None
+def _take(nonces: Nonces, request: Request, now: datetime) -> None:
+    """Let a request come in, once. Who is not trusted has been denied by now, and learns nothing more."""
     try:
         request.check()
     except InvalidInput as error:
         raise Denied(Code.REQUEST, str(error)) from None
+    _valid(request, now)
+    if request.trial:
+        return
+    try:
+        nonces.take(request.coordinator, request.nonce, request.expires, int(now.timestamp()))
+    except Refused as error:
+        raise Denied(Code.RUN, str(error)) from None
+
+
+def _valid(request: Request, now: datetime) -> None:
+    """Deny a request outside its time."""
+    seconds = now.timestamp()
+    if request.issued > seconds + SKEW:
+        raise Denied(
+            Code.VALIDITY,
+            f"the request is not valid yet: it was issued more than {SKEW // 60} minutes from now by this "
+            "site's clock; compare the clocks",
+        )
+    if request.expires < seconds:
+        raise Denied(Code.VALIDITY, "the request has expired by this site's clock; sign a new one")
+    if request.expires - request.issued > MOST_VALID:
+        raise Denied(
+            Code.VALIDITY, f"a request may be valid for at most {MOST_VALID // 3600} hours; sign a new one"
+        )
 
 
 def _measure(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,10 @@ from cape.site.schema import hint
 from cape.site.table import Table
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Refusal
-from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider
+from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider, reconsider
 from cape.steward.keyring import Card, load_identity, make_identity, new_folder, pin, unpin, write_whole
 from cape.steward.ledger import Ledger
+from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
 from cape.steward.request import Request
 from cape.steward.template import site_toml
@@ -31,6 +33,7 @@ from cape.steward.template import site_toml
 __all__ = ["SiteFolder"]
 
 KEY, POLICY, LEDGER, LOG = "identity.key", "site.toml", "ledger.sqlite", "site.log"
+NONCES = "nonces.sqlite"
 _YEAR = timedelta(days=365)
 
 
@@ -82,6 +85,11 @@ class SiteFolder:
         return Ledger(self.path / LEDGER)
 
     @property
+    def nonces(self) -> Nonces:
+        """The requests that were taken."""
+        return Nonces(self.path / NONCES)
+
+    @property
     def card(self) -> Card:
         """What other people need of this site."""
         return Card(self.policy.name, self.identity.public, "site")
@@ -105,17 +113,24 @@ class SiteFolder:
                 self._opened, self._told = wanted, {}
             return self._table
 
-    def consider(self, request: Request | bytes) -> Offer | Refusal:
+    def consider(self, data: bytes) -> Offer | Refusal:
         """Return what this site would agree to, not paid for yet, or a refusal. Never raises."""
+        return self._now(partial(consider, data=data, nonces=self.nonces))
+
+    def reconsider(self, request: Request) -> Offer | Refusal:
+        """Return the same of a request that was considered before, as policy, ledger and clock are now."""
+        return self._now(partial(reconsider, request=request))
+
+    def _now(self, work: Callable[..., Offer | Refusal]) -> Offer | Refusal:
+        """Return what comes of it with this site's policy, ledger and key as they are now."""
         try:
             policy, ledger, own = self.policy, self.ledger, self.identity.public
         except CapeError as error:
             self.log(f"failed: {error}")
             return Refusal(Code.SITE, SOMETHING)
-        return consider(
-            policy,
-            ledger,
-            request,
+        return work(
+            policy=policy,
+            ledger=ledger,
             own=own,
             table=lambda: self.table(policy),
             approvals=self.approvals,
@@ -123,9 +138,9 @@ class SiteFolder:
             log=self.log,
         )
 
-    def decide(self, request: Request | bytes) -> Grant | Refusal:
+    def decide(self, data: bytes) -> Grant | Refusal:
         """Return a grant, in the ledger already, or a refusal that may be sent. Never raises."""
-        offer = self.consider(request)
+        offer = self.consider(data)
         return offer if isinstance(offer, Refusal) else offer.reserve()
 
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:

@@ -241,7 +241,7 @@ def unpin(path: Path, section: str, name: str, check_text: Callable[[str], objec
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -8,6 +8,7 @@ Reason. The rounds that agree on keys do not touch the data. Where the machine n
 ledger are asked again, as they are now, and the ledger is written; the vector is computed from the grant,
 which answers once, and goes into the machine, which masks it once. A second request for the same stage finds
 it in the ledger, a second one for the same session finds its name there, in this process or in any other.
+A request is taken once: the second time that it comes it is refused, whatever came of the first.
 Tested in tests/steward/test_member.py and test_member_kills.py.
 """
 
@@ -106,8 +107,10 @@ class Member:
         planned = Amount()
         for data in message.requests:
             offer = self.folder.consider(data)
+            if isinstance(offer, Offer) and not offer.request.trial:
+                offer = Refusal(Code.REQUEST, "the request was signed to be answered, not to be looked at")
             if isinstance(offer, Offer):
-                if offer.request.trial and offer.request.stage == 0:
+                if offer.request.stage == 0:
                     rows = offer.rows
                 planned += offer.whole
                 offer = self._affordable(offer, planned)
@@ -187,7 +190,7 @@ class Member:
             answer: bytes | Refusal
             if session.last < 0 and machine.state is states.SiteState.SHARED:
                 _check_opening(session, session.request, message.data)
-                offer = self.folder.consider(session.request)  # policy and ledger as they are now
+                offer = self.folder.reconsider(session.request)  # policy and ledger as they are now
                 answer = offer if isinstance(offer, Refusal) else self._masked(session, offer, message.data)
             else:
                 answer = machine.handle(message.data)

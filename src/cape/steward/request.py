@@ -1,11 +1,13 @@
 """What a coordinator asks of a site: the whole study, one stage of one analysis, and who takes part; signed.
 
-Claim. A request that passes `verify` was made by the holder of its coordinator's key, and says exactly what
-that coordinator signed: the study (and so its hash), the analysis, the price, the roster, the run, the stage
-and the grid that its noise comes on.
-Reason. Ed25519 over all fields but the signature, encoded once, as msgpack, after a label that nothing else
-that we sign starts with.
-Tested in tests/steward/test_decide.py.
+Claim. A `Request` that `Request.open` returns was made by the holder of its coordinator's key, and says exactly
+what that coordinator signed: the study (and so its hash), the analysis, the price, the roster, the run, the
+stage, the grid that its noise comes on, and from when to when it may be taken, once.
+Reason. It travels in an `Envelope`, which is opened only if size, key and signature are right; there is no other
+way to read one. Fields are decoded into types with limits; the study, which may hold anything, is bytes of
+limited size, whose values and depth are counted before they are decoded. It names its time of issue, its
+expiry and a nonce, which a site remembers (`cape.steward.nonces`).
+Tested in tests/steward/test_request.py and test_decide.py.
 
 A request carries numbers that were released before (`Earlier`), never rows. Whatever they are, true or made
 up, the question that follows from them has a known sensitivity: that is what an analysis proves of itself.
@@ -14,34 +16,51 @@ up, the question that follows from them has a known sensitivity: that is what an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from cape import check
+from cape import check, packed
 from cape.analyses import build
 from cape.errors import BadMessage, InvalidInput
+from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.release.calibration import RESOLUTION, Calibration
 from cape.release.query import Analysis, Answer, Query
 from cape.release.schemes import SCHEMES, Parties, Scheme
 from cape.release.setting import Setting
 from cape.release.stages import Stages
-from cape.secagg.keys import KEY_BYTES, Identity, Roster, Verifier
+from cape.secagg.keys import KEY_BYTES, MAX_SITES, Identity, Roster
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES, Parameters
 from cape.site import Schema
+from cape.steward import envelope
+from cape.steward.codes import Code, Denied
+from cape.steward.envelope import Envelope
 from cape.study import Study, places
 
 __all__ = ["Asked", "Earlier", "Request", "Talk", "document", "hash_of", "make_request", "read"]
 
-_LABEL = b"cape request 1\0"
-_MOST_BYTES = 1 << 28
+LABEL = b"cape request 2\0"
+NONCE_BYTES = 16
+MOST_STUDY = 1 << 20
+"""Bytes of a study's document: more than people write."""
+SKEW = 300
+"""Seconds by which a coordinator's clock may be ahead of a site's."""
+MOST_VALID = 24 * 3600
+"""Seconds for which a request may be valid: a site remembers it for as long."""
+VALID = 6 * 3600
+"""Seconds for which a coordinator of ours signs one: its stage must have begun by then, and its vector left."""
+
+_MOST_VALUES = 1 << 17  # in a study's document
+_DEPTH = 32
 _STUDY = (
     "name",
     "description",
@@ -57,8 +76,7 @@ _STUDY = (
 )
 
 
-@dataclass(frozen=True)
-class Earlier:
+class Earlier(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What an earlier stage released: the total (int64, little-endian), over how many sites and rows."""
 
     total: bytes
@@ -87,7 +105,9 @@ class Request:
             grid has other noise in mind, and refuses.
         bits: width of the ring.
         coordinator: the public key of who asks.
+        issued, expires: from when to when a site may take it and send its vector, in seconds since 1970.
         trial: signed to learn what the site would say; it is never answered, whoever passes it on.
+        nonce: 16 bytes that no other request of this coordinator has; `signed` draws them.
     """
 
     study: dict[str, Any]
@@ -101,7 +121,10 @@ class Request:
     grid: tuple[tuple[int, int], ...]
     bits: int
     coordinator: bytes
+    issued: int
+    expires: int
     trial: bool = False
+    nonce: bytes = b""
     signature: bytes = b""
 
     @property
@@ -138,31 +161,37 @@ class Request:
         )
 
     def signed(self, identity: Identity) -> Request:
-        """Return it with a signature of the coordinator."""
+        """Return it with a nonce of its own and a signature of the coordinator."""
         if identity.public != self.coordinator:
             raise InvalidInput("a request must be signed by the coordinator that it names")
-        return replace(self, signature=identity.sign(self._body()))
-
-    def verify(self) -> None:
-        """Raise `BadMessage` unless the coordinator signed exactly this."""
-        Verifier().check(self.coordinator, self.signature, self._body(), "the coordinator")
+        fresh = replace(self, nonce=SecureStream().bytes(NONCE_BYTES))
+        return replace(fresh, signature=envelope.sign(identity, LABEL, fresh._body()))
 
     def pack(self) -> bytes:
-        """Return the bytes that travel."""
-        return msgspec.msgpack.encode(self)
+        """Return the bytes that travel: an envelope."""
+        return envelope.pack(self.coordinator, self.signature, self._body())
 
     @classmethod
-    def unpack(cls, data: bytes) -> Request:
-        """Read what came, strictly; raise `BadMessage` if it is no request. The signature is not checked."""
-        if not isinstance(data, (bytes, bytearray)) or len(data) > _MOST_BYTES:
-            raise BadMessage("a request must be at most 2^28 bytes")
+    def open(cls, data: bytes | memoryview, trusted: Callable[[bytes], bool]) -> Request:
+        """Read what came, if a coordinator whose key is trusted has signed it.
+
+        Raises:
+            Denied: it is too large, of a key that is not trusted, not signed by it, or no request.
+        """
+        received = Envelope(data)
+        body = received.open(LABEL, trusted)
         try:
-            request = msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            request = None
-        if request is None:
-            raise BadMessage("the request cannot be read; is it from another version of cape?")
-        return request
+            read = _bodies.decode(body)
+            packed.require(read.study, values=_MOST_VALUES, depth=_DEPTH, text=MOST_STUDY)
+            study = _studies.decode(read.study)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadMessage):
+            pass
+        else:
+            told = {name: getattr(read, name) for name in _FIELDS if name != "study"}
+            return cls(
+                study=study, coordinator=received.key, signature=received.signature, **told
+            )
+        raise Denied(Code.REQUEST, "the request cannot be read; is it from another version of cape?")
 
     def check(self) -> None:
         """Raise `InvalidInput` for numbers that cannot be right, whatever the study."""
@@ -175,9 +204,36 @@ class Request:
             raise InvalidInput(f"bits must be 32 or 64, not {self.bits}")
         if len(self.earlier) > self.stage:
             raise InvalidInput("earlier must hold stages before this one only")
+        if len(self.nonce) != NONCE_BYTES:
+            raise InvalidInput(f"nonce must be {NONCE_BYTES} bytes")
 
     def _body(self) -> bytes:
-        return _LABEL + msgspec.msgpack.encode(replace(self, signature=b""))
+        told = {name: getattr(self, name) for name in _FIELDS if name != "study"}
+        return msgspec.msgpack.encode(_Body(study=msgspec.msgpack.encode(self.study), **told))
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A request as it is signed: all fields but those that stand on the envelope, the study packed."""
+
+    study: Annotated[bytes, Meta(max_length=MOST_STUDY)]
+    number: int
+    roster: Annotated[tuple[tuple[str, bytes], ...], Meta(max_length=MAX_SITES)]
+    run: bytes
+    stage: int
+    first: int
+    steps: int
+    earlier: Annotated[tuple[Earlier, ...], Meta(max_length=MAX_STEPS)]
+    grid: Annotated[tuple[tuple[int, int], ...], Meta(max_length=MAX_STEPS)]
+    bits: int
+    issued: int
+    expires: int
+    trial: bool
+    nonce: bytes
+
+
+_FIELDS = _Body.__struct_fields__
+_bodies: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
+_studies: msgspec.msgpack.Decoder[dict[str, Any]] = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 def document(study: Study) -> dict[str, Any]:
@@ -303,9 +359,11 @@ def make_request(
     steps: int = 1,
     bits: int = 64,
     trial: bool = False,
+    now: int | None = None,
 ) -> Request:
-    """Return the signed request for the stage that a coordinator's own talk is at."""
+    """Return the signed request for the stage that a coordinator's own talk is at; valid from now on."""
     calibration, _ = talk.calibrate()
+    issued = int(time.time()) if now is None else now
     pairs = tuple(zip(roster.names, roster.keys, strict=True))
     return Request(
         study=dict(study),
@@ -319,6 +377,8 @@ def make_request(
         grid=grid_of(calibration),
         bits=bits,
         coordinator=identity.public,
+        issued=issued,
+        expires=issued + VALID,
         trial=trial,
     ).signed(identity)
 

@@ -3,7 +3,12 @@
 Every message to a site has a number, and its answer has the same: an answer that comes late is not taken for
 that of another message. No security rests on it; what a site believes is signed by its coordinator (requests)
 or by other sites (the messages of secure aggregation, which travel inside).
-Decoders are fuzzed in tests/steward/test_wire.py.
+
+Claim. To read a message takes no more than twice its bytes, whatever is in it, or 4 MiB where it is small; what
+is signed inside is still closed then.
+Reason. Its size is checked, then the number of its values, their depth and the length of its texts (`cape.packed`),
+then it is decoded into types with limits. What is large in it is bytes, which take as much as they have.
+Tested in tests/steward/test_wire.py, where decoders are fuzzed too; measured in benchmarks/edge.py.
 """
 
 from __future__ import annotations
@@ -13,13 +18,17 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from cape import packed
 from cape.errors import BadMessage
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
-from cape.secagg.parameters import MAX_LENGTH, MAX_STEPS, RUN_BYTES
+from cape.secagg.messages import SIGNATURE_BYTES
+from cape.secagg.parameters import MAX_STEPS, RUN_BYTES
 from cape.steward.codes import Refusal
+from cape.steward.envelope import FRONT_BYTES
+from cape.unix import MOST_BYTES
 
 __all__ = [
-    "MOST_BYTES",
+    "MOST_NUMBERS",
     "Ask",
     "Carried",
     "Carry",
@@ -39,8 +48,10 @@ __all__ = [
     "unpack_to_site",
 ]
 
-MOST_BYTES = (8 * MAX_LENGTH) + (1 << 28)  # a vector, or a request with the answers of all earlier stages
+MOST_NUMBERS = (MOST_BYTES - (1 << 20)) // 8
+"""The longest vector that a site can send: 67 million numbers."""
 _MOST_ANALYSES = 10_000
+_LONGEST = 8000  # bytes of a sentence
 _LABEL = b"cape inquiry 1\0"
 _KNOWN = b"cape known 1\0"
 _Any = TypeVar("_Any")
@@ -52,6 +63,8 @@ Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 Short = Annotated[str, Meta(max_length=40)]
 Name = Annotated[str, Meta(max_length=200)]
 Sentence = Annotated[str, Meta(max_length=2000)]
+Signature = Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)]
+Closed = Annotated[bytes, Meta(min_length=FRONT_BYTES)]  # an envelope
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -73,13 +86,13 @@ class Present(_Message, frozen=True, tag="present"):
 class Review(_Message, frozen=True, tag="review"):
     """Requests to look at, one for each analysis of a study, that are not to be answered."""
 
-    requests: Annotated[tuple[bytes, ...], Meta(max_length=_MOST_ANALYSES)]
+    requests: Annotated[tuple[Closed, ...], Meta(max_length=_MOST_ANALYSES)]
 
 
 class Ask(_Message, frozen=True, tag="ask"):
     """A signed request for a stage; in a session that goes on, with the message that opens its step."""
 
-    request: bytes
+    request: Closed
     opening: bytes = b""
 
 
@@ -108,12 +121,16 @@ class Carried(_Message, frozen=True, tag="carried"):
 
 
 class Inquiry(_Message, frozen=True, tag="inquiry"):
-    """Was this stage of a run paid for? Whoever asks has given the run up: the site closes it first."""
+    """Was this stage of a run paid for? Whoever asks has given the run up: the site closes it first.
+
+    It has no expiry and no nonce, and needs none: to close a run twice is to close it, and what was said of a
+    closed run stays true. Whoever sends it again is told what whoever carried it first was told.
+    """
 
     run: Run
     stage: Annotated[int, Meta(ge=0, lt=MAX_STEPS)]
     coordinator: Key
-    signature: bytes = b""
+    signature: Signature = b""
 
     def signed(self, identity: Identity) -> Inquiry:
         """Return it with the coordinator's signature, which does not cover the number."""
@@ -131,7 +148,7 @@ class Known(_Message, frozen=True, tag="known"):
     """Whether the ledger has it; if not, it never will. Signed: the aggregator could gain by a lie."""
 
     known: bool
-    signature: bytes = b""
+    signature: Signature = b""
 
     def signed(self, identity: Identity, inquiry: Inquiry) -> Known:
         """Return it with the site's signature, which ties it to the run and stage that were asked for."""
@@ -183,19 +200,20 @@ def refused(number: int, refusal: Refusal) -> Refused:
 
 def unpack_to_site(data: bytes) -> ToSite:
     """Read what came to a site, or raise `BadMessage`."""
-    return _unpack(_to_site, data)
+    return _unpack(_to_site, data, values=_MOST_ANALYSES + 16, text=16)
 
 
 def unpack_from_site(data: bytes) -> FromSite:
     """Read what came from a site, or raise `BadMessage`."""
-    return _unpack(_from_site, data)
+    return _unpack(_from_site, data, values=5 * _MOST_ANALYSES + 16, text=_LONGEST)
 
 
-def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes) -> _Any:
+def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes, *, values: int, text: int) -> _Any:
     if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) > MOST_BYTES:
         raise BadMessage(f"a message must be at most {MOST_BYTES} bytes")
     try:
+        packed.require(data, values=values, depth=3, text=text)
         return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (BadMessage, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     raise BadMessage("the message cannot be read; is it from another version of cape?")

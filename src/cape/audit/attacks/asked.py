@@ -28,9 +28,9 @@ from cape.audit.attacks.sites import (
 )
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity
-from cape.steward import Earlier, wire
+from cape.steward import Earlier, envelope, wire
 from cape.steward.keyring import public_text
-from cape.steward.request import Request, grid_of
+from cape.steward.request import LABEL, Request, grid_of
 
 __all__ = [
     "a_lower_threshold",
@@ -93,7 +93,7 @@ def request_of_a_stranger(world: World) -> None:
     real = world.request()
     attempt(world, replace(real, run=new_run(), coordinator=world.stranger.public).signed(world.stranger))
     stolen = replace(real, run=new_run())
-    attempt(world, replace(stolen, signature=world.stranger.sign(stolen._body())))
+    attempt(world, replace(stolen, signature=envelope.sign(world.stranger, LABEL, stolen._body())))
 
 
 @attack

@@ -1,0 +1,86 @@
+"""What packed bytes (msgpack) would become, found out before anything is built of them.
+
+Claim. What passes `require` has at most so many values, nested so deep, and no text longer than said; to find
+that out takes a few words of memory, and no more steps than values that are allowed.
+Reason. One walk over the heads of values: a list says how many entries follow, a text or bytes how long they
+are. A head that announces more than is allowed, or more than there is, ends the walk. Bytes cost the decoder
+what they have on the wire; a list of tiny values costs dozens of times that, and a text up to five times.
+Tested in tests/test_packed.py, against the decoder.
+"""
+
+from __future__ import annotations
+
+from cape.errors import BadMessage
+
+__all__ = ["require"]
+
+_TEXT, _BYTES, _LIST, _MAP = range(4)
+_LONG = {  # head -> what follows, and how many bytes say how much of it
+    0xC4: (_BYTES, 1),
+    0xC5: (_BYTES, 2),
+    0xC6: (_BYTES, 4),
+    0xD9: (_TEXT, 1),
+    0xDA: (_TEXT, 2),
+    0xDB: (_TEXT, 4),
+    0xDC: (_LIST, 2),
+    0xDD: (_LIST, 4),
+    0xDE: (_MAP, 2),
+    0xDF: (_MAP, 4),
+}
+_FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
+
+
+def require(data: bytes | bytearray | memoryview, *, values: int, depth: int, text: int) -> None:
+    """Raise `BadMessage` unless this is one packed value that is no larger than said.
+
+    Args:
+        data: what came.
+        values: how many there may be in all, each list and each key of a map counted.
+        depth: how many lists and maps may be inside each other.
+        text: bytes of the longest text.
+    """
+    view = memoryview(data)
+    size, at, left = len(view), 0, values
+    due = [1]  # how many values are still to come at each level
+    while due:
+        if not due[-1]:
+            due.pop()
+            continue
+        due[-1] -= 1
+        left -= 1
+        if left < 0:
+            raise BadMessage(f"a message of its kind has at most {values} values")
+        if at >= size:
+            raise BadMessage("the message is cut off")
+        head = view[at]
+        at += 1
+        if head < 0x80 or head >= 0xE0 or head in (0xC0, 0xC2, 0xC3):
+            continue
+        if head in _FIXED:
+            at += _FIXED[head]
+            continue
+        if head < 0x90:
+            kind, count = _MAP, head & 0x0F
+        elif head < 0xA0:
+            kind, count = _LIST, head & 0x0F
+        elif head < 0xC0:
+            kind, count = _TEXT, head & 0x1F
+        elif head in _LONG:
+            kind, width = _LONG[head]
+            count = int.from_bytes(view[at : at + width], "big")
+            at += width
+        else:  # extensions, which no message of ours has
+            raise BadMessage("the message has values of a kind that is not known")
+        if kind == _TEXT and count > text:
+            raise BadMessage(f"a text in a message of its kind has at most {text} bytes")
+        if kind in (_TEXT, _BYTES):
+            at += count
+            continue
+        count *= 1 if kind == _LIST else 2
+        if count > left:
+            raise BadMessage(f"a message of its kind has at most {values} values")
+        if len(due) > depth:
+            raise BadMessage(f"a message of its kind is nested at most {depth} deep")
+        due.append(count)
+    if at != size:
+        raise BadMessage("the message is cut off, or something follows it")
