@@ -387,9 +387,9 @@ def test_a_stage_needs_its_session_and_its_opening(descent: Any, world: World):
     first = descent.request = _stages(descent, world, 0)
     _finish_step(descent, descent.open(first), first, 0)
     openings = {e.to: e.data for e in descent.aggregator.begin(1) if isinstance(e, Send)}
+    assert code(descent.ask("a", _stages(descent, world, 1), b"")) == "request"
+    assert code(descent.ask("a", _stages(descent, world, 1), b"garbage")) == "request"
     request = _stages(descent, world, 1)
-    assert code(descent.ask("a", request, b"")) == "request"
-    assert code(descent.ask("a", request, b"garbage")) == "request"
     assert code(descent.ask("a", _stages(descent, world, 2), openings["a"])) == "run", "another step's"
     assert code(descent.ask("a", _stages(descent, world, 1, steps=3), openings["a"])) == "run"
     dear = dict(descent.study, analyses=[NETWORK | {"share": 0.5}])
