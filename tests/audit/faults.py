@@ -21,6 +21,7 @@ from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, member, wire
 from cape.steward import review as policy_review
 from cape.steward.approvals import Approvals
 from cape.steward.envelope import Envelope
+from cape.steward.nonces import Nonces
 
 Patch = pytest.MonkeyPatch
 Planted = Callable[[Patch], None]
@@ -260,6 +261,10 @@ def one_grid_for_every_price(patch: Patch) -> None:
 
     patch.setattr(Stages, "calibrate", on_one_grid)
     patch.setattr("cape.steward.folder.answer", answer)
+
+
+def requests_are_forgotten(patch: Patch) -> None:
+    patch.setattr(Nonces, "take", lambda *arguments, **named: None)
 
 
 def an_offer_holds(patch: Patch) -> None:

@@ -74,6 +74,7 @@ WINS: list[tuple[Attack, Planted, tuple[str, ...]]] = [
         faults.studies_without_a_budget,
         ("a gave a study more than it states", "a study that was paid for once was answered twice"),
     ),
+    (again.kept_and_sent_later, faults.requests_are_forgotten, ("a answered a request that it had refused",)),
     (again.asked_from_many_threads_at_once, faults.one_line_pays_for_all, ("and wrote 2 lines",)),
     (
         again.more_offers_than_the_budget_covers,

@@ -294,12 +294,16 @@ def test_everything_can_be_called_through_bytes(world: World):
     assert isinstance(hello, GotHello)
     assert [bool(hello.sites[name]) for name in NAMES] == [True, True, True, False]
     trial = asking.request(trial=True).pack()
-    review = call(AskReview(NAMES, (trial, b"nonsense" * 20)))
+    review = call(AskReview(NAMES, (trial, asking.request().pack())))
     assert isinstance(review, GotReview)
     said = review.sites["a"]
     assert isinstance(said, wire.Reviewed)
     assert [each and each.code for each in said.refusals] == [None, "request"]
     assert review.sites["d"] is None
+    forged = call(AskReview(NAMES, (trial, b"nonsense" * 20)))
+    assert isinstance(forged, GotReview)
+    assert isinstance(forged.sites["a"], wire.Refused), "what nobody has signed is not looked at"
+    assert forged.sites["a"].code == "coordinator"
     world.channel.deaf = {}
     request = asking.request()
     outcome = call(AskStage.of(dict.fromkeys(NAMES, request.pack()), asking.size))

@@ -143,7 +143,9 @@ def test_a_review_says_what_would_be_answered_and_pays_nothing(table: Table, wor
     assert table.lines() == 0
     assert code(table.say("a", wire.Ask(0, trials[0]))) == "request", "a trial is never answered"
     assert table.lines() == 0
-    assert code(table.ask("a", replace(Request.open(trials[0], lambda key: True), trial=False))) == "signature"
+    assert (
+        code(table.ask("a", replace(Request.open(trials[0], lambda key: True), trial=False))) == "signature"
+    )
 
 
 def test_a_review_counts_what_the_study_itself_states(table: Table, world: World):

@@ -107,6 +107,8 @@ class Member:
         planned = Amount()
         for data in message.requests:
             offer = self.folder.consider(data)
+            if isinstance(offer, Refusal) and offer.code in (Code.COORDINATOR, Code.SIGNATURE):
+                raise Denied(offer.code, offer.sentence)  # nobody has ten thousand forgeries looked at
             if isinstance(offer, Offer) and not offer.request.trial:
                 offer = Refusal(Code.REQUEST, "the request was signed to be answered, not to be looked at")
             if isinstance(offer, Offer):

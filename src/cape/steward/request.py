@@ -188,9 +188,7 @@ class Request:
             pass
         else:
             told = {name: getattr(read, name) for name in _FIELDS if name != "study"}
-            return cls(
-                study=study, coordinator=received.key, signature=received.signature, **told
-            )
+            return cls(study=study, coordinator=received.key, signature=received.signature, **told)
         raise Denied(Code.REQUEST, "the request cannot be read; is it from another version of cape?")
 
     def check(self) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "asked_again_after_a_restart",
     "asked_again_until_the_budget_is_out",
     "asked_from_many_threads_at_once",
+    "kept_and_sent_later",
     "more_offers_than_the_budget_covers",
     "one_run_for_two_analyses",
     "said_to_be_unpaid_and_asked_again",
@@ -119,6 +120,20 @@ def asked_from_many_threads_at_once(world: World) -> None:
         opening = wire.Carry(0, session.name, session.delivery(name, 0, NAMES))
         for message in (opening, wire.Ask(0, plain.pack()), wire.Ask(0, world.request().pack())):
             world.at_once(name, [message] * _THREADS)
+        world.at_once(name, [wire.Ask(0, world.sign(plain).pack()) for _ in range(_THREADS)])
+
+
+@attack
+def kept_and_sent_later(world: World) -> None:
+    """Keep a request that sites refused, and send it when their policies allow it: nobody waits for it now."""
+    plain = world.request(study(scheme="conventional"))
+    for name in HONEST:
+        world.change_policy(name, '"histogram"', '"count"')
+        world.say(name, wire.Ask(0, plain.pack()))
+        world.change_policy(name, '"count"', '"histogram"')
+        world.restart(name)
+        if isinstance(world.say(name, wire.Ask(0, plain.pack())), wire.Offered):
+            world.won.append(f"{name} answered a request that it had refused")
 
 
 @attack

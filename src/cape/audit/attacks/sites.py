@@ -224,8 +224,14 @@ class World:
         return answer
 
     def ask(self, name: str, request: Request, opening: bytes = b"") -> bytes | None:
-        """Send a request; return what the site answers, None if it refuses."""
+        """Send a request; return what the site answers, None if it refuses.
+
+        One that the site has taken before is sent again as a coordinator who lies could: signed anew.
+        """
         answer = self.say(name, wire.Ask(0, request.pack(), opening))
+        taken = isinstance(answer, wire.Refused) and answer.code == "run"
+        if taken and request.pack() in self.signed and request.coordinator == self.office.public:
+            answer = self.say(name, wire.Ask(0, self.sign(request).pack(), opening))
         return answer.data if isinstance(answer, wire.Offered) else None
 
     def carry(self, name: str, session: bytes, data: bytes) -> bytes | None:
