@@ -1,4 +1,4 @@
-"""Nothing of a request is decoded before its size, its key and its signature are right; and it is taken once."""
+"""Nothing of a request is decoded before size, key and signature are right; and it is taken once."""
 
 from __future__ import annotations
 

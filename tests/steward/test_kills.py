@@ -47,7 +47,8 @@ def live(begun):
     out = os.open(folder + "/left", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.write(begun, b".")
     while True:
-        grant = decide(policy, ledger, ask(study(), roster, office).pack(), own=own, table=Rows, nonces=nonces)
+        data = ask(study(), roster, office).pack()
+        grant = decide(policy, ledger, data, own=own, table=Rows, nonces=nonces)
         assert isinstance(grant, Grant), grant
         vector = answer(grant, Rows())
         os.write(out, grant.request.run + vector.tobytes())

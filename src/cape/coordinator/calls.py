@@ -1,7 +1,7 @@
 """What a coordinator and the aggregator say to each other, and what reaches the sites, as plain structs.
 
-What comes is bounded before it is decoded, as in `cape.steward.wire`: its size, the number of its values, their
-depth and its texts. A request that goes to many sites is in a call once.
+What comes is bounded before it is decoded, as in `cape.steward.wire`: its size, the number of its values,
+their depth and its texts. A request that goes to many sites is in a call once.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ labels are independent in the same sense.
 Reason. A stream never encrypts under its own key: HKDF-SHA256 derives one key for the bytes and one for
 each label, so no key serves two purposes and every counter starts at zero under a fresh key.
 A process that was forked off draws a secret of its own at once (`os.register_at_fork`); a stream that was
-started under another secret, or another process id, takes a new key before it gives a byte. Ids alone would not
-do: in a new PID namespace a child can have its parent's. What neither notices is a copy of the process that was
-made without Python's hooks and has its id as well: a virtual machine that is restored, say.
+started under another secret, or another process id, takes a new key before it gives a byte. Ids alone would
+not do: in a new PID namespace a child can have its parent's. What neither notices is a copy of the process
+that was made without Python's hooks and has its id as well: a virtual machine that is restored, say.
 Tested in tests/noise/test_stream.py: known answers, agreement with AES block by block, uniformity, forks.
 
 Why not a library: `secrets` is one system call per value, and `numpy.random` is not cryptographic.

@@ -21,7 +21,8 @@ Fields that hold something for every step are the steps' parts one after the oth
 
 The aggregator does not sign: a site believes nothing it says that is not signed by sites.
 What comes is decoded once it has the size, and as many values, as a message of this run can have; a site's
-signature is checked right after that. To decode takes at most four times a message's bytes (benchmarks/edge.py).
+signature is checked right after that. To decode takes at most four times a message's bytes
+(benchmarks/edge.py).
 Decoders are fuzzed in tests/secagg/test_fuzz.py.
 """
 

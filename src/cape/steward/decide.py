@@ -5,10 +5,10 @@ the roster below its policy, read a column that is not allowed, overdraw a budge
 when a `Grant` exists, the ledger holds it, synced. An `Offer` costs nothing, and holds nothing of the data
 but the number of rows, where that is public.
 Reason. A request is taken once, and only while it is valid: its nonce is on the disk before it is looked at
-(`nonces`). Everything in an offer is computed here, by `review`, from the question alone; `Offer.reserve` writes
-the ledger in one transaction with its limits, and makes the grant after that. Only a grant can be answered,
-and once: two vectors of one grant would have two noises for one price. A refusal says what the policy says,
-and nothing of the data but whether the table can be used.
+(`nonces`). Everything in an offer is computed here, by `review`, from the question alone; `Offer.reserve`
+writes the ledger in one transaction with its limits, and makes the grant after that. Only a grant can be
+answered, and once: two vectors of one grant would have two noises for one price. A refusal says what the
+policy says, and nothing of the data but whether the table can be used.
 Why two steps. The first rounds of secure aggregation do not depend on data: a site plays them on an offer,
 and pays right before its masked vector leaves. A site that refuses or is lost early costs others nothing.
 Tested in tests/steward/test_decide.py, test_member.py and test_kills.py.

@@ -2,9 +2,9 @@
 
 Claim. Whatever comes, no more is done with it than to hash it, until its size, its key and its signature have
 been found right, in this order; and what is in it was written by the holder of that key, for this purpose.
-Reason. The body has no other way out than `open`, which checks first. Key and signature stand at the front, in
-places of fixed size, so that nothing has to be decoded to find them. Ed25519 over a label, which nothing else
-that is signed starts with, the key, and the SHA-256 of the body.
+Reason. The body has no other way out than `open`, which checks first. Key and signature stand at the front,
+in places of fixed size, so that nothing has to be decoded to find them. Ed25519 over a label, which nothing
+else that is signed starts with, the key, and the SHA-256 of the body.
 Tested in tests/steward/test_envelope.py; memory in benchmarks/edge.py.
 """
 

@@ -1,18 +1,19 @@
 """Requests that a site has taken: one SQLite file, so that none is taken twice while it is valid.
 
-Claim. Of all requests with the same coordinator and nonce one is taken at most, by whatever process and thread
-and however often the site is restarted, killed or has its clock set back.
-Reason. `take` writes the nonce in one transaction that holds the write lock from its start, and returns once it
-is synced. A nonce is forgotten only after its request has expired, and with it the latest time at which one
-that was forgotten expired: no request that expires before that is taken any more, whatever the clock says.
+Claim. Of all requests with the same coordinator and nonce one is taken at most, by whatever process and
+thread and however often the site is restarted, killed or has its clock set back.
+Reason. `take` writes the nonce in one transaction that holds the write lock from its start, and returns once
+it is synced. A nonce is forgotten only after its request has expired, and with it the latest time at which
+one that was forgotten expired: no request that expires before that is taken any more, whatever the clock
+says.
 Tested in tests/steward/test_nonces.py.
 
 A request that was refused is remembered as well: it must not be answered later, when the policy has changed
 and its coordinator has given it up. What was released is in the ledger besides, and is never released again:
-a site that loses this file can be made to look at a request again, not to answer a stage twice. So a file that
-is missing is made anew. Trials are not remembered: nothing of a table is computed for one, nothing is paid, and
-whoever sends one again within its day is told what the site would say now. Nor are inquiries: the second does
-what the first did (the run is closed already), and is answered with the same words.
+a site that loses this file can be made to look at a request again, not to answer a stage twice. So a file
+that is missing is made anew. Trials are not remembered: nothing of a table is computed for one, nothing is
+paid, and whoever sends one again within its day is told what the site would say now. Nor are inquiries: the
+second does what the first did (the run is closed already), and is answered with the same words.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Nonces:
     def take(self, coordinator: bytes, nonce: bytes, expires: int, now: int) -> None:
         """Remember a request, synced; raise `Refused` if it was taken before. Times are seconds since 1970.
 
-        Whether it has expired is for the caller to find out; here it is refused if its nonce may be forgotten.
+        Whether it has expired is for the caller to find out; here it is refused if its nonce may be
+        forgotten.
         """
         with self._writing() as db:
             latest = _forget(db, now)
@@ -72,7 +74,7 @@ class Nonces:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection of its own, in a transaction: none is shared between threads or kept over a fork."""
+        """Give a connection in a transaction: none is shared between threads or kept over a fork."""
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)) as db:

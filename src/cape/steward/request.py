@@ -1,11 +1,11 @@
 """What a coordinator asks of a site: the whole study, one stage of one analysis, and who takes part; signed.
 
-Claim. A `Request` that `Request.open` returns was made by the holder of its coordinator's key, and says exactly
-what that coordinator signed: the study (and so its hash), the analysis, the price, the roster, the run, the
-stage, the grid that its noise comes on, and from when to when it may be taken, once.
-Reason. It travels in an `Envelope`, which is opened only if size, key and signature are right; there is no other
-way to read one. Fields are decoded into types with limits; the study, which may hold anything, is bytes of
-limited size, whose values and depth are counted before they are decoded. It names its time of issue, its
+Claim. A `Request` that `Request.open` returns was made by the holder of its coordinator's key, and says
+exactly what that coordinator signed: the study (and so its hash), the analysis, the price, the roster, the
+run, the stage, the grid that its noise comes on, and from when to when it may be taken, once.
+Reason. It travels in an `Envelope`, which is opened only if size, key and signature are right; there is no
+other way to read one. Fields are decoded into types with limits; the study, which may hold anything, is bytes
+of limited size, whose values and depth are counted before they are decoded. It names its time of issue, its
 expiry and a nonce, which a site remembers (`cape.steward.nonces`).
 Tested in tests/steward/test_request.py and test_decide.py.
 
@@ -57,7 +57,7 @@ SKEW = 300
 MOST_VALID = 24 * 3600
 """Seconds for which a request may be valid: a site remembers it for as long."""
 VALID = 6 * 3600
-"""Seconds for which a coordinator of ours signs one: its stage must have begun by then, and its vector left."""
+"""Seconds for which a coordinator of ours signs one: by then its vector must have left."""
 
 _MOST_VALUES = 1 << 17  # in a study's document
 _DEPTH = 32

@@ -4,10 +4,11 @@ Every message to a site has a number, and its answer has the same: an answer tha
 that of another message. No security rests on it; what a site believes is signed by its coordinator (requests)
 or by other sites (the messages of secure aggregation, which travel inside).
 
-Claim. To read a message takes no more than twice its bytes, whatever is in it, or 4 MiB where it is small; what
-is signed inside is still closed then.
-Reason. Its size is checked, then the number of its values, their depth and the length of its texts (`cape.packed`),
-then it is decoded into types with limits. What is large in it is bytes, which take as much as they have.
+Claim. To read a message takes no more than twice its bytes, whatever is in it, or 4 MiB where it is small;
+what is signed inside is still closed then.
+Reason. Its size is checked, then the number of its values, their depth and the length of its texts
+(`cape.packed`), then it is decoded into types with limits. What is large in it is bytes, which take as much
+as they have.
 Tested in tests/steward/test_wire.py, where decoders are fuzzed too; measured in benchmarks/edge.py.
 """
 

@@ -125,7 +125,7 @@ def asked_from_many_threads_at_once(world: World) -> None:
 
 @attack
 def kept_and_sent_later(world: World) -> None:
-    """Keep a request that sites refused, and send it when their policies allow it: nobody waits for it now."""
+    """Keep a request that sites refused, and send it when their policies allow it: nobody waits for it."""
     plain = world.request(study(scheme="conventional"))
     for name in HONEST:
         world.change_policy(name, '"histogram"', '"count"')
