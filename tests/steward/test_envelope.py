@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from cape.secagg import Identity
-from cape.steward import Code, Grant, Refusal, Request, SiteFolder, envelope, wire
+from cape.steward import Code, Earlier, Grant, Refusal, Request, SiteFolder, envelope, wire
 from cape.steward.codes import Denied
 from cape.steward.decide import consider, reconsider
 from cape.steward.envelope import FRONT_BYTES, MOST_INSIDE, Envelope
@@ -158,6 +158,27 @@ def test_a_large_request_takes_no_more_before_its_signature_is_checked(world: Wo
     assert isinstance(answer, wire.Refused)
     assert answer.code == {"nobody": "signature", "a stranger": "coordinator", "the office": "request"}[by]
     assert peak < 3 * len(message)
+
+
+def test_a_vector_that_no_message_could_carry_is_refused_before_it_is_paid_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("cape.steward.decide.MOST_NUMBERS", 1)
+    assert world.code(world.request()) == "request"
+
+
+def test_messages_of_64_megabytes_pass(world: World):
+    """As far as a request's numbers go, which belong to no stage: it was opened, and read whole."""
+    large = Earlier(bytes(64 * MEGABYTE), 3, 1200)
+    request = replace(world.request(), earlier=(large,)).signed(world.office)
+    answer = wire.unpack_from_site(
+        Member(world.site).handle(bytearray(wire.pack(wire.Ask(7, request.pack()))))
+    )
+    assert isinstance(answer, wire.Refused)
+    assert (answer.number, answer.code) == (7, "request")
+    assert answer.sentence == "earlier must hold stages before this one only"
+    vector = wire.Offered(7, None, bytes(64 * MEGABYTE))
+    assert wire.unpack_from_site(wire.pack(vector)) == vector
 
 
 def test_a_request_is_valid_for_its_time(world: World):

@@ -208,7 +208,7 @@ class Record:
             if not data.endswith(b"\n") or chain != _checksum(self._chain, text):
                 return None
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         self._chain = chain
         return line if isinstance(line, dict) else None

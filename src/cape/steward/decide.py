@@ -53,6 +53,7 @@ from cape.steward.review import (
     question,
     same_grid,
 )
+from cape.steward.wire import MOST_NUMBERS
 
 __all__ = ["Conversations", "Grant", "Log", "Offer", "answer", "consider", "decide", "reconsider"]
 
@@ -359,6 +360,8 @@ def _consider(
         )
     query, calibration, local_std = _measure(conversations, request, asked)
     check_columns(policy, asked, query)
+    if calibration.size > MOST_NUMBERS:  # it could not be sent once it was paid for
+        raise Denied(Code.REQUEST, f"a stage releases at most {MOST_NUMBERS} numbers")
     same_grid(calibration, request.grid)
     cost, once = price(asked, request.stage, query, local_std)
     parameters = _parameters(request, asked, calibration)
