@@ -226,8 +226,8 @@ def test_a_coordinator_cannot_ask_for_less_noise(asking: Asking, world: World):
     outcome = asking.stage(asking.request(study=cheap))
     assert {each.code for each in outcome.refusals.values()} == {"noise"}
     # and one that nobody signed
-    outcome = asking.stage(replace(good, study=cheap))
-    assert {each.code for each in outcome.refusals.values()} == {"signature"}
+    with pytest.raises(BadMessage, match="signature does not fit"):
+        asking.stage(replace(good, study=cheap))
     stranger = Identity()
     outcome = asking.stage(asking.request(stranger, coordinator=stranger.public))
     assert {each.code for each in outcome.refusals.values()} == {"coordinator"}

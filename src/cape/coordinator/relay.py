@@ -43,6 +43,7 @@ from cape.release.schemes import Parties
 from cape.secagg import Aggregator, AggregatorState, Finished, Send
 from cape.secagg.events import Event as SecaggEvent
 from cape.steward import wire
+from cape.steward.codes import Denied
 from cape.steward.policy import SCHEMES
 from cape.steward.request import Request
 
@@ -389,8 +390,11 @@ def _common(requests: Mapping[str, bytes]) -> Request:
     """Return one of the requests, if all ask for the same stage of the same run."""
     if not requests:
         raise InvalidInput("a stage needs at least one request")
-    read = [Request.open(data, trusted=lambda key: True) for data in dict.fromkeys(requests.values())]
-    request = read[0]  # signed by whoever it names; whether to answer it is for the sites
+    try:  # signed by whoever it names; whether to answer it is for the sites
+        read = [Request.open(data, trusted=lambda key: True) for data in dict.fromkeys(requests.values())]
+    except Denied as denied:
+        raise BadMessage(denied.sentence) from None
+    request = read[0]
     for other in read[1:]:
         same = (other.plan, other.stage, other.first, other.steps, other.bits, other.grid)
         if same != (request.plan, request.stage, request.first, request.steps, request.bits, request.grid):
