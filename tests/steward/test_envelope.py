@@ -8,6 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_a_large_request_takes_no_more_before_its_signature_is_checked(world: Wo
 def test_a_vector_that_no_message_could_carry_is_refused_before_it_is_paid_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("cape.steward.decide.MOST_NUMBERS", 1)
+    monkeypatch.setattr(import_module("cape.steward.decide"), "MOST_NUMBERS", 1)
     assert world.code(world.request()) == "request"
 
 
