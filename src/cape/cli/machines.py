@@ -15,6 +15,7 @@ from cape.cli.options import AsJson
 from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_coordinator, require_flare
 from cape.steward import wire
+from cape.steward.apart import require_apart
 from cape.steward.daemon import link_socket
 from cape.steward.keyring import fingerprint
 from cape.unix import Client
@@ -57,6 +58,7 @@ def join(
     from cape.flare import process
 
     name = process.kit_name(kit)
+    require_apart(kit, None)
     place = link or link_socket(name)
     _say(_meet(place, name))
     process.join(kit, place, _say)

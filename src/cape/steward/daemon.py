@@ -18,30 +18,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cape.errors import InvalidInput
+from cape.steward.apart import require_apart
 from cape.steward.folder import SiteFolder
 from cape.steward.member import Member
 from cape.unix import Peer, Server
 
-__all__ = ["Daemon", "link_socket", "require_apart"]
+__all__ = ["Daemon", "link_socket"]
 
 _SOCKETS = Path("/run/cape")
-_KIT = ("startup", "fed_client.json")
 Say = Callable[[str], None]
 
 
 def link_socket(name: str) -> Path:
     """Return where the daemon and the link of a site meet, unless they are told another place."""
     return _SOCKETS / name / "link.sock"
-
-
-def require_apart(folder: Path) -> None:
-    """Raise if a site's folder lies in a kit: whoever controls the link could delete or replace it."""
-    for above in folder.resolve().parents:
-        if above.joinpath(*_KIT).is_file():
-            raise InvalidInput(
-                f"{folder} lies in the kit {above}, which belongs to the link; move it to a place that only "
-                "the site's own user can open"
-            )
 
 
 class Daemon:
@@ -66,7 +56,7 @@ class Daemon:
         link_may_read_rows: bool = False,
         say: Say = lambda line: None,
     ) -> None:
-        require_apart(folder.path)
+        require_apart(None, folder.path)
         self.folder, self.link = folder, link
         self._trusting, self._say = link_may_read_rows, say
         self._member = Member(folder)

@@ -2,7 +2,7 @@
 
 Claim. `cape site serve` and `cape join` start only if neither folder lies in the other.
 Reason. NVFLARE writes to and deletes in the kit; whoever takes over the link may do so anywhere below it.
-Tested in tests/flare/test_apart.py. (It does not import NVFLARE: the daemon calls it too.)
+Tested in tests/steward/test_apart.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cape.errors import InvalidInput
-from cape.flare.apart import require_apart
+from cape.steward.apart import require_apart
 
 
 @pytest.fixture
