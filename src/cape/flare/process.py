@@ -158,7 +158,7 @@ def _keep_alive(
         with open(kit / CONSOLE, "ab") as log:
             os.chmod(kit / CONSOLE, 0o600)
             process = subprocess.Popen(
-                [sys.executable, "-u", "-m", *arguments],
+                [sys.executable, "-u", "-P", "-m", *arguments],  # no module comes out of the kit
                 cwd=kit,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
