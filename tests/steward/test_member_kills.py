@@ -33,6 +33,8 @@ folder, kills, office = sys.argv[1], int(sys.argv[2]), Identity(bytes.fromhex(sy
 
 
 class Rows:
+    counted_as_missing = {}
+
     def rows(self):
         return 400
 
