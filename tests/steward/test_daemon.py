@@ -54,6 +54,15 @@ def test_root_and_the_daemons_own_user_are_no_links(folder, tmp_path, uid, admit
         daemon.close()
 
 
+def test_a_steward_is_no_link(folder, tmp_path):
+    daemon = Daemon(folder, tmp_path / "link.sock", stewards=frozenset({4321}))
+    try:
+        assert "could change the policy" in daemon._admit(Peer(1, 4321, 1))
+        assert daemon._admit(Peer(1, 4322, 1)) is None
+    finally:
+        daemon.close()
+
+
 def test_a_site_in_a_kit_is_refused(tmp_path):
     kit = tmp_path / "kits" / "cleveland"
     (kit / "startup").mkdir(parents=True)

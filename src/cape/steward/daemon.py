@@ -43,6 +43,7 @@ class Daemon:
     Args:
         folder: the site's own.
         link: where to listen.
+        stewards: users who may decide for the site; none of them may run its link.
         link_may_read_rows: admit a link of this user or of root. Code that runs in it can then read the rows
             and the key, and nothing here can keep it from that: for rehearsals on one machine.
         say: told who connects, and who is turned away.
@@ -53,12 +54,13 @@ class Daemon:
         folder: SiteFolder,
         link: Path,
         *,
+        stewards: frozenset[int] = frozenset(),
         link_may_read_rows: bool = False,
         say: Say = lambda line: None,
     ) -> None:
         require_apart(None, folder.path)
         self.folder, self.link = folder, link
-        self._trusting, self._say = link_may_read_rows, say
+        self._trusting, self._stewards, self._say = link_may_read_rows, stewards, say
         self._member = Member(folder)
         _make_place(link)
         self._server = Server(link, self._handle, admit=self._admit, mode=0o660, refused=self._turned_away)
@@ -88,12 +90,21 @@ class Daemon:
         return self._member.handle(data) if data else b""
 
     def _admit(self, peer: Peer) -> str | None:
-        if self._trusting or (peer.uid is not None and peer.uid not in (0, os.geteuid())):
+        own_files = {
+            None: "a user that the system does not name",
+            0: "root",
+            os.geteuid(): "the daemon's own user",
+        }
+        if self._trusting or (peer.uid not in own_files and peer.uid not in self._stewards):
             return None
-        who = {None: "a user that the system does not name", 0: "root"}.get(peer.uid, "the daemon's own user")
+        if peer.uid in self._stewards:
+            return (
+                "the link runs as a steward, so code that runs in it could change the policy; run `cape join` "
+                "as a user of its own"
+            )
         return (
-            f"the link runs as {who}, so code that runs in it could read the rows; run `cape join` as a user "
-            "of its own (see the README of the kit)"
+            f"the link runs as {own_files[peer.uid]}, so code that runs in it could read the rows; run "
+            "`cape join` as a user of its own (see the README of the kit)"
         )
 
     def _turned_away(self, peer: Peer, why: str) -> None:

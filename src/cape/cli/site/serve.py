@@ -64,7 +64,7 @@ def serve(
         signal.signal(number, lambda *_: stop.set())
     place = link or link_socket(policy.name)
     stewards = frozenset(map(_user_id, steward or ()))
-    daemon = Daemon(here, place, link_may_read_rows=link_may_read_rows, say=typer.echo)
+    daemon = Daemon(here, place, stewards=stewards, link_may_read_rows=link_may_read_rows, say=typer.echo)
     desk = desks.serve(admin or here.path / desks.SOCKET, here, stewards, linked=lambda: daemon.connected)
     with daemon, desk:
         typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")
