@@ -90,22 +90,17 @@ class Daemon:
         return self._member.handle(data) if data else b""
 
     def _admit(self, peer: Peer) -> str | None:
-        own_files = {
-            None: "a user that the system does not name",
-            0: "root",
-            os.geteuid(): "the daemon's own user",
-        }
-        if self._trusting or (peer.uid not in own_files and peer.uid not in self._stewards):
+        if self._trusting:
             return None
         if peer.uid in self._stewards:
-            return (
-                "the link runs as a steward, so code that runs in it could change the policy; run `cape join` "
-                "as a user of its own"
-            )
-        return (
-            f"the link runs as {own_files[peer.uid]}, so code that runs in it could read the rows; run "
-            "`cape join` as a user of its own (see the README of the kit)"
-        )
+            why = "a steward, so code that runs in it could change the policy"
+        elif peer.uid is None or peer.uid in (0, os.geteuid()):
+            who = {None: "a user that the system does not name", 0: "root"}
+            named = who.get(peer.uid, "the daemon's own user")
+            why = f"{named}, so code that runs in it could read the rows"
+        else:
+            return None
+        return f"the link runs as {why}; run `cape join` as a user of its own (see the README of the kit)"
 
     def _turned_away(self, peer: Peer, why: str) -> None:
         self.folder.log(f"turned a link away (process {peer.pid}): {why}")
