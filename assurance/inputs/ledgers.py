@@ -13,11 +13,15 @@ import numpy as np
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from cape.errors import CapeError
+from cape.secagg import Identity
+from cape.steward.heads import Head
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
+from cape.steward.verify import verify
 
 __all__ = ["Ledgers"]
 
 _WHO = bytes(range(32))
+_KEY = Identity(b"the key of a site".ljust(32, b"."))
 _COLUMNS = (
     "at",
     "year",
@@ -27,9 +31,17 @@ _COLUMNS = (
     "run",
     "stage",
     "plan",
-    "mu_squared",
+    "adjacency",
+    "unit",
+    "unit_rows",
+    "sampled",
+    "loss",
+    "amount",
     "extra",
+    "totals",
+    "key",
     "chain",
+    "signature",
 )
 _VALUES = (
     None,
@@ -56,6 +68,11 @@ _STATEMENTS = (
     "PRAGMA application_id = 7",
     "PRAGMA user_version = 99",
     "INSERT INTO runs VALUES ('zz', 'now')",
+    "INSERT INTO gaps VALUES ('zz', x'00', 'now')",
+    "INSERT INTO gaps VALUES ('', '', '')",
+    "UPDATE ledger SET id = 'zz'",
+    "DELETE FROM ledger",
+    "DROP TABLE gaps",
     "CREATE TRIGGER t BEFORE INSERT ON releases BEGIN SELECT RAISE(ABORT, 'no'); END",
     "ALTER TABLE releases RENAME TO others",
     "DELETE FROM releases WHERE id > 3",
@@ -77,10 +94,13 @@ class Ledgers(Surface):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         path = folder / "right.sqlite"
-        ledger = Ledger.create(path, clock=_clock)
+        ledger = Ledger.create(path, lambda: _KEY, clock=_clock)
         for number in range(12):
             ledger.reserve(_entry(number))
         ledger.runs.add(bytes(16))
+        head = ledger.head()
+        assert isinstance(head, Head)
+        self._head = head
         with closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._right = path.read_bytes()
@@ -126,7 +146,7 @@ class Ledgers(Surface):
         for beside in ("", "-wal", "-shm", "-journal"):
             (self.folder / f"ledger.sqlite{beside}").unlink(missing_ok=True)
         path.write_bytes(given)
-        ledger = Ledger(path, clock=_clock)
+        ledger = Ledger(path, lambda: _KEY, clock=_clock)
         limits = [Limit("of this site", Amount(Fraction(1)), True, True)]
         first: CapeError | None = None
         for call in (
@@ -138,6 +158,11 @@ class Ledgers(Surface):
             lambda: ledger.reserve(_entry(99), limits),
             lambda: (bytes(16) in ledger.runs, len(ledger.runs), list(ledger.runs)),
             lambda: ledger.runs.add(b"x" * 16),
+            ledger.head,
+            ledger.gaps,
+            lambda: ledger.show(self._head, _KEY.public),
+            ledger.settle,
+            lambda: verify(path, [_KEY.public], [self._head]),
         ):
             try:
                 call()

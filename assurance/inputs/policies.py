@@ -26,9 +26,15 @@ def policy() -> dict[str, Any]:
             "data": {"query": "SELECT * FROM p", "connection": f"postgresql://u:{PASSWORD}@h/d"},
             "expires": datetime.date(2999, 12, 31),
             "approve": "auto",
+            "expected_rows": 1000,
         },
         "schema": {"age": [18, 90], "sex": ["female", "male"]},
-        "allow": {"analyses": ["mean", "count"], "columns": ["age"], "schemes": ["cape"]},
+        "allow": {
+            "analyses": ["mean", "count"],
+            "columns": ["age"],
+            "schemes": ["cape"],
+            "adjacency": ["add-remove"],
+        },
         "protect": {"min_rows": 100, "other_honest": 1, "colluding": 1},
         "budget": {
             "release": {"epsilon": 1.0, "delta": 1e-6},

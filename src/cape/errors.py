@@ -12,6 +12,7 @@ __all__ = [
     "CapeError",
     "DataError",
     "InvalidInput",
+    "LedgerWarning",
     "MissingExtra",
     "OverflowRisk",
     "PrivacyLeakWarning",
@@ -96,3 +97,7 @@ class PrivacyLeakWarning(UserWarning):
 
 class TooNoisyWarning(UserWarning):
     """An answer says next to nothing, because of noise; its interval is all that is possible."""
+
+
+class LedgerWarning(UserWarning):
+    """A site's ledger is not what it was: lines that it has signed are missing or changed."""

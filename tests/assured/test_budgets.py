@@ -21,6 +21,7 @@ from cape.errors import CapeError
 from cape.privacy import Budget
 from cape.release.consortium import Consortium
 from cape.release.schemes import Conventional
+from cape.secagg import Identity
 from cape.site import Number, Schema
 from cape.steward import ledger as ledgers
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
@@ -142,6 +143,7 @@ class Ledgers(RuleBasedStateMachine):
         self.path = Path(self._folder.name) / "ledger.sqlite"
         self.now = datetime(2025, 12, 30, tzinfo=UTC)
         Ledger.create(self.path)
+        self.key = Identity()
         self.granted: list[int] = []
         self.runs = 0
         self.limits = [
@@ -152,7 +154,7 @@ class Ledgers(RuleBasedStateMachine):
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.path, clock=lambda: self.now)
+        return Ledger(self.path, lambda: self.key, clock=lambda: self.now)
 
     def entry(self, who: int, cost: Fraction, run: int | None = None, stage: int = 0) -> Entry:
         if run is None:

@@ -137,7 +137,7 @@ def inquiries_need_no_signature(patch: Patch) -> None:
 
 
 def a_run_is_anybodys(patch: Patch) -> None:
-    patch.setattr("cape.steward.ledger._closed", lambda run, coordinator: run)
+    patch.setattr("cape.steward.ledger.closed", lambda run, coordinator: run)
     patch.setattr(
         Ledger,
         "has",

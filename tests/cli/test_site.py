@@ -32,6 +32,8 @@ COMMANDS = [
     "refuse",
     "ledger",
     "log",
+    "settle",
+    "verify",
 ]
 
 

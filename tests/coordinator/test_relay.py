@@ -82,6 +82,7 @@ def test_a_stage(asking: Asking, world: World):
 
 
 def test_rows_where_they_are_private(world: World):
+    world.hide_sizes()
     asking = Asking(world, neighbours="add-remove")
     outcome = asking.stage()
     asking.right(outcome)

@@ -201,6 +201,11 @@ class World:
             assert old in text
             path.write_text(text.replace(old, new, 1))
 
+    def hide_sizes(self) -> None:
+        """Let sites answer under add-remove alone: how many rows they hold is private."""
+        self.edit('adjacency = ["replace-one"]', 'adjacency = ["add-remove"]')
+        self.edit("[schema]", "expected_rows = 500\n[schema]")
+
     def restart(self, name: str) -> None:
         """A site's process dies and comes back."""
         self.sites[name] = SiteFolder(self.sites[name].path)

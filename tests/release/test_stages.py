@@ -163,7 +163,8 @@ def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():
     assert calibration.local_noise == pytest.approx(local, rel=1e-4)  # per unit of what one record adds
     assert calibration.local_noise > local  # rounding is counted
     cover = gaussian_cover(multiplier, 0.05, 50, made.slack)
-    assert cover <= BUDGET.cost(0.5).mu * (1 + 1e-12)
+    assert cover <= math.sqrt(0.5) * made.mu * (1 + 1e-12)
+    assert gaussian.delta(BUDGET.epsilon, made.mu) + 2 * made.slack <= BUDGET.delta, "the slack included"
     assert cover == pytest.approx(BUDGET.cost(0.5).mu, rel=2e-3)
     assert made.cost(1) == made.cost(50) == Fraction("0.5")  # paid for whole
     promise = made.promise(50)

@@ -16,13 +16,15 @@ import pytest
 
 from cape.errors import Refused
 from cape.noise import SecureStream
-from cape.privacy import gaussian
+from cape.privacy import Budget, gaussian
 from cape.release.calibration import RESOLUTION
 from cape.secagg import Aggregator, Identity, Roster, Site
 from cape.secagg.drive import drive
 from cape.steward import Code, Earlier, Grant, Offer, Refusal, Talk, answer, decide, read
 from cape.steward.preview import preview
 from tests.steward.world import NAMES, SECRET, World, ask, document
+
+WHOLE = Fraction(Budget(1.0, 1e-6).mu) ** 2
 
 
 def test_a_grant_is_in_the_ledger_already_and_priced_exactly(world: World):
@@ -31,7 +33,7 @@ def test_a_grant_is_in_the_ledger_already_and_priced_exactly(world: World):
     (line,) = world.site.ledger.entries()
     assert line.id == grant.number
     assert (line.study, line.kind, line.coordinator) == ("lungs", "mean", world.office.public)
-    assert line.charged.mu_squared == Fraction(1, 4) * Fraction(gaussian.mu(1.0, 1e-6)) ** 2
+    assert line.charged.mu_squared == Fraction(1, 4) * WHOLE
     assert grant.mu_squared == line.charged.mu_squared
     assert grant.rows == 400
     assert grant.parameters is not None
@@ -229,8 +231,10 @@ def test_a_lying_aggregator_must_be_held_off(world: World):
     assert world.code(world.request(document(min_sites=2))) == "threshold"
 
 
-def test_neighbours_can_be_limited(world: World):
-    world.edit("[protect]", 'neighbours = ["add-remove"]\n[protect]')
+@pytest.mark.parametrize("key", ["adjacency", "neighbours"])
+def test_neighbours_can_be_limited(world: World, key: str):
+    world.hide_sizes()
+    world.edit("adjacency =", f"{key} =")
     assert world.code(world.request()) == "neighbours"
     grant = world.granted(world.request(document(neighbours="add-remove")))
     assert grant.rows is None, "the number of rows is private there"
@@ -455,7 +459,7 @@ def test_a_coordinator_that_lies_gets_no_more_than_the_study_states(world: World
         thread.start()
     for thread in threads:
         thread.join()
-    stated = Fraction(gaussian.mu(1.0, 1e-6)) ** 2
+    stated = WHOLE
     spent = world.site.ledger.spent().mu_squared
     assert Fraction(7, 10) * stated < spent <= stated
     assert spent == sum(each.mu_squared for each in found if isinstance(each, Grant))
@@ -584,7 +588,7 @@ def test_stage_after_stage(world: World, scheme: str, analysis: dict):
             break
     assert found is not None
     assert len(history) == len(read(study, 1).stages)
-    whole = Fraction(gaussian.mu(1.0, 1e-6)) ** 2
+    whole = WHOLE
     assert world.site.ledger.spent().mu_squared == whole, "the stages add up to the share, exactly"
 
 
@@ -599,7 +603,7 @@ def test_a_run_over_samples_is_paid_once_by_each_site(world: World):
         history.append(Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200))
         talk.tell(history[-1])
     first, second = world.site.ledger.entries()
-    assert first.charged.mu_squared == Fraction(1, 2) * Fraction(gaussian.mu(1.0, 1e-6)) ** 2
+    assert first.charged.mu_squared == Fraction(1, 2) * Fraction(read(study, 1).stages.mu) ** 2 < WHOLE
     assert first.charged.extra == Fraction(read(study, 1).stages.slack) > 0
     assert second.charged.mu_squared == 0
 
@@ -648,7 +652,10 @@ def test_two_studies_at_once_cannot_overdraw(world: World):
         thread.join()
     granted = [each for each in found if isinstance(each, Grant)]
     assert len(granted) == most < 16
-    limit = "the budget of this coordinator for this year does not cover this release"
+    limit = (
+        "the budget of this coordinator for this year does not cover this release; its steward can raise "
+        "coordinator under [budget] in site.toml, or the study can state less"
+    )
     assert {each for each in found if isinstance(each, Refusal)} == {Refusal(Code.BUDGET, limit)}
     assert world.site.ledger.spent().mu_squared <= Fraction(gaussian.mu(2.0, 1e-6)) ** 2
 

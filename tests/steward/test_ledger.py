@@ -17,11 +17,17 @@ from hypothesis import strategies as st
 
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.privacy import gaussian
+from cape.secagg import Identity
 from cape.steward import Amount, Entry, Ledger, Limit
 
 WHO, OTHER = b"\1" * 32, b"\2" * 32
+KEY = Identity(b"the key of a site".ljust(32, b"."))
 TENTH = Fraction(1, 10)
 WHOLE = Amount(Fraction(1), Fraction(1, 10**7))
+
+
+def own() -> Identity:
+    return KEY
 
 
 def entry(
@@ -52,7 +58,7 @@ def entry(
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.create(tmp_path / "ledger.sqlite")
+    return Ledger.create(tmp_path / "ledger.sqlite", own)
 
 
 def test_ten_tenths_are_exactly_one(ledger: Ledger):
@@ -104,7 +110,7 @@ def test_nobody_closes_the_run_of_another(ledger: Ledger):
 
 def test_limits_of_coordinators_and_years(tmp_path: Path):
     now = [datetime(2025, 12, 31, 23, 59, tzinfo=UTC)]
-    ledger = Ledger.create(tmp_path / "ledger.sqlite", clock=lambda: now[0])
+    ledger = Ledger.create(tmp_path / "ledger.sqlite", own, clock=lambda: now[0])
     limits = [
         Limit("a", Amount(Fraction(2, 10)), of_coordinator=True, in_year=True),
         Limit("b", Amount(Fraction(3, 10)), in_year=True),
@@ -157,7 +163,7 @@ def test_an_amount_beyond_all_floats_is_endless():
 
 def test_a_clock_set_back_opens_no_old_year(tmp_path: Path):
     now = [datetime(2026, 1, 2, tzinfo=UTC)]
-    ledger = Ledger.create(tmp_path / "ledger.sqlite", clock=lambda: now[0])
+    ledger = Ledger.create(tmp_path / "ledger.sqlite", own, clock=lambda: now[0])
     limit = Limit("of the year", Amount(TENTH), in_year=True)
     ledger.reserve(entry(), [limit])
     now[0] = datetime(2025, 6, 1, tzinfo=UTC)
@@ -216,7 +222,7 @@ def test_a_refusal_writes_nothing(ledger: Ledger):
     "statement",
     [
         "DELETE FROM releases",
-        "UPDATE releases SET mu_squared = '0'",
+        "UPDATE releases SET amount = '0'",
         "REPLACE INTO releases SELECT * FROM releases",
         "DELETE FROM runs",
         "UPDATE runs SET run = ''",
@@ -238,7 +244,7 @@ def test_a_line_changed_by_hand_is_found(ledger: Ledger):
         ledger.reserve(entry())
     db = sqlite3.connect(ledger.path)
     db.execute("DROP TRIGGER releases_UPDATE")
-    db.execute("UPDATE releases SET mu_squared = '0' WHERE id = 2")
+    db.execute("UPDATE releases SET amount = '0' WHERE id = 2")
     db.commit()
     db.close()
     with pytest.raises(CapeError, match=r"line 2 .* changed by hand"):
@@ -297,7 +303,7 @@ def test_runs_are_remembered(ledger: Ledger):
 @settings(max_examples=30)
 @given(st.lists(st.fractions(min_value=0, max_value=1, max_denominator=10**6), max_size=12))
 def test_sums_are_exact_and_never_pass_the_limit(tmp_path_factory, costs):
-    ledger = Ledger.create(tmp_path_factory.mktemp("ledger") / "l")
+    ledger = Ledger.create(tmp_path_factory.mktemp("ledger") / "l", own)
     limit, expected = Limit("of this site", Amount(Fraction(2))), Fraction(0)
     for cost in costs:
         if expected + cost <= 2:
@@ -335,8 +341,8 @@ _SPEND = """
 import sys
 from cape.errors import BudgetExceeded
 from cape.steward import Ledger
-from tests.steward.test_ledger import WHOLE, Limit, entry
-ledger, got = Ledger(sys.argv[1]), 0
+from tests.steward.test_ledger import WHOLE, Limit, entry, own
+ledger, got = Ledger(sys.argv[1], own), 0
 for _ in range(12):
     try:
         ledger.reserve(entry(), [Limit("of this site", WHOLE)])

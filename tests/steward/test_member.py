@@ -173,6 +173,7 @@ def test_a_trial_cannot_be_reserved_either(world: World):
 
 
 def test_rows_stay_private_where_they_are(world: World):
+    world.hide_sizes()
     study = document(neighbours="add-remove", analyses=[SEX])
     table = Table(world, world.request(study))
     offered = table.ask("a")
@@ -470,6 +471,7 @@ def test_a_failure_inside_says_nothing_to_others(table: Table, world: World, mon
 
 
 def test_a_narrow_ring_is_refused_before_it_could_tell_something(world: World):
+    world.hide_sizes()
     study = document(neighbours="add-remove", analyses=[SEX])  # as many rows as there may ever be
     good = world.request(study)
     assert world.code(replace(good, bits=32).signed(world.office)) == "request"

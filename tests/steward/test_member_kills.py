@@ -136,7 +136,7 @@ def _harness(kills: int) -> tuple[int, int]:
         world = World(Path(folder))
         office = bytes(range(32))
         for name in NAMES:
-            for key in ("release", "coordinator", "year"):
+            for key in ("release", "coordinator", "year", "total"):
                 text = (world.folders[name].path / "site.toml").read_text()
                 line = next(line for line in text.splitlines() if line.startswith(key))
                 world.edit(line, f"{key} = {{epsilon = 5000.0, delta = 1e-6}}", name)

@@ -31,6 +31,11 @@ WRONG = {
         "[budget]: release: epsilon must be",
     ),
     "year = {epsilon = 3.0, delta = 1e-06}": ("year = 3", "[budget]: year: must be a pair such as"),
+    "total = {epsilon = 3.0, delta = 1e-06}": (
+        "",
+        "[budget]: total is missing: write what may be spent ever",
+    ),
+    'adjacency = ["replace-one"]': ('adjacency = "both"', "[allow]: adjacency must be a list"),
     "[budget]": ("[budgets]", "unknown section [budgets]; did you mean 'budget'?"),
     'office = "ed25519:': ('office = "rsa:', "[coordinators]: office must be a public key"),
     "[peers]": ('[peers]\na = "ed25519:' + "00" * 32 + '"', "[peers] a: that is this site's own name"),
@@ -62,7 +67,9 @@ def test_the_template_is_a_policy_that_asks_first(tmp_path: Path):
     assert (policy.name, policy.expires, policy.approve) == ('St "Mary"', date(2030, 1, 2), "ask")
     assert not policy.coordinators
     assert not policy.peers
-    assert all(kind in text for kind in KINDS)
+    assert policy.analyses == set(KINDS), "no kind of a study file runs code that the study brings"
+    assert (policy.adjacency, policy.sizes_public) == ("replace-one", True)
+    assert (policy.total.epsilon, policy.total.delta) == (4.0, 1e-6)
     assert all(len(line) <= 110 for line in text.splitlines())
 
 

@@ -18,6 +18,7 @@ from cape.secagg.keys import MAX_SITES
 from cape.steward.wire import (
     MOST_NUMBERS,
     Closed,
+    HeadBytes,
     Inquiry,
     Known,
     Name,
@@ -178,6 +179,7 @@ class StageOutcome(_Call, frozen=True, tag="stage"):
         per_site: the most bytes that one site sent in all rounds.
         failure: why there is no total; None if there is one.
         sent: whether a vector may have left a site.
+        heads: the heads of their ledgers that sites sent with their vectors.
     """
 
     total: bytes
@@ -189,6 +191,7 @@ class StageOutcome(_Call, frozen=True, tag="stage"):
     per_site: int
     failure: Text | None
     sent: bool
+    heads: dict[str, HeadBytes] = {}
 
 
 class CallFailed(_Call, frozen=True, tag="failed"):

@@ -153,6 +153,7 @@ class Relay:
                 book.refuse(site, answer, "message")
             elif _offers(answer, public) and len(answer.data) == 8 * size:
                 total += np.frombuffer(answer.data, "<u8")
+                book.head(site, answer)
                 book.offer(site, answer)
                 took_part.append(site)
         needed = _parties(request).min_sites
@@ -252,6 +253,7 @@ class Relay:
                 if machine.state is not now:  # more than a message that does not fit: the round has failed
                     raise
                 continue  # late, forged, or of something else: the right one may still come
+            book.head(site, answer)
             if isinstance(answer, wire.Offered):
                 book.offer(site, answer)
             else:
@@ -334,6 +336,12 @@ class _Book:
         self._traffic: list[RoundTraffic] = []
         self._sent: dict[str, int] = {}
         self._masking: set[str] = set()
+        self._heads: dict[str, bytes] = {}
+
+    def head(self, site: str, answer: wire.Offered | wire.Carried) -> None:
+        """Keep the head of the site's ledger, for the coordinator."""
+        if answer.head:
+            self._heads[site] = answer.head
 
     def done(self, site: str) -> None:
         self.waiting.pop(site, None)
@@ -373,6 +381,7 @@ class _Book:
             max(self._sent.values(), default=0),
             failure,
             bool(self._masking),
+            self._heads,
         )
 
 

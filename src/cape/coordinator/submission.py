@@ -14,6 +14,7 @@ Tested in tests/coordinator/test_submission.py and test_resume.py.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,8 +38,17 @@ from cape.coordinator.calls import (
     unpack_reply,
 )
 from cape.coordinator.folder import CoordinatorFolder
+from cape.coordinator.heads import HEADS, Heads
 from cape.coordinator.record import Answered, Attempt, Record
-from cape.errors import BadMessage, BudgetExceeded, CapeError, InvalidInput, ProtocolError, TooFewSites
+from cape.errors import (
+    BadMessage,
+    BudgetExceeded,
+    CapeError,
+    InvalidInput,
+    LedgerWarning,
+    ProtocolError,
+    TooFewSites,
+)
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.release.calibration import Calibration
@@ -159,6 +169,9 @@ class Submission:
         self.study, self.record = study, record
         self._identity = folder.identity
         self._roster = folder.roster(study.sites)
+        self._heads = Heads(
+            folder.path / HEADS, dict(zip(self._roster.names, self._roster.keys, strict=True))
+        )
         self._link, self._progress = link, progress
         self._document = document(study)
         self._asked: Callable[[int], Asked] = cache(lambda number: read(self._document, number))
@@ -295,8 +308,12 @@ class Submission:
             first, steps = sessions.at(talk.stage, calibration.size)
             requests = self._requests(attempt, talk, history, last, first, steps)
             self.record.asked(attempt)
+            shown = {site: self._heads.shown(site) for site in requests}
             outcome = self._call(AskStage.of(requests, calibration.size), StageOutcome)
             self._tell(attempt, outcome)
+            took_part = {site: shown[site] for site in outcome.participants if site in shown}
+            for problem in self._heads.take(outcome.heads, took_part):
+                warnings.warn(problem, LedgerWarning, stacklevel=2)
             if outcome.failure is not None:
                 raise self._too_few(attempt, outcome)
             answered = self._answered(asked, calibration, local_std, outcome)
@@ -344,9 +361,15 @@ class Submission:
                 earlier=history[-1:] if knows else history,
                 first=first,
                 steps=steps,
+                heads=self._shown(),
             ).pack()
 
         return {site: packed(site in last) for site in self._roster.names}
+
+    def _shown(self) -> list[bytes]:
+        """Return the longest head of each site's ledger: a request shows them all, and each finds its own."""
+        heads = [self._heads.shown(site) for site in self._roster.names]
+        return [head.pack() for head in heads if head is not None]
 
     def _trial(self, number: int) -> bytes:
         """Return a request to look at: it is signed as such, and no site answers it."""
@@ -358,6 +381,7 @@ class Submission:
             run=SecureStream().bytes(RUN_BYTES),
             identity=self._identity,
             trial=True,
+            heads=self._shown(),
         ).pack()
 
     def _answered(

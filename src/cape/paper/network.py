@@ -32,7 +32,7 @@ from cape.privacy import mu as mu_of
 from cape.release.calibration import RESOLUTION
 from cape.release.consortium import Consortium
 from cape.release.schemes import SCHEMES, Parties
-from cape.release.stages import SLACK
+from cape.release.stages import SLACK, sampled_mu
 from cape.site import Category, Number, Schema
 from cape.site.gradient import BITS, Records, Workspace, clipped_sum
 from cape.site.sampling import sample as sampled
@@ -168,7 +168,8 @@ def total_epsilon(multiplier: float, sampling: float, steps: int, delta: float) 
 
 def multiplier_at(budget: Budget, task: Task) -> float:
     """Return the noise multiplier that a budget for the whole training buys: the library's calibration."""
-    return covered_noise(budget.mu, task.sampling, task.steps, SLACK * budget.delta)
+    whole = sampled_mu(budget) if task.sampling < 1 else budget.mu
+    return covered_noise(whole, task.sampling, task.steps, SLACK * budget.delta)
 
 
 def learn(task: Task, scheme: str, budget: Budget, stream: SecureStream) -> Learned:

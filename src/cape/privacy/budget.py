@@ -20,6 +20,8 @@ from cape import check
 from cape.errors import BudgetExceeded
 from cape.privacy import gaussian
 
+_BELOW = 1 - 5e-10  # of delta: more than the relative error of `gaussian.delta`, twice over
+
 __all__ = ["Budget", "Guarantee"]
 
 Share: TypeAlias = float | Fraction | Decimal
@@ -70,8 +72,12 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """The mu of the whole budget: what all releases together may cost."""
-        return gaussian.mu(self.epsilon, self.delta)
+        """The mu of the whole budget: what all releases together may cost.
+
+        It is rounded down, so that the stated delta is kept exactly whatever `gaussian` rounds: a ledger
+        with an allowance of the same (epsilon, delta) covers it.
+        """
+        return gaussian.mu(self.epsilon, self.delta * _BELOW)
 
     @property
     def remaining(self) -> Fraction:

@@ -29,6 +29,7 @@ class Code(StrEnum):
     NOISE = "noise"  # the noise asked for is not what this site computes
     RELEASE = "release"  # one release would cost more than the policy allows
     BUDGET = "budget"  # a total would be overdrawn
+    LEDGER = "ledger"  # it lacks lines that this site signed, or cannot count this adjacency
     RUN = "run"  # its name was used before, or the request was sent before
     HISTORY = "history"  # answers of earlier stages are missing
     APPROVAL = "approval"  # held until the steward approves it

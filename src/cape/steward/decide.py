@@ -29,7 +29,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import BudgetExceeded, CapeError, DataError, InvalidInput, Refused
+from cape.errors import BadMessage, BudgetExceeded, CapeError, DataError, InvalidInput, Refused
 from cape.noise import SecureStream
 from cape.release.calibration import Calibration
 from cape.release.consortium import MOST_ROWS
@@ -38,13 +38,18 @@ from cape.release.schemes import Parties
 from cape.release.schemes.messages import add_noise
 from cape.secagg.parameters import Parameters
 from cape.site.table import Table
+from cape.steward.amount import Basis, Incomparable
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Denied, Refusal
+from cape.steward.gaps import Unsettled
+from cape.steward.heads import Head
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
 from cape.steward.request import MOST_VALID, SKEW, Asked, Request, Talk
 from cape.steward.review import (
+    basis_of,
+    charged,
     check_columns,
     check_question,
     check_roster,
@@ -52,6 +57,7 @@ from cape.steward.review import (
     price,
     question,
     same_grid,
+    whole_price,
 )
 from cape.steward.wire import MOST_NUMBERS
 
@@ -150,6 +156,8 @@ class Offer:
             number = self.ledger.reserve(self.entry, self.limits)
         except BudgetExceeded as error:
             raise Denied(Code.BUDGET, str(error)) from None
+        except (Incomparable, Unsettled) as error:
+            raise Denied(Code.LEDGER, str(error)) from None
         except Refused as error:
             raise Denied(Code.RUN, str(error)) from None
         self.log(f"granted {self.who}: line {number} of the ledger, {self.request.study_hash[:16]}")
@@ -345,10 +353,19 @@ def _consider(
     now: datetime,
 ) -> Offer:
     if policy.who(request.coordinator) is None:  # it was trusted when the request came
-        raise Denied(Code.COORDINATOR, "this site does not trust this coordinator's key")
+        raise Denied(
+            Code.COORDINATOR,
+            "this site does not trust this coordinator's key; its steward can run `cape site trust "
+            "--coordinator` with the card that `cape deploy export-key` prints",
+        )
     _valid(request, now)
+    _settled(ledger, request.heads, own)
     if now.date() > policy.expires:
-        raise Denied(Code.EXPIRED, "this site's policy has expired; its steward can renew it")
+        raise Denied(
+            Code.EXPIRED,
+            "this site's policy has expired; its steward can write a later day for expires under [site] in "
+            "site.toml",
+        )
     asked = question(request.study, request.number)
     check_roster(policy, asked, request.roster, own)
     check_question(policy, asked)
@@ -363,19 +380,23 @@ def _consider(
     if calibration.size > MOST_NUMBERS:  # it could not be sent once it was paid for
         raise Denied(Code.REQUEST, f"a stage releases at most {MOST_NUMBERS} numbers")
     same_grid(calibration, request.grid)
-    cost, once = price(asked, request.stage, query, local_std)
+    cost, once = (charged(policy, asked, each) for each in price(asked, request.stage, query, local_std))
     parameters = _parameters(request, asked, calibration)
     if approvals is not None and approvals.refused(request):
-        raise Denied(Code.STEWARD, "this site's steward has refused the study")
+        raise Denied(
+            Code.STEWARD,
+            "this site's steward has refused the study; `cape site approve` there takes it back",
+        )
     if policy.approve == "ask" and (approvals is None or not approvals.approved(request)):
         if approvals is not None and not approvals.hold(request):
             raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
         raise Denied(
-            Code.APPROVAL, "the study is held until this site's steward approves it; ask again later"
+            Code.APPROVAL,
+            "the study is held until this site's steward approves it (`cape site approve`); ask again later",
         )
-    limits = limits_of(policy, asked, request.study_hash)
+    limits, basis = limits_of(policy, asked, request.study_hash), basis_of(policy, asked)
     begun = ledger.begun(request.run, request.coordinator)
-    _afford(ledger, request, limits, cost if begun else cost + once)
+    _afford(ledger, request, limits, cost if begun else cost + once, basis)
     rows = _rows(policy, asked, table, calibration, local_std, request.bits)
     entry = Entry(
         request.coordinator,
@@ -390,6 +411,8 @@ def _consider(
         request.plan,
         cost,
         once,
+        basis,
+        asked.setting.neighbours,
     )
     return Offer(
         request,
@@ -399,7 +422,7 @@ def _consider(
         asked.setting.parties,
         rows if asked.setting.neighbours == "replace-one" else None,
         parameters,
-        _whole(asked, query),
+        whole_price(policy, asked) if query.blocks else Amount(),
         entry,
         ledger,
         limits,
@@ -440,6 +463,19 @@ def _valid(request: Request, now: datetime) -> None:
         )
 
 
+def _settled(ledger: Ledger, heads: Sequence[bytes], own: bytes) -> None:
+    """Deny everything while the ledger lacks lines that this site signed: what the request shows, too."""
+    try:
+        for data in heads:
+            ledger.show(Head.read(data), own)
+    except BadMessage:
+        raise Denied(
+            Code.REQUEST, "a ledger's head that came with the request is none; see heads.jsonl"
+        ) from None
+    if not ledger.settled:
+        raise Denied(Code.LEDGER, str(Unsettled()))
+
+
 def _measure(
     conversations: Conversations, request: Request, asked: Asked
 ) -> tuple[Query, Calibration, float]:
@@ -455,7 +491,7 @@ def _parameters(request: Request, asked: Asked, calibration: Calibration) -> Par
     try:
         return request.parameters(asked.setting.parties, calibration.size)
     except InvalidInput as error:
-        raise Denied(Code.REQUEST, f"no secure aggregation can be run so: {error}") from None
+        raise Denied(Code.REQUEST, f"invalid secure-aggregation parameters: {error}") from None
 
 
 def _rows(
@@ -466,11 +502,14 @@ def _rows(
     local_std: float,
     bits: int,
 ) -> int:
-    """Return the number of rows, or deny without a word about how many there are."""
+    """Return the number of rows, or deny without a word about how many there are.
+
+    Where it is private, what is compared and returned is the number that everyone may know; no row is read.
+    """
     sentence = "this site's table cannot be used for this study"
     parties = asked.setting.parties
     try:
-        rows = table().rows()
+        rows = table().rows() if policy.sizes_public else policy.expected_rows or 0
         if rows < policy.min_rows:
             raise Denied(Code.DATA, sentence, "there are fewer rows than min_rows in the policy")
         most = rows if asked.setting.neighbours == "replace-one" else MOST_ROWS
@@ -485,18 +524,16 @@ def _rows(
     return rows
 
 
-def _afford(ledger: Ledger, request: Request, limits: Sequence[Limit], cost: Amount) -> None:
+def _afford(ledger: Ledger, request: Request, limits: Sequence[Limit], cost: Amount, basis: Basis) -> None:
     """Deny what the ledger cannot cover now. What counts is `reserve`, which looks again as it writes."""
     if cost == Amount():
         return
     try:
-        ledger.check(request.coordinator, cost, limits)
+        ledger.check(request.coordinator, cost, limits, basis)
     except BudgetExceeded as error:
         raise Denied(Code.BUDGET, str(error)) from None
-
-
-def _whole(asked: Asked, query: Query) -> Amount:
-    return Amount(asked.release_mu_squared) if query.blocks else Amount()
+    except Incomparable as error:
+        raise Denied(Code.LEDGER, str(error)) from None
 
 
 def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> NDArray[np.int64]:

@@ -82,7 +82,7 @@ class SiteFolder:
     @property
     def ledger(self) -> Ledger:
         """What was given away."""
-        return Ledger(self.path / LEDGER)
+        return Ledger(self.path / LEDGER, lambda: self.identity)
 
     @property
     def nonces(self) -> Nonces:

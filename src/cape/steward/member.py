@@ -29,6 +29,7 @@ from cape.steward import wire
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.decide import SOMETHING, Grant, Offer, story
 from cape.steward.folder import SiteFolder
+from cape.steward.gaps import Unsettled
 from cape.steward.ledger import Amount
 from cape.steward.request import Request
 
@@ -122,7 +123,7 @@ class Member:
     def _affordable(self, offer: Offer, planned: Amount) -> Offer | Refusal:
         try:
             if planned != Amount():
-                offer.ledger.check(offer.request.coordinator, planned, offer.limits)
+                offer.ledger.check(offer.request.coordinator, planned, offer.limits, offer.entry.basis)
         except BudgetExceeded as error:
             self._log(f"would refuse analysis {offer.request.number} of {offer.request.name!r}: {error}")
             return Refusal(Code.BUDGET, str(error))
@@ -147,14 +148,14 @@ class Member:
             masked = self._masked(session, offer, message.opening)
         if isinstance(masked, Refusal):
             return wire.refused(message.number, masked)
-        return wire.Offered(message.number, offer.rows, masked)
+        return wire.Offered(message.number, offer.rows, masked, self._head())
 
     def _alone(self, number: int, offer: Offer) -> wire.FromSite:
         """Answer a request whose vector needs no masks: its noise protects it, or it is empty."""
         vector = self._vector(offer.reserve())
         if isinstance(vector, Refusal):
             return wire.refused(number, vector)
-        return wire.Offered(number, offer.rows, vector.astype("<i8", copy=False).tobytes())
+        return wire.Offered(number, offer.rows, vector.astype("<i8", copy=False).tobytes(), self._head())
 
     def _open(self, offer: Offer) -> secagg.Site:
         """Begin a session: its name is in the ledger from now on, and serves no other."""
@@ -190,10 +191,12 @@ class Member:
         with session.lock:
             machine = session.machine
             answer: bytes | Refusal
+            head = b""
             if session.last < 0 and machine.state is states.SiteState.SHARED:
                 _check_opening(session, session.request, message.data)
                 offer = self.folder.reconsider(session.request)  # policy and ledger as they are now
                 answer = offer if isinstance(offer, Refusal) else self._masked(session, offer, message.data)
+                head = self._head()
             else:
                 answer = machine.handle(message.data)
             over = session.over
@@ -202,7 +205,7 @@ class Member:
                 self._sessions.pop(message.session, None)
         if isinstance(answer, Refusal):
             return wire.refused(message.number, answer)
-        return wire.Carried(message.number, answer)
+        return wire.Carried(message.number, answer, head)
 
     def _masked(self, session: _Session, offer: Offer, opening: bytes) -> bytes | Refusal:
         """Pay, compute and mask: in this order. `opening` is the aggregator's message that asks for it."""
@@ -212,6 +215,11 @@ class Member:
         session.last = offer.request.stage - offer.request.first
         session.machine.begin(session.last, vector)
         return session.machine.handle(opening)
+
+    def _head(self) -> bytes:
+        """Return the ledger's head, which leaves with every answer that was paid for."""
+        head = self.folder.ledger.head()
+        return b"" if head is None else head.pack()
 
     def _vector(self, grant: Grant | Refusal) -> NDArray[np.int64] | Refusal:
         return grant if isinstance(grant, Refusal) else self.folder.answer(grant)
@@ -224,8 +232,10 @@ class Member:
         except BadMessage:
             raise Denied(Code.SIGNATURE, "the coordinator's signature does not fit the inquiry") from None
         ledger = self.folder.ledger
+        if not ledger.settled:
+            raise Denied(Code.LEDGER, str(Unsettled()))
         ledger.close(message.run, message.coordinator)
-        known = wire.Known(message.number, ledger.has(message.run, message.stage, message.coordinator))
+        known = wire.Known(message.number, ledger.may_have(message.run, message.stage, message.coordinator))
         return known.signed(self.folder.identity, message)
 
     def _log(self, line: str) -> None:

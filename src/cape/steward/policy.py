@@ -1,7 +1,8 @@
 """A site's policy, `site.toml`: what a data steward allows, read whole before anything is answered.
 
 Claim. What a `Policy` allows, it says: a key that is left out is the cautious choice, and a key that is not
-known is an error. Nothing in it can be changed by a request.
+known is an error. Nothing in it can be changed by a request; not whether the number of rows is public either,
+which follows from the adjacency of the site's ledger alone.
 Tested in tests/steward/test_policy.py.
 """
 
@@ -11,19 +12,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cape import check
 from cape.analyses import KINDS
 from cape.errors import InvalidInput
-from cape.privacy import gaussian
 from cape.release.query import Neighbours
 from cape.site import Schema
 from cape.site.schema import hint
+from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person, read_keys
-from cape.steward.ledger import Amount, Limit
 from cape.study import places
 from cape.study.sites import Place, place_of
 
@@ -33,30 +32,13 @@ SCHEMES = ("cape", "conventional")
 """Schemes whose noise protects a site by itself, or together with honest sites whose noise it is sure of."""
 
 _SECTIONS = ("site", "schema", "allow", "protect", "budget", "coordinators", "peers")
-_SITE = ("name", "data", "expires", "approve")
-_ALLOW = ("analyses", "columns", "schemes", "neighbours")
+_SITE = ("name", "data", "expires", "approve", "expected_rows")
+_ALLOW = ("analyses", "columns", "schemes", "adjacency", "neighbours")
 _PROTECT = ("min_rows", "other_honest", "colluding")
 _BUDGET = ("release", "coordinator", "year", "total")
-_BESIDE = Fraction(1, 10)  # of delta: what sampling and sparse graphs of masks may add to it in all
+_RAISE = "its steward can raise {key} under [budget] in site.toml, or the study can state less"
 
 Approve = Literal["auto", "ask"]
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """An (epsilon, delta) that may be spent."""
-
-    epsilon: float
-    delta: float
-
-    @property
-    def most(self) -> Amount:
-        """The same as mu², exactly, and what may be added to delta beside it: a tenth of it."""
-        mu = gaussian.mu(self.epsilon, self.delta)
-        return Amount(Fraction(mu) ** 2, Fraction(self.delta) * _BESIDE)
-
-    def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:g} at delta = {self.delta:g}"
 
 
 @dataclass(frozen=True)
@@ -68,11 +50,13 @@ class Policy:
         schema: its columns, with its own bounds: a study must have the same for those that it uses.
         analyses, columns, schemes, neighbours: what may be asked, of what, with which noise.
         min_rows: with fewer rows nothing is answered.
+        expected_rows: how many rows there are, about, as everyone may know; needed where their number is
+            private.
         other_honest: how many other honest sites must be in every sum.
         colluding: how many sites a study must at least suppose to side with the aggregator.
         release: the most that one release may cost.
         coordinator, year: what one coordinator, and all together, may spend in a calendar year (UTC).
-        total: what all may spend ever, if there is such a limit.
+        total: what all may spend ever.
         expires: the last day on which anything is answered (UTC).
         coordinators, peers: whom this site believes, by public key.
         approve: "auto", or "ask" to hold each study until the steward approves it.
@@ -87,12 +71,13 @@ class Policy:
     schemes: frozenset[str]
     neighbours: frozenset[str]
     min_rows: int
+    expected_rows: int | None
     other_honest: int
     colluding: int
     release: Allowance
     coordinator: Allowance
     year: Allowance
-    total: Allowance | None
+    total: Allowance
     expires: date
     coordinators: Mapping[str, bytes]
     peers: Mapping[str, bytes]
@@ -122,13 +107,22 @@ class Policy:
     @property
     def limits(self) -> tuple[Limit, ...]:
         """What no release may pass, as the ledger knows it."""
-        limits = [
-            Limit("of this coordinator for this year", self.coordinator.most, True, True),
-            Limit("of this site for this year", self.year.most, False, True),
-        ]
-        if self.total is not None:
-            limits.append(Limit("of this site", self.total.most))
-        return tuple(limits)
+        of_one = _RAISE.format(key="coordinator")
+        return (
+            Limit("of this coordinator for this year", self.coordinator, True, True, hint=of_one),
+            Limit("of this site for this year", self.year, False, True, hint=_RAISE.format(key="year")),
+            Limit("of this site", self.total, hint=_RAISE.format(key="total")),
+        )
+
+    @property
+    def adjacency(self) -> str:
+        """The adjacency under which this site's ledger adds up: replace-one, if that is answered at all."""
+        return "replace-one" if "replace-one" in self.neighbours else "add-remove"
+
+    @property
+    def sizes_public(self) -> bool:
+        """Whether everyone may know how many rows there are: under add-remove nothing may depend on it."""
+        return self.adjacency == "replace-one"
 
     def who(self, key: bytes) -> str | None:
         """Return what this policy calls a coordinator, None if it does not know the key."""
@@ -144,7 +138,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         schema = Schema(given)
     site = places.section(document, "site")
     with places.at("[site]"):
-        places.keys(site, _SITE, _SITE)
+        places.keys(site, _SITE, _SITE[:4])
         name = person("name", site["name"])
         approve = _one_of("approve", site["approve"], get_args(Approve))
         expires = site["expires"]
@@ -160,17 +154,32 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         analyses = _some("analyses", allow["analyses"], list(KINDS))
         columns = _some("columns", allow.get("columns", list(schema)), list(schema))
         schemes = _some("schemes", allow.get("schemes", ["cape"]), SCHEMES)
-        kinds = get_args(Neighbours)
-        neighbours = _some("neighbours", allow.get("neighbours", list(kinds)), kinds)
+        if "adjacency" in allow and "neighbours" in allow:
+            raise InvalidInput("adjacency and neighbours are the same; write adjacency")
+        key = "neighbours" if "neighbours" in allow else "adjacency"
+        neighbours = _some(key, allow.get(key, ["replace-one"]), get_args(Neighbours))
     protect = places.section(document, "protect")
     with places.at("[protect]"):
         places.keys(protect, _PROTECT, ("min_rows", "other_honest"))
         min_rows = check.integer("min_rows", protect["min_rows"], least=1)
         other_honest = check.integer("other_honest", protect["other_honest"], least=0)
         colluding = check.integer("colluding", protect.get("colluding", 0), least=0)
+    with places.at("[site]"):
+        expected = site.get("expected_rows")
+        if expected is not None:
+            check.integer("expected_rows", expected, least=1)
+        elif "replace-one" not in neighbours:
+            raise InvalidInput(
+                "expected_rows is missing: under add-remove the number of rows is private, and min_rows is "
+                "compared with what everyone may know; write it as in expected_rows = 1000"
+            )
     budget = places.section(document, "budget")
     with places.at("[budget]"):
-        places.keys(budget, _BUDGET, _BUDGET[:3])
+        if "total" not in budget:
+            raise InvalidInput(
+                "total is missing: write what may be spent ever, as in total = {epsilon = 4.0, delta = 1e-6}"
+            )
+        places.keys(budget, _BUDGET, _BUDGET)
         allowances = {key: _allowance(key, value) for key, value in budget.items()}
     coordinators = read_keys(document, "coordinators")
     peers = read_keys(document, "peers")
@@ -186,12 +195,13 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         schemes,
         neighbours,
         min_rows,
+        expected,
         other_honest,
         colluding,
         allowances["release"],
         allowances["coordinator"],
         allowances["year"],
-        allowances.get("total"),
+        allowances["total"],
         expires,
         coordinators,
         peers,

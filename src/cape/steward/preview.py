@@ -8,11 +8,12 @@ from typing import Any
 
 from cape import check
 from cape.errors import BudgetExceeded, CapeError
+from cape.steward.amount import Amount, Incomparable
 from cape.steward.codes import Code, Denied, Refusal
-from cape.steward.ledger import Amount, Ledger
+from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.request import Asked, hash_of
-from cape.steward.review import check_question, limits_of, question
+from cape.steward.review import basis_of, check_question, limits_of, question, whole_price
 
 __all__ = ["Verdict", "preview"]
 
@@ -44,13 +45,16 @@ def preview(
         try:
             asked = question(dict(study), number)
             kind, description = asked.analysis.kind, asked.analysis.describe()
-            cost = _cost(asked)
             _check_names(policy, asked)
+            cost = whole_price(policy, asked)
             check_question(policy, asked)
-            ledger.check(coordinator or b"", planned + cost, limits_of(policy, asked, hash_of(study)))
+            limits = limits_of(policy, asked, hash_of(study))
+            ledger.check(coordinator or b"", planned + cost, limits, basis_of(policy, asked))
             planned += cost
         except Denied as denied:
             refusal = denied.refusal
+        except Incomparable as error:
+            refusal = Refusal(Code.LEDGER, str(error))
         except BudgetExceeded as error:
             refusal = Refusal(Code.BUDGET, str(error))
         except CapeError as error:  # a request looks at its own analysis only: another may be anything
@@ -59,15 +63,13 @@ def preview(
     return verdicts
 
 
-def _cost(asked: Asked) -> Amount:
-    setting = asked.setting
-    free = not asked.analysis.query(setting.schema, setting.neighbours).blocks
-    return Amount() if free else Amount(asked.release_mu_squared)
-
-
 def _check_names(policy: Policy, asked: Asked) -> None:
     if policy.name not in asked.sites:
         raise Denied(Code.ROSTER, f"the study does not name this site, {policy.name!r}")
     strangers = [name for name in asked.sites if name != policy.name and name not in policy.peers]
     if strangers:
-        raise Denied(Code.ROSTER, f"this site has no key of {', '.join(map(repr, strangers))}")
+        raise Denied(
+            Code.ROSTER,
+            f"this site has no key of {', '.join(map(repr, strangers))}; run `cape site trust` with each "
+            "one's card",
+        )

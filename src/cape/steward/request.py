@@ -44,6 +44,7 @@ from cape.site import Schema
 from cape.steward import envelope
 from cape.steward.codes import Code, Denied
 from cape.steward.envelope import Envelope
+from cape.steward.heads import MOST_BYTES as MOST_HEAD
 from cape.study import Study, places
 
 __all__ = ["Asked", "Earlier", "Request", "Talk", "document", "hash_of", "make_request", "read"]
@@ -106,6 +107,7 @@ class Request:
         bits: width of the ring.
         coordinator: the public key of who asks.
         issued, expires: from when to when a site may take it and send its vector, in seconds since 1970.
+        heads: the longest heads of sites' ledgers that the coordinator holds; each site finds its own.
         trial: signed to learn what the site would say; it is never answered, whoever passes it on.
         nonce: 16 bytes that no other request of this coordinator has; `signed` draws them.
     """
@@ -123,6 +125,7 @@ class Request:
     coordinator: bytes
     issued: int
     expires: int
+    heads: tuple[bytes, ...] = ()
     trial: bool = False
     nonce: bytes = b""
     signature: bytes = b""
@@ -225,6 +228,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     bits: int
     issued: int
     expires: int
+    heads: Annotated[tuple[Annotated[bytes, Meta(max_length=MOST_HEAD)], ...], Meta(max_length=MAX_SITES)]
     trial: bool
     nonce: bytes
 
@@ -264,7 +268,7 @@ class Asked:
     @property
     def release_mu_squared(self) -> Fraction:
         """What all stages together cost."""
-        return self.stages.cost(len(self.stages)) * Fraction(self.setting.budget.mu) ** 2
+        return self.stages.cost(len(self.stages)) * Fraction(self.stages.mu) ** 2
 
 
 def read(study: Mapping[str, Any], number: int) -> Asked:
@@ -358,6 +362,7 @@ def make_request(
     bits: int = 64,
     trial: bool = False,
     now: int | None = None,
+    heads: Sequence[bytes] = (),
 ) -> Request:
     """Return the signed request for the stage that a coordinator's own talk is at; valid from now on."""
     calibration, _ = talk.calibrate()
@@ -377,6 +382,7 @@ def make_request(
         coordinator=identity.public,
         issued=issued,
         expires=issued + VALID,
+        heads=tuple(heads),
         trial=trial,
     ).signed(identity)
 

@@ -18,14 +18,26 @@ from cape.release.calibration import Calibration, discretisation_error
 from cape.release.query import Query
 from cape.site import Block, Schema
 from cape.site.blocks import Counts, Gradient, Gram, Moments, Nearest, Newton, Tensors
+from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
 from cape.steward.codes import Code, Denied
-from cape.steward.ledger import Amount, Limit
-from cape.steward.policy import Allowance, Policy
+from cape.steward.policy import Policy
 from cape.steward.request import Asked, grid_of, read
 
-__all__ = ["check_question", "check_roster", "columns_of", "limits_of", "price", "question", "same_grid"]
+__all__ = [
+    "basis_of",
+    "charged",
+    "check_question",
+    "check_roster",
+    "columns_of",
+    "limits_of",
+    "price",
+    "question",
+    "same_grid",
+    "whole_price",
+]
 
 _CLOSE = 1 + 1e-9
+_BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add beside what a study states
 
 
 def question(study: dict[str, object], number: int) -> Asked:
@@ -43,17 +55,35 @@ def check_question(policy: Policy, asked: Asked) -> None:
     """Deny what the policy does not allow to ask, of any stage."""
     kind = asked.analysis.kind
     if kind not in policy.analyses:
-        raise Denied(Code.ANALYSIS, f"this site does not answer analyses of kind {kind!r}")
+        raise Denied(
+            Code.ANALYSIS,
+            f"this site does not answer analyses of kind {kind!r}; its steward can add it to analyses under "
+            "[allow] in site.toml",
+        )
     setting, scheme = asked.setting, asked.scheme
     if scheme.name not in policy.schemes:
-        raise Denied(Code.SCHEME, f"this site does not take part in scheme {scheme.name!r}")
+        allowed = " or ".join(f'"{each}"' for each in sorted(policy.schemes))
+        raise Denied(
+            Code.SCHEME,
+            f"this site does not take part in scheme {scheme.name!r}; write scheme = {allowed} under "
+            "[privacy] in the study file",
+        )
     if setting.neighbours not in policy.neighbours:
-        raise Denied(Code.NEIGHBOURS, f"this site does not answer with neighbours {setting.neighbours!r}")
+        raise Denied(
+            Code.NEIGHBOURS,
+            f"this site does not answer under {setting.neighbours!r}; write neighbours = "
+            f'"{policy.adjacency}" under [privacy] in the study file, or its steward can add '
+            f"{setting.neighbours!r} to adjacency under [allow] in site.toml",
+        )
     check_columns(policy, asked, asked.analysis.query(setting.schema, setting.neighbours))
     if scheme.name == "cape":
         _check_parties(policy, asked)
-    if asked.release_mu_squared > policy.release.most.mu_squared:
-        raise Denied(Code.RELEASE, "one release would cost more than this site's policy allows")
+    if not policy.release.covers(whole_price(policy, asked)):
+        raise Denied(
+            Code.RELEASE,
+            "one release would cost more than this site's policy allows; give the analysis a smaller share "
+            "or the study a smaller epsilon, or its steward can raise release under [budget] in site.toml",
+        )
 
 
 def check_columns(policy: Policy, asked: Asked, query: Query) -> None:
@@ -61,11 +91,16 @@ def check_columns(policy: Policy, asked: Asked, query: Query) -> None:
     theirs = asked.setting.schema
     for name in columns_of(query.blocks):
         if name not in policy.columns:
-            raise Denied(Code.COLUMN, f"this site does not answer questions about column {name!r}")
+            raise Denied(
+                Code.COLUMN,
+                f"this site does not answer questions about column {name!r}; its steward can add it to "
+                "columns under [allow], and to [schema], in site.toml",
+            )
         if not _same(policy.schema, theirs, name):
             raise Denied(
                 Code.SCHEMA,
-                f"column {name!r} has other bounds or categories in the study than at this site",
+                f"column {name!r} has other bounds or categories in the study than at this site; ask its "
+                "steward for the line under [schema] in site.toml, and write the same in the study file",
                 f"here {policy.schema.to_dict()[name]}, in the study {theirs.to_dict()[name]}",
             )
 
@@ -95,12 +130,17 @@ def check_roster(policy: Policy, asked: Asked, roster: Sequence[tuple[str, bytes
     if len(sites) < len(roster) or len(set(sites.values())) < len(roster) or set(sites) != set(asked.sites):
         raise Denied(Code.ROSTER, "the roster must name every site of the study once, each with its own key")
     if sites.get(policy.name) != own:
-        raise Denied(Code.ROSTER, "this site is not on the roster with its own name and key")
+        raise Denied(
+            Code.ROSTER,
+            "this site is not on the roster with its own name and key; ask it for its card, and run "
+            "`cape deploy trust`",
+        )
     for name, key in roster:
         if name != policy.name and policy.peers.get(name) != key:
             raise Denied(
                 Code.ROSTER,
-                f"the roster names {name[:60]!r} with a key that this site does not trust",
+                f"the roster names {name[:60]!r} with a key that this site does not trust; its steward can "
+                "run `cape site trust` with that site's card",
                 f"{name!r} with key {key.hex()}",
             )
 
@@ -113,7 +153,7 @@ def price(asked: Asked, stage: int, query: Query, local_std: float) -> tuple[Amo
     if not query.blocks:  # nothing is asked of the table
         return Amount(), Amount()
     stages, setting = asked.stages, asked.setting
-    whole = Fraction(setting.budget.mu) ** 2
+    whole = Fraction(stages.mu) ** 2
     beside = Fraction(asked.scheme.failure(setting.parties) + discretisation_error(setting.parties.honest))
     if stages.sampling < 1:
         graphs = Fraction((len(stages) - 1) * asked.scheme.failure(setting.parties))
@@ -126,17 +166,42 @@ def price(asked: Asked, stage: int, query: Query, local_std: float) -> tuple[Amo
     return cost, Amount()
 
 
+def basis_of(policy: Policy, asked: Asked) -> Basis:
+    """Return what this site's ledger states the cost against: its own adjacency, whatever was asked."""
+    return Basis(policy.adjacency, sampled=asked.stages.sampling < 1)
+
+
+def charged(policy: Policy, asked: Asked, cost: Amount) -> Amount:
+    """Return what a cost is under the adjacency of this site's ledger, or deny what cannot be converted."""
+    stated = Basis(asked.setting.neighbours, sampled=asked.stages.sampling < 1)
+    try:
+        return under(policy.adjacency, stated, cost)
+    except Incomparable as error:
+        raise Denied(Code.NEIGHBOURS, str(error)) from None
+
+
+def whole_price(policy: Policy, asked: Asked) -> Amount:
+    """Return what all stages of a release together cost this site's ledger."""
+    setting, stages = asked.setting, asked.stages
+    if not asked.analysis.query(setting.schema, setting.neighbours).blocks:
+        return Amount()
+    beside = asked.scheme.failure(setting.parties) + discretisation_error(setting.parties.honest)
+    graphs = Fraction((len(stages) - 1) * asked.scheme.failure(setting.parties))
+    given_up = max(Fraction(stages.slack) - graphs, Fraction(0)) if stages.sampling < 1 else Fraction(0)
+    return charged(policy, asked, Amount(asked.release_mu_squared, len(stages) * Fraction(beside) + given_up))
+
+
 def limits_of(policy: Policy, asked: Asked, study_hash: str) -> tuple[Limit, ...]:
     """Return what may not be passed: the policy's totals, and what the study itself says that it costs.
 
     The last is for whoever approved the study: no retry, second submission or lying coordinator gets more
-    under its hash than its own epsilon.
+    under its hash than its own epsilon. What masks and samples add to delta is bounded by a tenth of it.
     """
     budget = asked.setting.budget
-    stated = Allowance(budget.epsilon, budget.delta).most
+    stated = Amount(Fraction(budget.mu) ** 2, Fraction(budget.delta) * _BESIDE)
     own = Limit(
         "that the study itself states (earlier submissions count)",
-        stated,
+        charged(policy, asked, stated),
         of_coordinator=True,
         of_study=study_hash,
     )
@@ -148,7 +213,8 @@ def same_grid(calibration: Calibration, grid: Sequence[tuple[int, int]]) -> None
     if tuple(grid) != grid_of(calibration):
         raise Denied(
             Code.NOISE,
-            "the noise asked for is not what this site computes for this price",
+            "the noise asked for is not what this site computes for this price; are versions of cape the "
+            "same?",
             f"here {grid_of(calibration)[:4]}, asked {tuple(grid)[:4]}",
         )
 
@@ -160,19 +226,23 @@ def _check_parties(policy: Policy, asked: Asked) -> None:
     if parties.colluding < policy.colluding:
         raise Denied(
             Code.HONEST,
-            f"the study must suppose that at least {policy.colluding} of its sites side with the aggregator",
+            f"write colluding = {policy.colluding} under [privacy] in the study file (this site's policy "
+            "asks for it under [protect])",
         )
     if parties.honest - 1 < policy.other_honest:
         raise Denied(
             Code.HONEST,
             f"in every sum there must be {policy.other_honest} other honest sites, and this study makes "
             f"sure of {parties.honest - 1}: {parties.colluding} of its min_sites ({parties.min_sites}) may "
-            "collude, and one is this site",
+            f"collude, and one is this site; write min_sites = {policy.other_honest + 1 + parties.colluding} "
+            "or more under [privacy] in the study file",
         )
     if not parties.lying:
         raise Denied(
             Code.THRESHOLD,
-            "min_sites must be more than half of sites + colluding, or an aggregator that lies could win",
+            "min_sites must be more than half of sites + colluding, or an aggregator that lies could win; "
+            f"write min_sites = {(parties.sites + parties.colluding) // 2 + 1} or more under [privacy] in "
+            "the study file",
         )
     try:
         asked.setting.promise(asked.scheme, float(asked.stages.share), None, asked.stages.slack)

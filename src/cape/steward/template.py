@@ -26,6 +26,9 @@ data = "data.csv"
 # The last day on which anything is answered. Look at this file again before you change it.
 expires = @EXPIRES@
 
+# About how many rows there are, if everyone may know it. Needed only with adjacency = ["add-remove"] below.
+# expected_rows = 1000
+
 # "auto" answers what this file allows; "ask" holds every study until you run `cape site approve STUDY`.
 approve = "ask"
 
@@ -38,17 +41,22 @@ age = [18, 90]
 sex = ["female", "male"]
 
 [allow]
-# The kinds of analyses that are answered. All there are:
-#   @KINDS@
-analyses = ["count", "sum", "mean", "variance", "standard-deviation", "histogram", "contingency-table"]
+# The kinds of analyses that are answered: all there are. None of them runs code that a study brings.
+analyses = [
+    @KINDS@,
+]
 # The columns of the schema that may be used; all of them if you leave this out.
 # columns = ["age"]
 # "cape": your noise and that of other honest sites protect together, under secure aggregation.
 # "conventional": your noise protects you by itself; answers are less exact.
 schemes = ["cape", "conventional"]
+# What a patient's neighbour is. "replace-one": the same number of rows, one of them another; how many rows
+# there are is public. "add-remove": one row more or less; how many there are is told to nobody. With both,
+# what is asked under add-remove is charged what it costs under replace-one at most: twice its mu.
+adjacency = ["replace-one"]
 
 [protect]
-# With fewer rows than this nothing is answered.
+# With fewer rows than this nothing is answered (with adjacency = ["add-remove"]: fewer expected_rows).
 min_rows = 100
 # How many other honest sites must be in every sum ("cape" only).
 other_honest = 1
@@ -61,7 +69,7 @@ colluding = 1
 release = {epsilon = 1.0, delta = 1e-6}        # the most that one analysis may cost
 coordinator = {epsilon = 1.0, delta = 1e-6}    # what each coordinator may spend in a year
 year = {epsilon = 2.0, delta = 1e-6}           # what all of them together may spend in a year
-# total = {epsilon = 4.0, delta = 1e-6}        # what may be spent ever
+total = {epsilon = 4.0, delta = 1e-6}          # what may be spent ever
 
 # Who may ask, and which sites may be in the same sum: names and public keys; see `cape site trust FILE`.
 [coordinators]
@@ -77,9 +85,9 @@ def site_toml(name: str, expires: date, kinds: list[str]) -> str:
         if len(line) + len(kind) > 90:
             listed.append(line)
             line = ""
-        line += f"{kind}, "
+        line += f'"{kind}", '
     listed.append(line)
-    shown = "\n#   ".join(each.strip() for each in listed).rstrip(",")
+    shown = "\n    ".join(each.strip() for each in listed).rstrip(",")
     text = _TEXT.replace("@KINDS@", shown).replace("@EXPIRES@", expires.isoformat())
     return text.replace("@NAME@", json.dumps(name, ensure_ascii=False))
 
@@ -97,21 +105,27 @@ def plain_policy(
     other_honest: int = 1,
     colluding: int = 1,
     epsilon: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    total: float | None = None,
     delta: float = 1e-6,
+    adjacency: Sequence[str] = ("replace-one",),
+    expected_rows: int | None = None,
     coordinators: Mapping[str, bytes] | None = None,
     peers: Mapping[str, bytes] | None = None,
 ) -> str:
     """Return a policy without remarks: for rehearsals, and for what attacks a site.
 
-    `schema` is as a study file gives it; `epsilon` is of a release, of a coordinator and of a year.
+    `schema` is as a study file gives it; `epsilon` is of a release, of a coordinator and of a year, and
+    `total` of all years: without it, that of one.
     """
-    budget = zip(("release", "coordinator", "year"), epsilon, strict=True)
+    ever = epsilon[-1] if total is None else total
+    budget = zip(("release", "coordinator", "year", "total"), (*epsilon, ever), strict=True)
     sections: dict[str, Mapping[str, Any]] = {
-        "site": {"name": name, "data": data, "expires": expires, "approve": approve},
+        "site": {"name": name, "data": data, "expires": expires, "approve": approve}
+        | ({} if expected_rows is None else {"expected_rows": expected_rows}),
         "schema": schema,
         "allow": {"analyses": list(analyses)}
         | ({} if columns is None else {"columns": list(columns)})
-        | {"schemes": ["cape", "conventional"]},
+        | {"schemes": ["cape", "conventional"], "adjacency": list(adjacency)},
         "protect": {"min_rows": min_rows, "other_honest": other_honest, "colluding": colluding},
         "budget": {key: {"epsilon": most, "delta": delta} for key, most in budget},
         "coordinators": {key: public_text(value) for key, value in (coordinators or {}).items()},

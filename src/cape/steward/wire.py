@@ -26,6 +26,7 @@ from cape.secagg.messages import SIGNATURE_BYTES
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES
 from cape.steward.codes import Refusal
 from cape.steward.envelope import FRONT_BYTES
+from cape.steward.heads import MOST_BYTES as MOST_HEAD
 from cape.unix import MOST_BYTES
 
 __all__ = [
@@ -66,6 +67,7 @@ Name = Annotated[str, Meta(max_length=200)]
 Sentence = Annotated[str, Meta(max_length=2000)]
 Signature = Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)]
 Closed = Annotated[bytes, Meta(min_length=FRONT_BYTES)]  # an envelope
+HeadBytes = Annotated[bytes, Meta(max_length=MOST_HEAD)]
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -101,11 +103,12 @@ class Offered(_Message, frozen=True, tag="offered"):
     """What a site answers a request: rows where public, and its first message in the stage.
 
     An advertisement of keys where the request opens a session, a masked vector in one that goes on; in scheme
-    "conventional" the vector with its noise.
+    "conventional" the vector with its noise. With a vector comes the head of the ledger that holds it.
     """
 
     rows: Rows | None
     data: bytes
+    head: HeadBytes = b""
 
 
 class Carry(_Message, frozen=True, tag="carry"):
@@ -116,9 +119,10 @@ class Carry(_Message, frozen=True, tag="carry"):
 
 
 class Carried(_Message, frozen=True, tag="carried"):
-    """The site's answer in it."""
+    """The site's answer in it; with a masked vector comes the head of the ledger that holds it."""
 
     data: bytes
+    head: HeadBytes = b""
 
 
 class Inquiry(_Message, frozen=True, tag="inquiry"):

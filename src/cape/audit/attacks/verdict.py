@@ -144,7 +144,7 @@ def _overdrawn(world: World, books: Books) -> Iterator[str]:
         ledger = site.ledger
         for limit in site.policy.limits:
             spent = ledger.spent(world.office.public if limit.of_coordinator else None)
-            if spent.mu_squared > limit.most.mu_squared or spent.extra > limit.most.extra:
+            if not limit.most.covers(spent):
                 yield f"{name} overdrew the budget {limit.name}"
         yield from _more_than_stated(world, name, books[name])
 

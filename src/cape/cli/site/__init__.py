@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cape.cli.site.check import check
+from cape.cli.site.heads import settle, verify
 from cape.cli.site.inbox import approve, inbox, refuse
 from cape.cli.site.keys import export_key, init, revoke, trust
 from cape.cli.site.ledger import ledger
@@ -39,3 +40,5 @@ site.command()(approve)
 site.command()(refuse)
 site.command()(ledger)
 site.command()(log)
+site.command()(settle)
+site.command()(verify)

@@ -193,7 +193,7 @@ class Status(_Told, frozen=True):
 
 
 class Line(_Told, frozen=True):
-    """One line of the ledger."""
+    """One line of the ledger: amounts are fractions, under `adjacency`; `asked` is that of the request."""
 
     line: int
     at: str
@@ -209,6 +209,13 @@ class Line(_Told, frozen=True):
     stage: int
     mu: float
     mu_squared: str
+    epsilon: str
+    extra: str
+    adjacency: str
+    asked: str
+    unit: str
+    unit_rows: int
+    unit_sites: int
 
 
 class Run(_Told, frozen=True):

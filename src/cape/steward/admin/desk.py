@@ -18,6 +18,7 @@ from cape.steward.admin import data, shown
 from cape.steward.admin.hidden import hide, restore
 from cape.steward.approvals import Held
 from cape.steward.folder import LOG, SiteFolder
+from cape.steward.gaps import Unsettled
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
 from cape.steward.policy import Policy
 from cape.steward.preview import preview
@@ -182,9 +183,10 @@ class Desk:
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
         problems, rows, outside, unreadable = self._data(policy)
         approvals = self.folder.approvals
+        unsettled = () if book.settled else (str(Unsettled()),)
         return data.Checked(
             policy.name,
-            (*problems, *approvals.unreadable()),
+            (*problems, *unsettled, *approvals.unreadable()),
             rows,
             outside,
             unreadable,

@@ -9,10 +9,12 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.site.schema import hint
 from cape.steward.admin import data
+from cape.steward.amount import Allowance, Basis, total
 from cape.steward.approvals import Held
 from cape.steward.keyring import fingerprint, public_text
 from cape.steward.ledger import Amount, Ledger, Line
-from cape.steward.policy import Allowance, Policy
+from cape.steward.lines import SETTLED
+from cape.steward.policy import Policy
 from cape.steward.preview import Verdict, preview
 
 __all__ = ["analyses", "key_of", "ledger", "study", "summary", "this_year"]
@@ -106,7 +108,7 @@ def ledger(
         and (wanted is None or line.study == wanted or line.study_hash.startswith(wanted.lower()))
     ]
     delta = policy.year.delta
-    keys = dict.fromkeys(line.coordinator for line in found)
+    keys = dict.fromkeys(line.coordinator for line in found if line.kind != SETTLED)
     return data.Ledger(
         policy.name,
         delta,
@@ -139,12 +141,12 @@ def _since(held: Held) -> str:
 
 def _limits(policy: Policy, book: Ledger, year: int, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
     """Return what is spent of each budget, and what would be with `more`."""
+    under = "replace-one" if policy.sizes_public else None  # as the limits count
     for key in keys:
         who = policy.who(key) or fingerprint(key)
-        yield _limit(f"{who} in {year}", policy.coordinator, book.spent(key, year), more)
-    yield _limit(f"All in {year}", policy.year, book.spent(None, year), more)
-    if policy.total is not None:
-        yield _limit("All ever", policy.total, book.spent(), more)
+        yield _limit(f"{who} in {year}", policy.coordinator, book.spent(key, year, under), more)
+    yield _limit(f"All in {year}", policy.year, book.spent(None, year, under), more)
+    yield _limit("All ever", policy.total, book.spent(adjacency=under), more)
 
 
 def _limit(name: str, allowance: Allowance, spent: Amount, more: Amount) -> data.Limit:
@@ -160,7 +162,16 @@ def _runs(lines: list[Line]) -> list[list[Line]]:
 
 
 def _cost(lines: Iterable[Line]) -> Amount:
-    return sum((line.charged for line in lines), Amount())
+    """Add up under one adjacency, as the ledger does."""
+    parts: dict[Basis, Amount] = {}
+    for line in lines:
+        parts[line.basis] = parts.get(line.basis, Amount()) + line.charged
+    return total(parts)
+
+
+def _who(policy: Policy, line: Line) -> str:
+    settled = "(settled)" if line.kind == SETTLED else fingerprint(line.coordinator)
+    return policy.who(line.coordinator) or settled
 
 
 def _spent(lines: int, amount: Amount, delta: float) -> data.Spent:
@@ -172,7 +183,7 @@ def _run(policy: Policy, lines: list[Line], delta: float) -> data.Run:
     return data.Run(
         line.run.hex(),
         line.at.isoformat(timespec="seconds"),
-        policy.who(line.coordinator) or fingerprint(line.coordinator),
+        _who(policy, line),
         check.plain(line.study),
         line.number,
         line.description,
@@ -198,4 +209,11 @@ def _line(policy: Policy, line: Line) -> data.Line:
         line.stage,
         line.charged.mu,
         str(line.charged.mu_squared),
+        str(line.charged.pure),
+        str(line.charged.extra),
+        line.basis.adjacency,
+        line.asked,
+        line.basis.unit,
+        line.basis.rows,
+        line.basis.sites,
     )

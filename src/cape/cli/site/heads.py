@@ -1,0 +1,167 @@
+"""`cape site settle` and `cape site verify`: a ledger against what its site has signed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from cape.cli import screen, words
+from cape.cli.options import AsJson
+from cape.steward.amount import Amount, Basis
+from cape.steward.folder import SiteFolder
+from cape.steward.gaps import Gap
+from cape.steward.heads import read_heads
+from cape.steward.keyring import Card
+from cape.steward.verify import Verified
+from cape.steward.verify import verify as check_ledger
+
+__all__ = ["settle", "verify"]
+
+_HERE = Path()
+
+
+def settle(
+    folder: Annotated[Path, typer.Option("--site", metavar="DIR", help="The site's folder.")] = _HERE,
+    heads: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="More heads: a coordinator's heads.jsonl.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Charge what is missing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what this site has signed and its ledger lacks, as after a restored backup; --yes charges it.
+
+    A site answers nothing while there is a gap. Look for the newer ledger first: with it back in its place
+    there is none. What is charged is never taken back.
+
+    Example: [bold]cape site settle --site our-site[/bold]
+    """
+    here = SiteFolder(folder)
+    ledger, own = here.ledger, here.identity.public
+    for _, head in read_heads(heads) if heads is not None else ():
+        ledger.show(head, own)
+    gaps = ledger.gaps()
+    written = ledger.settle() if yes and gaps else 0
+    if written:
+        here.log(f"settled {words.count(len(gaps), 'gap')} of the ledger in {words.count(written, 'line')}")
+    if as_json:
+        screen.print_json({"gaps": [_plain(gap) for gap in gaps], "settled": bool(yes), "lines": written})
+    else:
+        _show(gaps, written)
+    if gaps and not yes:
+        raise typer.Exit(1)
+
+
+def verify(
+    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger.sqlite, or a copy of one.")],
+    card: Annotated[
+        list[Path],
+        typer.Option("--card", metavar="FILE", help="The site's card; again for a key that it had before."),
+    ],
+    heads: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Heads that a coordinator kept: heads.jsonl.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a site's ledger as a third party: chain, signatures, times and totals; with heads, every one.
+
+    The status is 0 if all is in order, 1 if not, 2 if it cannot be checked.
+
+    Example: [bold]cape site verify ledger.sqlite --card cleveland.card --heads heads.jsonl[/bold]
+    """
+    keys = [Card.load(each).key for each in card]
+    kept = [head for _, head in read_heads(heads)] if heads is not None else []
+    found = check_ledger(ledger, keys, kept)
+    if as_json:
+        screen.print_json(_verified_dict(found, compared=heads is not None))
+    else:
+        _show_verified(found, compared=heads is not None)
+    if found.problems:
+        typer.echo(f"cape: {found.problems[0]}", err=True)
+        raise typer.Exit(1)
+
+
+def _amount(basis: Basis, amount: Amount) -> dict[str, Any]:
+    return {
+        "adjacency": basis.adjacency,
+        "unit": basis.unit,
+        "rows": basis.rows,
+        "sites": basis.sites,
+        "sampled": basis.sampled,
+        "mu": amount.mu,
+        "mu_squared": str(amount.mu_squared),
+        "epsilon": str(amount.pure),
+        "extra": str(amount.extra),
+    }
+
+
+def _plain(gap: Gap) -> dict[str, Any]:
+    return {
+        "ledger": gap.head.ledger.hex(),
+        "signed": gap.head.lines,
+        "common": gap.common,
+        "missing": [_amount(basis, amount) for basis, amount in gap.missing.items()],
+    }
+
+
+def _show(gaps: list[Gap], written: int) -> None:
+    if not gaps:
+        typer.echo("Nothing that this site has signed is known to be missing in its ledger.")
+        return
+    for gap in gaps:
+        lost = ", ".join(_words(basis, amount) for basis, amount in gap.missing.items())
+        typer.echo(
+            f"This site has signed {words.count(gap.head.lines, 'line')} (ledger "
+            f"{gap.head.ledger.hex()[:12]}); its ledger is known to hold {gap.common} of them. Missing: "
+            f"{lost or 'nothing that costs'}."
+        )
+    if written:
+        typer.echo(f"Settled: charged in {words.count(written, 'line')}. The site answers again.")
+    else:
+        typer.echo(
+            "If the newer ledger still exists, put it back in its place. If it is lost, --yes charges what "
+            "is missing; until then the site answers nothing."
+        )
+
+
+def _words(basis: Basis, amount: Amount) -> str:
+    pure = f", epsilon {float(amount.pure):.4g}" if amount.pure else ""
+    return f"mu {amount.mu:.4g}{pure} ({basis.adjacency}, by {basis.unit})"
+
+
+def _verified_dict(found: Verified, *, compared: bool) -> dict[str, Any]:
+    return {
+        "ledger": found.ledger.hex(),
+        "lines": found.lines,
+        "first": None if found.first is None else found.first.isoformat(timespec="seconds"),
+        "last": None if found.last is None else found.last.isoformat(timespec="seconds"),
+        "totals": [_amount(basis, amount) for basis, amount in found.totals.items()],
+        "heads": found.heads if compared else None,
+        "problems": found.problems,
+    }
+
+
+def _show_verified(found: Verified, *, compared: bool) -> None:
+    console = screen.console()
+    when = f", {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}" if found.first and found.last else ""
+    console.print(f"Ledger {found.ledger.hex()[:12]}: {words.count(found.lines, 'line')}{when}.")
+    if found.totals:
+        table = Table(title="All lines together", title_justify="left")
+        for title in ("adjacency", "protects", "mu", "epsilon (pure)"):
+            table.add_column(title)
+        for basis, amount in found.totals.items():
+            protects = basis.unit if basis.unit == "row" else f"{basis.unit} ({basis.rows} x {basis.sites})"
+            table.add_row(basis.adjacency, protects, f"{amount.mu:.4g}", f"{float(amount.pure):.4g}")
+        console.print(table)
+    for problem in found.problems:
+        console.print(f"[red]wrong[/red]: {escape(problem)}.")
+    if not found.problems:
+        told = f"and all {words.count(found.heads, 'head')} of it are on its chain" if compared else ""
+        console.print(f"Chain, signatures, times and totals are in order{' ' if told else ''}{told}.")
+    if not compared:
+        console.print("No heads were compared: a tail that was cut off would not show.", style="dim")

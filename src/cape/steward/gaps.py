@@ -1,0 +1,83 @@
+"""What a ledger lacks of what its site has signed: found, kept, and charged when the steward settles it.
+
+Claim. After `settle` the ledger's totals are at least what all lines would add up to, those that a head
+states and this ledger does not hold, and those that it holds and the head does not.
+Reason. Where a chain value in the head is in the ledger, all lines up to it are the same in both
+(`cape.steward.heads`). What the head states beyond the last of these was given, is not here, and is charged;
+nothing that is written here is taken off it. Without such a line the head's totals are charged whole. Heads
+that are known to be part of another one that was settled are not charged again; whatever cannot be shown to
+be is. The amounts are charged to every coordinator and to this year, because whose they were is lost.
+Tested in tests/steward/test_heads.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+
+from cape.errors import CapeError
+from cape.steward.amount import Amount, Basis
+from cape.steward.heads import Head
+from cape.steward.lines import SETTLED
+from cape.steward.reading import chain_at, totals_at
+
+__all__ = ["Gap", "Unsettled", "gap_of", "is_known", "note", "open_gaps"]
+
+
+class Unsettled(CapeError):
+    """The ledger is behind what its site has signed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this site's ledger lacks lines that it has signed (a backup was put back?); it answers nothing "
+            "until its steward has run `cape site settle`"
+        )
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A head that the ledger does not hold, how many of its lines it does, and what is missing beyond."""
+
+    head: Head
+    common: int
+    missing: dict[Basis, Amount]
+
+
+def is_known(db: sqlite3.Connection, ledger: bytes, head: Head) -> bool:
+    """Return whether the ledger accounts for a head: it holds it, or a settled one that came after it."""
+    if head.ledger == ledger and chain_at(db, ledger, head.lines) == head.chain:
+        return True
+    settled = f"SELECT head FROM gaps WHERE digest IN (SELECT plan FROM releases WHERE kind = '{SETTLED}')"
+    for (data,) in db.execute(settled):
+        other = Head.unpack(data)
+        if other.ledger == head.ledger and other.known.get(head.lines) == head.chain:
+            return True
+    return False
+
+
+def note(db: sqlite3.Connection, head: Head, now: datetime) -> None:
+    """Keep a head that the ledger does not hold."""
+    db.execute(
+        "INSERT OR IGNORE INTO gaps VALUES (?, ?, ?)", (head.digest.hex(), head.pack(), now.isoformat())
+    )
+
+
+def open_gaps(db: sqlite3.Connection) -> list[Head]:
+    """Return the heads that are not settled, the longest first."""
+    settled = f"SELECT plan FROM releases WHERE kind = '{SETTLED}'"  # as the index has it
+    rows = db.execute(f"SELECT head FROM gaps WHERE digest NOT IN ({settled})")
+    return sorted((Head.unpack(data) for (data,) in rows), key=lambda head: -head.lines)
+
+
+def gap_of(db: sqlite3.Connection, ledger: bytes, head: Head) -> Gap:
+    """Return what a head states and the ledger does not hold."""
+    if is_known(db, ledger, head):
+        return Gap(head, head.lines, {})
+    common = 0
+    if head.ledger == ledger:
+        same = [lines for lines, chain in head.known.items() if chain_at(db, ledger, lines) == chain]
+        common = max(same, default=0)
+    here = totals_at(db, common)
+    beyond = {basis: amount.beyond(here.get(basis, Amount())) for basis, amount in head.spent.items()}
+    return Gap(head, common, {basis: amount for basis, amount in beyond.items() if amount != Amount()})

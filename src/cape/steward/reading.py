@@ -1,0 +1,66 @@
+"""What stands in a ledger's file: chain values, totals and heads by number of lines, and exact sums."""
+
+from __future__ import annotations
+
+import sqlite3
+from fractions import Fraction
+
+from cape.steward.amount import Amount, Basis
+from cape.steward.heads import Head, before, of_json, start
+
+__all__ = ["chain_at", "head_of", "sums", "totals_at"]
+
+
+def chain_at(db: sqlite3.Connection, ledger: bytes, lines: int) -> bytes | None:
+    """Return the chain value after so many lines, None if there are fewer."""
+    if lines == 0:
+        return start(ledger)
+    row = db.execute("SELECT chain FROM releases WHERE id = ?", (lines,)).fetchone()
+    return None if row is None else bytes.fromhex(row[0])
+
+
+def totals_at(db: sqlite3.Connection, lines: int) -> dict[Basis, Amount]:
+    """Return what the first lines add up to, as the last of them states it."""
+    row = db.execute("SELECT totals FROM releases WHERE id = ?", (lines,)).fetchone()
+    return {} if row is None else {each.basis: each.amount for each in of_json(row[0])}
+
+
+def head_of(db: sqlite3.Connection, ledger: bytes, lines: int) -> Head:
+    """Return the head after so many lines, at least one, as it was signed."""
+    row = db.execute("SELECT chain, totals, key, signature FROM releases WHERE id = ?", (lines,)).fetchone()
+    chain, totals, key, signature = row
+    earlier = [chain_at(db, ledger, each) for each in before(lines)]
+    return Head(
+        ledger,
+        lines,
+        bytes.fromhex(chain),
+        tuple(each for each in earlier if each is not None),
+        of_json(totals),
+        bytes.fromhex(key),
+        bytes.fromhex(signature),
+    )
+
+
+def sums(
+    db: sqlite3.Connection, coordinator: bytes | None, year: int | None, study: str | None = None
+) -> dict[Basis, Amount]:
+    """Add up exactly; equal amounts are counted by SQLite, so that long runs cost nothing here.
+
+    What was settled counts for every coordinator: whose it was is lost.
+    """
+    columns = "adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra"
+    rows = db.execute(
+        f"SELECT {columns}, count(*) FROM releases WHERE (?1 IS NULL OR year = ?1) "
+        "AND (?2 IS NULL OR coordinator = ?2 OR coordinator = '') AND (?3 IS NULL OR study_hash = ?3) "
+        f"GROUP BY {columns}",
+        (year, None if coordinator is None else coordinator.hex(), study),
+    )
+    found: dict[Basis, Amount] = {}
+    for adjacency, unit, per_site, sites, sampled, loss, amount, extra, times in rows:
+        basis, loss_ = Basis(adjacency, unit, per_site, sites, bool(sampled)), Fraction(amount)
+        if loss not in ("mu", "epsilon"):
+            raise ValueError("unknown loss")
+        mu_squared, pure = (loss_, Fraction(0)) if loss == "mu" else (Fraction(0), loss_)
+        each = Amount(mu_squared, Fraction(extra), pure).times(times)
+        found[basis] = found.get(basis, Amount()) + each
+    return found

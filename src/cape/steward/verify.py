@@ -1,0 +1,153 @@
+"""Check a ledger as somebody who trusts neither the site nor the file: with the site's public key, and heads.
+
+Claim. What passes has lines that only grew, each signed by a key that was given, with amounts that add up to
+the totals stated, at times that never run back. With heads that others kept: every one of them is the head of
+this very ledger, so that no line up to the longest was cut off, changed, or written anew with the site's key.
+Reason. All of it is computed again from the lines: the chain, the totals and the heads that were signed.
+What cannot be found: a line that was never written, and a tail that was cut after the longest head.
+Tested in tests/steward/test_verify.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cape.errors import BadMessage, CapeError, InvalidInput
+from cape.steward.amount import Amount, Basis
+from cape.steward.heads import Head, before, of_json, start, to_json
+from cape.steward.ledger import APPLICATION, FORMAT
+from cape.steward.lines import COLUMNS, Line, chained, line_of
+
+__all__ = ["Verified", "verify"]
+
+_MOST_PROBLEMS = 100
+
+
+@dataclass
+class Verified:
+    """What a check of a ledger found.
+
+    Attributes:
+        ledger: what the ledger is called.
+        lines: how many lines it has.
+        totals: what they add up to, for each basis.
+        first, last: when the first and the last were written.
+        heads: how many heads of it were compared.
+        problems: what is wrong, in sentences; empty if nothing is.
+    """
+
+    ledger: bytes
+    lines: int = 0
+    totals: dict[Basis, Amount] = field(default_factory=dict)
+    first: datetime | None = None
+    last: datetime | None = None
+    heads: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def say(self, problem: str) -> None:
+        """Add what is wrong."""
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(problem)
+
+
+def verify(path: Path, keys: Sequence[bytes], heads: Sequence[Head] = ()) -> Verified:
+    """Check a ledger against the site's keys (several, if it was renewed) and against heads that others kept.
+
+    Heads of other keys are left aside. The file is copied before it is opened, and is not changed.
+
+    Raises:
+        InvalidInput: it is not a ledger, or cannot be read.
+    """
+    problem = ""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "ledger.sqlite"
+            shutil.copyfile(path, copy)
+            log = path.with_name(path.name + "-wal")
+            if log.exists():
+                shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
+            with closing(sqlite3.connect(copy, isolation_level=None)) as db:
+                return _verify(db, set(keys), heads)
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or type(error).__name__}"
+    except (sqlite3.Error, ValueError, TypeError, ArithmeticError):
+        problem = "is not a ledger, or is damaged"
+    raise InvalidInput(f"{path} {problem}")
+
+
+def _verify(db: sqlite3.Connection, keys: set[bytes], heads: Sequence[Head]) -> Verified:
+    marks = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+    if marks != [APPLICATION, FORMAT]:
+        raise ValueError("no ledger")
+    ((name,),) = db.execute("SELECT id FROM ledger").fetchall()
+    found = Verified(bytes.fromhex(name))
+    chains = {0: start(found.ledger)}
+    rows = db.execute(f"SELECT id, chain, signature, {', '.join(COLUMNS)} FROM releases ORDER BY id")
+    for row in rows:
+        _check_line(found, chains, keys, row)
+    _check_heads(found, chains, keys, heads)
+    return found
+
+
+def _check_line(found: Verified, chains: dict[int, bytes], keys: set[bytes], row: Sequence[Any]) -> None:
+    number, chain, signature, *values = row
+    found.lines += 1
+    if number != found.lines:
+        found.say(f"line {found.lines} is missing: the next one is {number}")
+        found.lines = number
+    stated = chained(chains.get(number - 1, b""), values)
+    chains[number] = stated
+    if chain != stated.hex():
+        found.say(f"line {number} was changed, or does not follow the one before")
+    try:
+        line = line_of(number, values)
+    except (ValueError, TypeError, ArithmeticError, CapeError):
+        found.say(f"line {number} cannot be read")
+        return
+    _check_time(found, line)
+    found.totals[line.basis] = found.totals.get(line.basis, Amount()) + line.charged
+    if line.totals != to_json(found.totals):
+        found.say(f"line {number} does not state what all lines up to it add up to")
+    _check_signature(found, chains, keys, line, signature)
+
+
+def _check_time(found: Verified, line: Line) -> None:
+    if found.last is not None and line.at < found.last:
+        found.say(f"line {line.id} is older than the one before")
+    found.first = found.first or line.at
+    found.last = line.at
+
+
+def _check_signature(
+    found: Verified, chains: dict[int, bytes], keys: set[bytes], line: Line, signature: Any
+) -> None:
+    if line.key not in keys:
+        found.say(f"line {line.id} was signed with another key than the site's")
+        return
+    try:
+        earlier = tuple(chains.get(each, bytes(32)) for each in before(line.id))
+        signed = bytes.fromhex(str(signature))
+        Head(found.ledger, line.id, chains[line.id], earlier, of_json(line.totals), line.key, signed).verify()
+    except (BadMessage, ValueError):
+        found.say(f"line {line.id} does not have the site's signature")
+
+
+def _check_heads(found: Verified, chains: dict[int, bytes], keys: set[bytes], heads: Sequence[Head]) -> None:
+    for head in heads:
+        if head.key not in keys:
+            continue
+        found.heads += 1
+        if head.ledger != found.ledger:
+            found.say(f"the site has signed line {head.lines} of another ledger")
+        elif head.lines > found.lines:
+            found.say(f"the site has signed line {head.lines}, and the ledger ends at {found.lines}")
+        elif chains.get(head.lines) != head.chain:
+            found.say(f"line {head.lines} is not the one that the site has signed: the ledger was rewritten")

@@ -1,0 +1,124 @@
+"""Sums are of one adjacency, conversions are proved, and what an allowance covers is private, exactly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from cape.errors import InvalidInput
+from cape.privacy import Budget, gaussian
+from cape.steward import Amount
+from cape.steward.amount import Allowance, Basis, Incomparable, total, under
+from cape.steward.request import read
+from tests.steward.world import document
+
+ADD_REMOVE = Basis("add-remove")
+PAIRS = st.tuples(st.floats(1e-3, 20.0), st.floats(1e-12, 0.1))
+
+
+def exact_delta(epsilon: Fraction, mu_squared: Fraction) -> mpmath.mpf:
+    """Delta of mu-GDP, to 60 digits."""
+    mu = mpmath.sqrt(mpmath.mpf(mu_squared.numerator) / mu_squared.denominator)
+    at = mpmath.mpf(epsilon.numerator) / epsilon.denominator
+    left, right = mu / 2 - at / mu, -mu / 2 - at / mu
+    return (mpmath.erfc(-left / mpmath.sqrt(2)) - mpmath.exp(at) * mpmath.erfc(-right / mpmath.sqrt(2))) / 2
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    PAIRS,
+    st.floats(0.9999999, 1.0000001),
+    st.floats(0.0, 1.0),
+    st.fractions(min_value=0, max_value=2, max_denominator=100),
+)
+def test_what_is_covered_is_private_to_the_last_digit(pair, near, beside, pure):
+    allowance = Allowance(*pair)
+    epsilon, delta = Fraction(pair[0]), Fraction(pair[1])
+    pure = min(pure, epsilon / 2)
+    mu = gaussian.mu(float(epsilon - pure), float(delta)) * near
+    amount = Amount(Fraction(mu) ** 2, delta * Fraction(beside) / 10**9, pure)
+    with mpmath.workdps(60):
+        really = exact_delta(epsilon - pure, amount.mu_squared) + mpmath.mpf(float(amount.extra))
+        private = really <= mpmath.mpf(pair[1])
+        clearly = really <= mpmath.mpf(pair[1]) * (1 - mpmath.mpf("5e-10"))
+    covered = allowance.covers(amount)
+    assert private or not covered
+    assert covered or not clearly, "and nothing that clearly is private is refused"
+
+
+@settings(max_examples=200, deadline=None)
+@given(PAIRS)
+def test_a_budget_fits_an_allowance_of_the_same_epsilon_and_delta(pair):
+    whole = Amount(Fraction(Budget(*pair).mu) ** 2)
+    assert Allowance(*pair).covers(whole)
+    assert not Allowance(*pair).covers(Amount(whole.mu_squared * (1 + Fraction(1, 10**7)))), "and no more"
+
+
+def test_a_full_allowance_of_1_and_1e_6_reads_1():
+    """It read 1.0055 when a tenth of delta was allowed beside it."""
+    old = Amount(Fraction(gaussian.mu(1.0, 1e-6)) ** 2, Fraction(1e-6) / 10)
+    assert old.epsilon(1e-6) > 1.005
+    assert not Allowance(1.0, 1e-6).covers(old)
+    most = Amount(Fraction(gaussian.mu(1.0, 0.9e-6)) ** 2 * (1 - Fraction(1, 10**9)), Fraction(1e-6) / 10)
+    assert Allowance(1.0, 1e-6).covers(most)
+    assert most.epsilon(1e-6) <= 1.0
+
+
+def test_a_run_over_samples_that_states_all_of_it_fits_with_its_slack():
+    analysis = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2]}
+    for share in (1.0, 0.5):
+        stages = read(document(analyses=[analysis | {"sampling": 0.2, "share": share}]), 1).stages
+        rest = (1 - Fraction(share)) * Fraction(Budget(1.0, 1e-6).mu) ** 2
+        amount = Amount(Fraction(share) * Fraction(stages.mu) ** 2 + rest, Fraction(stages.slack))
+        assert Allowance(1.0, 1e-6).covers(amount)
+        assert stages.slack > 0
+
+
+def test_pure_epsilon_is_taken_off_epsilon_and_never_becomes_a_mu():
+    allowance = Allowance(1.0, 1e-6)
+    assert allowance.covers(Amount(pure=Fraction(1)))
+    assert not allowance.covers(Amount(pure=Fraction(1) + Fraction(1, 10**30)))
+    half = Amount(Fraction(gaussian.mu(0.5, 1e-6) * 0.999) ** 2, pure=Fraction(1, 2))
+    assert allowance.covers(half)
+    assert not allowance.covers(Amount(Fraction(gaussian.mu(0.6, 1e-6)) ** 2, pure=Fraction(1, 2)))
+    assert half.epsilon(1e-6) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_add_remove_counts_four_times_under_replace_one_and_nothing_the_other_way():
+    amount = Amount(Fraction(1, 9), Fraction(1, 10**9), Fraction(1, 3))
+    found = under("replace-one", ADD_REMOVE, amount)
+    assert found == Amount(Fraction(4, 9), Fraction(1, 10**9), Fraction(2, 3))
+    assert under("add-remove", ADD_REMOVE, amount) == amount
+    with pytest.raises(Incomparable, match="no factor"):
+        under("add-remove", Basis(), amount)
+    with pytest.raises(Incomparable, match="over samples"):
+        under("replace-one", Basis("add-remove", sampled=True), amount)
+    assert under("add-remove", Basis(), Amount()) == Amount(), "nothing is nothing under both"
+
+
+def test_sums_are_of_one_adjacency_and_one_unit():
+    one = Amount(Fraction(1))
+    assert total({Basis(): one, Basis(sampled=True): one}).mu_squared == 2
+    assert total({Basis(): one, ADD_REMOVE: one}).mu_squared == 5
+    assert total({ADD_REMOVE: one}).mu_squared == 1
+    assert total({ADD_REMOVE: one}, "replace-one").mu_squared == 4
+    with pytest.raises(Incomparable, match="rows and persons"):
+        total({Basis(): one, Basis(unit="person", rows=3, sites=2): one})
+    for wrong in ({"adjacency": "both"}, {"unit": "cell"}, {"rows": 2}, {"unit": "person", "sites": 0}):
+        with pytest.raises(InvalidInput):
+            Basis(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.7, 3.0])
+def test_twice_mu_is_the_trade_off_of_two_steps(mu: float):
+    """Removing and adding: 1 - f(1 - f(a)) with f = G_mu is the power of 2 mu-GDP, and of nothing less."""
+    for level in (1e-6, 0.01, 0.05, 0.5):
+        one = norm.cdf(norm.ppf(level) + mu)  # the power after one step is the level of the next
+        two = norm.cdf(norm.ppf(one) + mu)
+        assert two == pytest.approx(norm.cdf(norm.ppf(level) + 2 * mu), rel=1e-9)
+        assert two > norm.cdf(norm.ppf(level) + 1.99 * mu)
