@@ -180,6 +180,8 @@ MEANS = {"kind": "k-means", "columns": ["age", "weight"], "clusters": 2, "steps"
 def test_where_sizes_are_private_any_number_of_rows_is_answered(
     world: World, kind: str, analysis: dict[str, Any], recwarn: pytest.WarningsRecorder
 ) -> None:
+    world.hide_sizes("a")
+    world.policy = (world.site.path / "site.toml").read_text()  # type: ignore[attr-defined]
     study = document(analyses=[analysis | {"share": 0.02}], neighbours="add-remove")
     sizes = set()
     for rows in (0, 1, 150):

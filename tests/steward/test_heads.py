@@ -267,7 +267,7 @@ def test_an_offer_made_before_the_gap_was_found_is_not_paid_for(world: World):
     world.granted(world.request(document(analyses=[MEAN])))
     head = head_of(site.ledger)
     put_back(site.ledger, copy)
-    offer = site.consider(world.request(document(analyses=[MEAN])))
+    offer = site.consider(world.request(document(analyses=[MEAN])).pack())
     assert not isinstance(offer, Refusal)
     assert not site.ledger.show(head, site.identity.public)
     found = offer.reserve()
