@@ -52,8 +52,20 @@ MEMORY = "/dev/shm"
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
+    yield from made_world(hidden=False)
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[World]:
+    """Of a site that tells nobody how many rows it holds."""
+    yield from made_world(hidden=True)
+
+
+def made_world(*, hidden: bool) -> Iterator[World]:
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
         made = World(Path(folder))
+        if hidden:
+            made.hide_sizes("a")
         made.rows = (made.site.path / "rows.csv").read_bytes().split(b"\n")[1:-1]  # type: ignore[attr-defined]
         made.policy = (made.site.path / "site.toml").read_text()  # type: ignore[attr-defined]
         yield made
@@ -178,10 +190,9 @@ MEANS = {"kind": "k-means", "columns": ["age", "weight"], "clusters": 2, "steps"
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("analysis", [*ANALYSES.values(), NETWORK, MEANS], ids=lambda each: str(each["kind"]))
 def test_where_sizes_are_private_any_number_of_rows_is_answered(
-    world: World, kind: str, analysis: dict[str, Any], recwarn: pytest.WarningsRecorder
+    private: World, kind: str, analysis: dict[str, Any], recwarn: pytest.WarningsRecorder
 ) -> None:
-    world.hide_sizes("a")
-    world.policy = (world.site.path / "site.toml").read_text()  # type: ignore[attr-defined]
+    world = private
     study = document(analyses=[analysis | {"share": 0.02}], neighbours="add-remove")
     sizes = set()
     for rows in (0, 1, 150):
