@@ -1,0 +1,166 @@
+"""A column that a policy does not allow cannot be asked about, wherever in a request it is named.
+
+What is asked is made from the analyses themselves: every kind of the registry, with every argument that
+names columns given at once, in each way in which the analysis takes it. Of each such question every column is
+forbidden in turn. A new kind is covered by itself; a new argument has to be listed here, as one that names
+columns or as one that does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cape.analyses import KINDS
+from cape.analyses.registry import build, keys_of
+from cape.errors import CapeError
+from cape.site import Schema
+from cape.steward import wire
+from cape.steward.member import Member
+from cape.steward.template import plain_policy
+from tests.steward.world import World, document
+
+NUMBERS = [f"number_{index}" for index in range(6)]
+CATEGORIES = [f"category_{index}" for index in range(6)]
+SCHEMA: dict[str, Any] = {name: {"low": 0.0, "high": 1.0, "missing": True} for name in NUMBERS} | {
+    name: {"categories": ["no", "yes"], "missing": True} for name in CATEGORIES
+}
+
+ONE, SOME, CONDITIONS = "one column", "a list of columns", "columns with a value each"
+NAMES_COLUMNS = {
+    "column": ONE,
+    "target": ONE,
+    "by": ONE,
+    "columns": SOME,
+    "features": SOME,
+    "where": CONDITIONS,
+}
+GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or make questions small
+    "clusters": 2,
+    "coefficients": {"1": [0, -2], "2": [1]},
+    "bins": 4,
+    "epochs": 2,
+    "hidden": [2],
+}
+LEFT = {  # and those that stay as they are
+    *("edges", "probs", "intercept", "ridge", "norm", "rounds", "fit", "range", "threshold", "radius"),
+    *("components", "center", "steps", "seed", "activation", "sampling", "clip", "rate", "optimiser"),
+    *("watch", "checkpoint", "rows"),
+}
+
+
+def test_every_argument_is_listed_as_one_that_names_columns_or_as_one_that_does_not():
+    known = {key for kind in KINDS for key in keys_of(kind)}
+    assert known == NAMES_COLUMNS.keys() | GIVEN.keys() | LEFT
+
+
+def shapes(kind: str) -> Iterator[dict[str, Any]]:
+    """Yield descriptions of a kind: one column, several numbers, categories, or both, in each place."""
+    keys = keys_of(kind)
+    given = {key: GIVEN[key] for key in keys if key in GIVEN}
+    places = [key for key in keys if key in NAMES_COLUMNS]
+    picks: list[tuple[tuple[int, int], ...]] = []
+    for key in places:
+        several = ((3, 0), (0, 3), (2, 2), (0, 2), (2, 0), (1, 0), (0, 1))
+        picks.append(((1, 0), (0, 1), (0, 0)) if NAMES_COLUMNS[key] == ONE else (*several, (0, 0)))
+    for beside, *chosen in itertools.product((given, {}), *picks):
+        numbers, categories = iter(NUMBERS), iter(CATEGORIES)
+        described: dict[str, Any] = {"kind": kind} | beside
+        for key, (some, others) in zip(places, chosen, strict=True):
+            names = [*itertools.islice(numbers, some), *itertools.islice(categories, others)]
+            if not names:
+                continue
+            shaped = {ONE: names[0], SOME: names, CONDITIONS: dict.fromkeys(names, "yes")}
+            described[key] = shaped[NAMES_COLUMNS[key]]
+        yield described
+
+
+def named(described: dict[str, Any]) -> list[str]:
+    """Every column that a description names."""
+    found: list[str] = []
+    for key in described.keys() & NAMES_COLUMNS.keys():
+        value = described[key]
+        found += [value] if isinstance(value, str) else list(value)
+    return sorted(found)
+
+
+def understood(kind: str) -> list[dict[str, Any]]:
+    """The shapes that the analysis itself takes, and that ask something of rows."""
+    found = []
+    for described in shapes(kind):
+        try:
+            query = build(described).query(Schema(SCHEMA), "replace-one")
+        except (CapeError, TypeError):
+            continue
+        if query.blocks:
+            found.append(described)
+    return found
+
+
+def widest(kind: str) -> list[dict[str, Any]]:
+    """Of those that are understood, what is needed so that nothing is left untried.
+
+    Every argument, with as many numbers and as many categories as it can have, each beside the most others.
+    """
+    known = sorted(understood(kind), key=lambda described: -len(named(described)))
+    seen: set[tuple[str, int, str]] = set()
+    chosen = []
+    for described in known:
+        mine = {
+            (key, position, name.split("_")[0])
+            for key in described.keys() & NAMES_COLUMNS.keys()
+            for position, name in enumerate(_listed(described[key]))
+        }
+        if not mine <= seen:
+            seen |= mine
+            chosen.append(described)
+    return chosen
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def allow(world: World, columns: list[str]) -> None:
+    peers = {name: key.public for name, key in world.identities.items() if name != "a"}
+    text = plain_policy(
+        "a",
+        SCHEMA,
+        list(KINDS),
+        columns=columns,
+        epsilon=(1.0, 2.0, 3.0),
+        coordinators={"office": world.office.public},
+        peers=peers,
+    )
+    (world.site.path / "site.toml").write_text(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_column_that_a_request_names_can_be_forbidden(world: World, kind: str):
+    asked = widest(kind)
+    assert asked, "no question of this kind could be made"
+    every = {key for described in asked for key in described.keys() & NAMES_COLUMNS.keys()}
+    assert every == set(keys_of(kind)) & NAMES_COLUMNS.keys(), "an argument was never given"
+    header, cells = ",".join(SCHEMA), ",".join([*("0.5" for _ in NUMBERS), *("no" for _ in CATEGORIES)])
+    (world.site.path / "rows.csv").write_text("\n".join([header, *[cells] * 200]) + "\n")
+    member = Member(world.site)
+
+    def code(described: dict[str, Any]) -> str | None:
+        study = document(scheme="conventional", schema=SCHEMA, analyses=[{**described, "share": 0.25}])
+        request = replace(world.request(study), trial=True).signed(world.office)
+        found = wire.unpack_from_site(member.handle(wire.pack(wire.Review(1, (request.pack(),)))))
+        assert isinstance(found, wire.Reviewed), found
+        (refused,) = found.refusals
+        return refused and refused.code
+
+    for described in asked:
+        columns = named(described)
+        allow(world, columns)
+        assert code(described) is None, described
+        for forbidden in columns:
+            allow(world, [name for name in SCHEMA if name != forbidden])
+            assert code(described) == "column", f"{forbidden} is not allowed, and read by {described}"
