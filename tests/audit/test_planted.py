@@ -22,6 +22,8 @@ RUNS = {
     "bug: a skipped composition": 300,
     "bug: no sample is drawn": 60,
     "bug: noise that ignores the share": 250,
+    "bug: a deployed site's noise -10%": 60,
+    "bug: a deployed site's noise is public": 60,
     "bug: a float sampler": 150,
     "none/mean": 150,
     "theorem 1, S = 30, S_C = 9": 300,
@@ -46,6 +48,8 @@ def test_what_must_be_flagged_is_all_here():
         "a skipped composition",
         "no sample is drawn",
         "noise that ignores the share",
+        "a deployed site's noise -10%",
+        "a deployed site's noise is public",
     }
 
 

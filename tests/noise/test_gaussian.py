@@ -182,6 +182,24 @@ def test_an_unclear_acceptance_is_settled_in_exact_arithmetic(monkeypatch, strea
     assert fit(samples, 1e3) > ERROR_RATE
 
 
+class Cells(SecureStream):
+    """A stream whose words name every cell once, in order."""
+
+    def fill(self, out):
+        assert out.size == 1 << 15
+        start = self.filled = getattr(self, "filled", -(1 << 15)) + (1 << 15)
+        out[:] = np.arange(start, start + out.size)
+
+
+def test_every_cell_goes_where_the_table_says_and_all_others_to_the_rest(monkeypatch):
+    table, elsewhere = gaussian._table(8.0), 1 << 40
+    monkeypatch.setattr(gaussian, "_rest", lambda count, table, stream: np.full(count, elsewhere))
+    drawn = discrete_gaussian(8.0, 1 << 16, Cells())
+    assert np.array_equal(drawn[: table.fast_cells], table.base[: table.fast_cells])
+    assert np.all(drawn[table.fast_cells :] == elsewhere)
+    assert 0 < table.fast_cells < 1 << 16
+
+
 @pytest.mark.parametrize("std", [10.0, 1e3])
 def test_a_sampler_without_the_rest_would_be_caught(std, monkeypatch, stream):
     monkeypatch.setattr(gaussian, "_rest", lambda count, table, stream: np.full(count, int(2 * std)))

@@ -14,6 +14,10 @@ runs of each table show 0.65 +- 0.04. Without sampling the same noise would have
 is drawn, 80 runs of each show more than 2 in all but five of a thousand audits. These rows need the extra
 `accounting`, and are left out where it is not installed.
 
+Rows of deployed sites (`cape.audit.deployed`) take ten times as long and more: each run has a folder, a policy
+and a ledger. What they share with the other rows, calibration and sums, is played there; these have the runs
+that show a wrong noise, or noise that others know.
+
 Every row can flag something: an adversary that is always right would show more than its claim. And every row
 must see something: its ratio has a floor. Where power is asked for that is 0.85 (0.7 with `--fast`), else
 what its number of runs allows (`Case.allowed`). Tested in tests/audit/test_cases.py.
@@ -63,6 +67,8 @@ class Case:
             than what was measured (docs/audit.md). It makes the floor of a row without power.
         claim: whose claim is put to the test.
         direct: whether the test is the one that is best for epsilon at delta, and not for mu.
+        deployed: whether sites are played with folders, requests and ledgers (`cape.audit.deployed`); there
+            `lost` of them are gone before they send, and earlier answers are `forged`.
     """
 
     name: str
@@ -81,6 +87,9 @@ class Case:
     claim: Literal["product", "theorem 1"] = "product"
     look: Look = ""
     direct: bool = False
+    deployed: bool = False
+    lost: int = 0
+    forged: bool = False
 
     @property
     def budget(self) -> Budget:
@@ -119,14 +128,14 @@ class Case:
         return plain if self.scheme == "none" else (*plain, "noise scale")
 
     @property
-    def search(self) -> tuple[str, Neighbours, float, float, int, Look]:
+    def search(self) -> tuple[str, Neighbours, float, float, int, Look, bool]:
         """What the search for its tables depends on."""
-        return self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look
+        return self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look, self.forged
 
 
 def cases(fast: bool) -> list[Case]:
     """Return the whole table."""
-    known = [*_schemes(fast), *_studies(fast), *_others(fast), *_planted(fast)]
+    known = [*_schemes(fast), *_studies(fast), *_others(fast), *_deployed(fast), *_planted(fast)]
     return [case for case in known if case.analysis not in SAMPLED or samples_too()]
 
 
@@ -208,6 +217,41 @@ def _others(fast: bool) -> list[Case]:
     return found
 
 
+def _deployed(fast: bool) -> list[Case]:
+    """What deployed sites send: with a site that is lost, and to a coordinator that makes up answers."""
+
+    def row(analysis: str, runs: int, *, among: bool = False, forged: bool = False, mu: float = 3.0) -> Case:
+        scheme, said = "cape" if among else "conventional", [analysis]
+        said += ["a site lost"] if among else []
+        said += ["forged answers"] if forged else []
+        reach = 0.8 if analysis == "neural-network" else 0.99
+        return Case(
+            f"deployed {scheme}/{', '.join(said)}",
+            analysis,
+            scheme,
+            runs,
+            mu,
+            sites=4 if among else 3,
+            powered=False,
+            reach=reach,
+            deployed=True,
+            lost=int(among),
+            forged=forged,
+        )
+
+    many = "logistic-regression"
+    if fast:
+        return [row("mean", 400), row("mean", 150, among=True), row(many, 150, forged=True)]
+    return [
+        row("mean", 1000),
+        row("mean", 1000, among=True),
+        row(many, 300, forged=True),
+        row("neural-network", 300, forged=True),
+        row("k-means", 120, forged=True, mu=2.0),
+        row(many, 150, among=True, forged=True),
+    ]
+
+
 def _planted(fast: bool) -> list[Case]:
     """What must be flagged, and by which check; and the same check where nothing is wrong."""
     runs = 1000 if fast else 2000
@@ -261,6 +305,26 @@ def _planted(fast: bool) -> list[Case]:
             2.0,
             flag="likelihood ratio",
             bug="noise that ignores the share",
+        ),
+        Case(
+            "bug: a deployed site's noise -10%",
+            "quantiles",
+            "conventional",
+            100,
+            2.0,
+            deployed=True,
+            flag="noise scale",
+            bug="a deployed site's noise -10%",
+        ),
+        Case(
+            "bug: a deployed site's noise is public",
+            "mean",
+            "conventional",
+            150,
+            2.0,
+            deployed=True,
+            flag="learned",
+            bug="a deployed site's noise is public",
         ),
         Case("bug: a float sampler", "mean", "pooled", runs, flag="support", bug="a float sampler", **small),  # type: ignore[arg-type]
         Case("pooled/mean, support", "mean", "pooled", runs, **small),  # type: ignore[arg-type]

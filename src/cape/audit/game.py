@@ -22,7 +22,7 @@ from cape.release.query import Neighbours
 from cape.release.result import Promise
 from cape.release.schemes import CapeGaussian
 
-__all__ = ["Game", "Played", "join", "play"]
+__all__ = ["Game", "Played", "claimed", "coin", "join", "play"]
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,7 +31,11 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Game:
-    """What is played: an analysis or a study, a scheme, who takes part, what it may cost, on which tables."""
+    """What is played: an analysis or a study, a scheme, who takes part, what it may cost, on which tables.
+
+    Among deployed sites (`cape.audit.deployed`), `lost` of them are gone before they send, and with `forged`
+    the coordinator makes up what earlier stages released.
+    """
 
     analysis: str
     scheme: str
@@ -39,6 +43,8 @@ class Game:
     budget: Budget
     colluding: int = 1
     neighbours: Neighbours = "replace-one"
+    lost: int = 0
+    forged: bool = False
 
     @property
     def sites(self) -> list[str]:
@@ -125,12 +131,12 @@ def play(
         float(np.mean([row[2] for row in rows])),
         math.fsum(row[3] for row in rows),
         sum(row[4] for row in rows),
-        *_claim(promises, game.budget),
+        *claimed(promises, game.budget),
         np.array(extra) if extra else None,
     )
 
 
-def _claim(promises: list[Promise], budget: Budget) -> tuple[float, float]:
+def claimed(promises: list[Promise], budget: Budget) -> tuple[float, float]:
     """Return the mu and the epsilon that are put to the test.
 
     Of one release what it promises, but no more than the budget it is paid from; of several, and of none that

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -26,9 +27,13 @@ from cape.release.setting import Setting
 from cape.release.stages import Stages
 from cape.secagg import masks
 from cape.site import kept
+from cape.site.table import Table
+from cape.steward import folder
+from cape.steward.decide import Grant, answer
 
 __all__ = ["BUGS", "LESS", "float_noise"]
 
+_decide = import_module("cape.steward.decide")  # in the package a function has this name
 LESS = 0.95
 Floats = NDArray[np.float64]
 
@@ -136,6 +141,29 @@ def no_sample() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def less_deployed_noise() -> Iterator[None]:
+    """A deployed site's noise has a scale that is 10% too small; in one process it is right."""
+
+    def smaller(vector: NDArray[np.int64], stream: SecureStream) -> NDArray[np.int64]:
+        return vector + discrete_gaussian(0.9 * RESOLUTION, vector.size, stream)
+
+    with mock.patch.object(_decide, "add_noise", smaller):
+        yield
+
+
+@contextmanager
+def public_noise() -> Iterator[None]:
+    """A deployed site's noise is keyed by the run and the site's name, which everyone knows."""
+
+    def keyed(grant: Grant, table: Table, stream: SecureStream | None = None) -> NDArray[np.int64]:
+        key = hashlib.sha256(grant.request.run + table.name.encode()).digest()
+        return answer(grant, table, SecureStream(key))
+
+    with mock.patch.object(folder, "answer", keyed):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "noise scale -5%": less_noise,
     "a site's noise left out": noise_left_out,
@@ -144,4 +172,6 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a skipped composition": skipped_composition,
     "no sample is drawn": no_sample,
     "noise that ignores the share": share_ignored,
+    "a deployed site's noise -10%": less_deployed_noise,
+    "a deployed site's noise is public": public_noise,
 }

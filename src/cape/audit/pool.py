@@ -7,9 +7,11 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
+from cape.audit import deployed
 from cape.audit.cases import Case, Look
 from cape.audit.game import Game, Played, play
 from cape.audit.planted import BUGS
@@ -35,12 +37,13 @@ class Search:
     delta: float
     sites: int
     look: Look
+    forged: bool
     seed: int
 
     def __call__(self) -> Found:
         """Search."""
         budget = Budget(epsilon(self.delta, self.mu), self.delta)
-        found = find(self.analysis, self.neighbours, budget, self.seed, self.sites)
+        found = find(self.analysis, self.neighbours, budget, self.seed, self.sites, self.forged)
         if self.look != "support":
             return found
         asked = questions(self.analysis, self.neighbours, budget, found.tables)
@@ -61,13 +64,20 @@ class Job:
         """Play."""
         case = self.case
         game = Game(
-            case.analysis, case.scheme, self.found.tables, case.budget, case.colluding, case.neighbours
+            case.analysis,
+            case.scheme,
+            self.found.tables,
+            case.budget,
+            case.colluding,
+            case.neighbours,
+            case.lost,
+            case.forged,
         )
+        runs, planted = range(self.first, self.last), BUGS[case.bug] if case.bug else nullcontext
+        if case.deployed:
+            return deployed.play(game, runs, self.seed, planted, case.name)
         look = telltale if case.look == "support" else None
-        runs = range(self.first, self.last)
-        if case.bug:
-            return play(game, runs, self.seed, BUGS[case.bug], look, label=case.name)
-        return play(game, runs, self.seed, look=look, label=case.name)
+        return play(game, runs, self.seed, planted, look, case.name)
 
 
 def in_order(

@@ -103,7 +103,7 @@ def audit(
         for case in table
         for first, last in parts[case]
     ]
-    order = sorted(range(len(jobs)), key=lambda number: -_SLOW.get(jobs[number].case.analysis, 1))
+    order = sorted(range(len(jobs)), key=lambda number: -_slow(jobs[number].case))
     ready = [_Timed(jobs[number]) for number in order]
     played = in_order(ready, lambda number: watch(ready[number].job.case.name), workers)
     by_case: dict[Case, list[tuple[int, Played, float]]] = {case: [] for case in table}
@@ -139,7 +139,13 @@ class _Timed:
         return self.job(), perf_counter() - began
 
 
+def _slow(case: Case) -> int:
+    """Return about how many times longer than a mean in one process a run takes."""
+    deployed = {"cape": 8, "conventional": 2}.get(case.scheme, 1) if case.deployed else 1
+    return deployed * _SLOW.get(case.analysis, 1)
+
+
 def _parts(case: Case) -> list[tuple[int, int]]:
     """Return which runs are played together: each part begins a round of four, two of each table."""
-    size = max(40, _CHUNK // _SLOW.get(case.analysis, 1) // 4 * 4)
+    size = max(40, _CHUNK // _slow(case) // 4 * 4)
     return [(first, min(first + size, 2 * case.runs)) for first in range(0, 2 * case.runs, size)]

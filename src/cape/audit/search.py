@@ -6,7 +6,8 @@ tables. Rows are drawn at random, with cells at the public bounds more often tha
 then improved cell by cell, over both rows, until no cell helps. Distances are those of the encoded integers,
 in standard deviations of a site's noise. Where later questions depend on earlier answers, the questions are
 those of a real run, and the other rows of the tables are searched over too, since they steer it. Where a
-study has several releases, a row's vector is what it adds to all of them, each over its own noise.
+study has several releases, a row's vector is what it adds to all of them, each over its own noise. Where
+earlier answers are forged, the questions are those that follow from them, whatever the rows.
 Where rows are sampled, a row's vector is what it adds when it takes part: the worst pair is then again the
 one that is furthest apart, two rows at the bound, each the other's opposite (`cape.privacy.subsampling`).
 Tested in tests/audit/test_search.py.
@@ -21,6 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.audit.deployed import forged_questions
+from cape.audit.game import Game
 from cape.audit.view import Watch
 from cape.audit.world import (
     SCHEMA,
@@ -63,20 +66,29 @@ class Found:
     tried: int
 
 
-def find(name: str, neighbours: Neighbours, budget: Budget, seed: int, sites: int = 3) -> Found:
+def find(
+    name: str, neighbours: Neighbours, budget: Budget, seed: int, sites: int = 3, forged: bool = False
+) -> Found:
     """Return the worst pair of tables for an analysis that the search has found."""
-    many = any(len(analysis.stages()) > 1 for analysis, _ in asked_of(name))
-    found = [_find(name, neighbours, budget, (seed, fill), sites) for fill in range(_FILLS if many else 1)]
+    steered = not forged and any(len(analysis.stages()) > 1 for analysis, _ in asked_of(name))
+    fills = range(_FILLS if steered else 1)
+    found = [_find(name, neighbours, budget, (seed, fill), sites, forged) for fill in fills]
     best = max(found, key=lambda each: each.distance)
     return replace(best, tried=sum(each.tried for each in found))
 
 
-def _find(name: str, neighbours: Neighbours, budget: Budget, seed: tuple[int, int], sites: int) -> Found:
+def _find(
+    name: str, neighbours: Neighbours, budget: Budget, seed: tuple[int, int], sites: int, forged: bool
+) -> Found:
     stream = stream_of("search", name, neighbours, *seed)
     rest = random_rows(5, stream)
     others = tuple(tuple(random_rows(4, stream)) for _ in range(sites - 1))
     start = Tables((*rest, rest[0]), (*rest, rest[0]), others)
-    pair = _Pair(columns_of(name), questions(name, neighbours, budget, start), neighbours)
+    if forged:
+        asked = forged_questions(Game(name, "conventional", start, budget, 0, neighbours, forged=True))
+    else:
+        asked = questions(name, neighbours, budget, start)
+    pair = _Pair(columns_of(name), asked, neighbours)
     one, two = pair.search(stream)
     last: tuple[Row, ...] = (two,) if neighbours == "replace-one" else ()
     tables = Tables((*rest, one), (*rest, *last), others)

@@ -38,7 +38,7 @@ from cape.secagg import site as site_module
 from cape.secagg.traffic import Wire
 from cape.site import kept
 
-__all__ = ["Stage", "Watch"]
+__all__ = ["Stage", "Watch", "encoded"]
 
 Int64 = NDArray[np.int64]
 Patch = Callable[[Any, str, Any], Any]
@@ -139,7 +139,7 @@ class Watch:
             if rate < 1:
                 draw, other = self._draw(of, query, calibration, rate, vectors[self.target])
             else:
-                draw, other = None, _encoded(self.neighbour, query, calibration)
+                draw, other = None, encoded(self.neighbour, query, calibration)
             self.stages.append(Stage(query, calibration, dict(vectors), other, draw=draw))
             return vectors
 
@@ -172,7 +172,7 @@ class Watch:
         def sums(table: Any, with_the_row: bool) -> Int64:
             self._wanted = lambda rows: np.append(others, np.arange(self.shared, rows)[: int(with_the_row)])
             try:
-                return _encoded(table, query, calibration, SecureStream())
+                return encoded(table, query, calibration, SecureStream())
             finally:
                 self._wanted = None
 
@@ -188,7 +188,7 @@ class Watch:
         watch = self
 
         def simulated(vectors: Mapping[str, Int64], **how: Any) -> secagg.Outcome:
-            self._clear()
+            self.clear()
             outcome = simulate(vectors, hook=self._hook, **how)
             self._keep(vectors, outcome)
             return outcome
@@ -198,7 +198,7 @@ class Watch:
                 super().__init__(*args, hook=watch._hook, **how)
 
             def step(self, vectors: Mapping[str, Int64], **how: Any) -> secagg.Outcome:
-                watch._clear()
+                watch.clear()
                 outcome: secagg.Outcome = super().step(vectors, **how)
                 watch._keep(vectors, outcome)
                 return outcome
@@ -299,23 +299,34 @@ class Watch:
         self._wires.extend(batch)
         return batch
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Forget messages and keys: another run of secure aggregation begins."""
         self._wires.clear()
         self._self_keys.clear()
         self._pair_keys.clear()
 
     def _keep(self, vectors: Mapping[str, Int64], outcome: secagg.Outcome) -> None:
-        """Write down what one run of secure aggregation showed."""
-        stage, parameters = self.stages[-1], outcome.parameters
-        stage.total = outcome.total
-        stage.held = {name: vectors[name] for name in self.colluders}
+        masked = {wire.sender: wire.data for wire in self._wires if wire.round == "mask" and wire.sender}
+        held = {name: vectors[name] for name in self.colluders}
+        self.keep(outcome.parameters, masked, held, outcome.total)
+
+    def keep(
+        self,
+        parameters: secagg.Parameters,
+        masked: Mapping[str, bytes],
+        held: Mapping[str, Int64],
+        total: Int64,
+    ) -> None:
+        """Write down what one run of secure aggregation showed: masked vectors, colluders' own, the total."""
+        stage = self.stages[-1]
+        stage.total, stage.held = total, dict(held)
         numbers = {name: number for number, name in enumerate(parameters.roster.names)}
-        for wire in self._wires:
-            if wire.round != "mask" or wire.sender == "" or wire.sender in self.colluders:
+        for sender, data in masked.items():
+            if sender in self.colluders:
                 continue
-            message: Any = wire_messages.unpack_signed(wire.data, parameters)
+            message: Any = wire_messages.unpack_signed(data, parameters)
             words = np.frombuffer(message.words, parameters.ring.dtype).copy()
-            number = numbers[wire.sender]
+            number = numbers[sender]
             known = [(self._self_keys[number], -1)]
             known += [
                 (key, -masks.sign(number, site))
@@ -323,8 +334,9 @@ class Watch:
                 if peer == number
             ]
             masks.apply(words, known)
-            stage.seen[wire.sender] = parameters.ring.decode(words)
+            stage.seen[sender] = parameters.ring.decode(words)
 
 
-def _encoded(table: Any, query: Query, calibration: Calibration, stream: SecureStream | None = None) -> Int64:
+def encoded(table: Any, query: Query, calibration: Calibration, stream: SecureStream | None = None) -> Int64:
+    """Return a table's exact sums, in steps of the release's grid."""
     return calibration.encode(tuple(part for parts in table.sums(query.blocks, stream) for part in parts))
