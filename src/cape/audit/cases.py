@@ -14,7 +14,7 @@ runs of each table show 0.65 +- 0.04. Without sampling the same noise would have
 is drawn, 80 runs of each show more than 2 in all but five of a thousand audits. These rows need the extra
 `accounting`, and are left out where it is not installed.
 
-Rows of deployed sites (`cape.audit.deployed`) take ten times as long and more: each run has a folder, a policy
+Rows of deployed sites (`cape.audit.deployed`) take ten times as long and more: a run has a folder, a policy
 and a ledger. What they share with the other rows, calibration and sums, is played there; these have the runs
 that show a wrong noise, or noise that others know.
 
@@ -241,7 +241,7 @@ def _deployed(fast: bool) -> list[Case]:
 
     many = "logistic-regression"
     if fast:
-        return [row("mean", 400), row("mean", 150, among=True), row(many, 150, forged=True)]
+        return [row("mean", 300), row("mean", 120, among=True), row(many, 120, forged=True)]
     return [
         row("mean", 1000),
         row("mean", 1000, among=True),
