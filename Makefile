@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-torch test-deploy lint types bench audit paper docs clean
+.PHONY: demo test test-all test-torch test-deploy lint types bench mutants audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -29,6 +29,10 @@ types: .venv/.test
 
 bench: .venv/.test
 	$(BIN)/python -m benchmarks
+
+# All of them, or some: `make mutants SAMPLE=12` takes others every day.
+mutants: .venv/.test
+	$(BIN)/python -m assurance mutants $(if $(SAMPLE),--sample $(SAMPLE))
 
 # Takes three quarters of an hour. What could not be checked here (status 3) is said so on the page, and is no failure.
 audit: .venv/.test .venv/.audit

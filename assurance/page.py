@@ -54,6 +54,13 @@ _PARTS = {
         "A site's process is killed (SIGKILL) at random points between being asked and having answered. What "
         "left it must be in its ledger.",
     ),
+    "mutants": (
+        "Mutants",
+        "Small wrong edits of the code that guards privacy: a mask's sign, a threshold less one, a check "
+        "left out, noise from a public key, the price of one stage for all. Each is made in a copy of the "
+        "source, and the tests named with it must fail; without it they pass. What survived is listed, and a "
+        "test is missing for it.",
+    ),
     "supply": (
         "Supply chain",
         "Packages with known vulnerabilities, and the licences of all that is installed, in the environment "

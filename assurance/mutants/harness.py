@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,12 +25,13 @@ from assurance.results import ROOT, Result
 
 __all__ = ["Outcome", "mutants", "run", "sample"]
 
-SECONDS = 120.0  # of one suite; in seconds a mutant takes a few
+SECONDS = 300.0  # for one suite, on a busy machine; it takes a few
 _FAILED, _PASSED = 1, 0  # what pytest ends with
 _WORDS = {
     _PASSED: "passes",
     _FAILED: "fails",
     2: "cannot be collected",
+    4: "cannot be collected",
     5: "has no tests",
     ELSEWHERE: "imports another copy of the source",
 }
@@ -101,18 +101,25 @@ def run(
     workers: int | None = None,
     watch: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Return what came of each, in the same order; each suite is run once without an edit first."""
+    """Return what came of each, in the same order; suites are run once without an edit first."""
     workers = max(1, min(workers or os.cpu_count() or 1, len(chosen)))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = _Copies(root, Path(folder), workers)
-        sound = _Once(lambda suite: _sound(suite, root, copies, seconds))
-
-        def one(mutant: Mutant) -> Outcome:
-            outcome = _outcome(mutant, root, copies, sound, seconds)
-            watch(outcome)
-            return outcome
 
         with ThreadPoolExecutor(workers) as pool:
+            wrong = {mutant: _misfit(mutant, root / "src") for mutant in chosen}
+            suites = sorted({mutant.suite for mutant in chosen if not wrong[mutant]})
+            parts = [suites[start::workers] for start in range(workers)]
+            unsound: dict[str, str] = {}
+            for found in pool.map(lambda part: _unsound(part, root, copies, seconds), parts):
+                unsound |= found
+
+            def one(mutant: Mutant) -> Outcome:
+                why = wrong[mutant] or unsound.get(mutant.suite, "")
+                outcome = Outcome(mutant, why, 0.0) if why else _outcome(mutant, root, copies, seconds)
+                watch(outcome)
+                return outcome
+
             return list(pool.map(one, chosen))
 
 
@@ -141,35 +148,16 @@ class _Copies:
             self._free.put(place)
 
 
-class _Once:
-    """A function of a suite that is called once for each."""
-
-    def __init__(self, call: Callable[[str], str]) -> None:
-        self._call, self._lock = call, threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
-        self._known: dict[str, str] = {}
-
-    def __call__(self, suite: str) -> str:
-        with self._lock:
-            lock = self._locks.setdefault(suite, threading.Lock())
-        with lock:
-            if suite not in self._known:
-                self._known[suite] = self._call(suite)
-            return self._known[suite]
-
-
-def _outcome(mutant: Mutant, root: Path, copies: _Copies, sound: _Once, seconds: float) -> Outcome:
-    began = time.perf_counter()
-
-    def ended(said: str) -> Outcome:
-        return Outcome(mutant, said, time.perf_counter() - began)
-
+def _misfit(mutant: Mutant, src: Path) -> str:
     try:
-        apply(mutant, root / "src")
+        apply(mutant, src)
     except Misfit as error:
-        return ended(str(error))
-    if wrong := sound(mutant.suite):
-        return ended(wrong)
+        return str(error)
+    return ""
+
+
+def _outcome(mutant: Mutant, root: Path, copies: _Copies, seconds: float) -> Outcome:
+    began = time.perf_counter()
     with copies.one() as place:
         path, text = apply(mutant, place)
         before = path.read_text(encoding="utf-8")
@@ -180,16 +168,23 @@ def _outcome(mutant: Mutant, root: Path, copies: _Copies, sound: _Once, seconds:
             status = _pytest(mutant.suite, root, place, seconds)
         finally:
             path.write_text(before, encoding="utf-8")
-    if status == _FAILED:
-        return ended("killed")
-    return ended(f"survived: `pytest {mutant.suite}` {_said(status, seconds)}")
+    said = "killed" if status == _FAILED else f"survived: `pytest {mutant.suite}` {_said(status, seconds)}"
+    return Outcome(mutant, said, time.perf_counter() - began)
 
 
-def _sound(suite: str, root: Path, copies: _Copies, seconds: float) -> str:
-    """Return what is wrong with a suite where nothing was edited; "" if it passes."""
+def _unsound(suites: Sequence[str], root: Path, copies: _Copies, seconds: float) -> dict[str, str]:
+    """Return what is wrong with suites where nothing was edited: all at once, then one by one."""
+    found: dict[str, str] = {}
+    if not suites:
+        return found
     with copies.one() as place:
-        status = _pytest(suite, root, place, seconds)
-    return "" if status == _PASSED else f"nothing was edited, and `pytest {suite}` {_said(status, seconds)}"
+        if _pytest(" ".join(suites), root, place, seconds * len(suites)) == _PASSED:
+            return found
+        for suite in suites:
+            status = _pytest(suite, root, place, seconds)
+            if status != _PASSED:
+                found[suite] = f"nothing was edited, and `pytest {suite}` {_said(status, seconds)}"
+    return found
 
 
 def _said(status: int | None, seconds: float) -> str:

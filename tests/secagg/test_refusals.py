@@ -198,6 +198,16 @@ def test_too_few_neighbours(cast):
     refuses(play, "a", lie, Refused, "only 2 of this site's neighbours and itself shared; it asks for")
 
 
+@pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+def test_too_few_neighbours_survived(cast):
+    play = cast(9, neighbours=4, dropping=0, threshold=5).until("consistency")
+    around = set(play.aggregator._graph.neighbours(0))
+    lost = tuple(sorted(around)[1:])  # five others survive, and one neighbour of four
+    kept = tuple(site for site in range(9) if site not in lost)
+    lie = play.alter(play.down["a"], survivors=kept, dropped=lost)
+    refuses(play, "a", lie, Refused, "only 2 of this site's neighbours and itself survived; it asks for")
+
+
 def test_shares_that_were_changed_or_are_for_another(cast):
     play = cast().until("mask")
     mine = m.unpack(play.down["a"], play.parameters).sealed

@@ -47,6 +47,20 @@ class Listed(SecureStream):
         return self.values.pop(0)
 
 
+@pytest.mark.parametrize("prime", [7, shamir.PRIME])
+def test_coefficients_are_drawn_from_the_whole_field(prime):
+    # What the enumeration below supposes of the stream.
+    asked = []
+
+    class Asked(SecureStream):
+        def integer(self, bound: int) -> int:
+            asked.append(bound)
+            return super().integer(bound)
+
+    shamir.share(bytes(32), 4, [1, 2, 3, 4, 5], Asked(bytes(32)), prime=prime)
+    assert asked == [prime] * 3
+
+
 def test_fewer_shares_than_the_threshold_are_uniform_whatever_the_secret():
     # All polynomials of degree 2 over the field of 7: any 2 shares are uniform on pairs, for each secret.
     for secret in range(7):

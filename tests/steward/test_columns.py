@@ -13,14 +13,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from cape.analyses import KINDS
 from cape.analyses.registry import build, keys_of
 from cape.errors import CapeError
-from cape.site import Schema
+from cape.site import Block, Schema
+from cape.site.table import Table
 from cape.steward import wire
 from cape.steward.member import Member
+from cape.steward.review import columns_of
 from cape.steward.template import plain_policy
 from tests.steward.world import World, document
 
@@ -164,3 +168,33 @@ def test_each_column_that_a_request_names_can_be_forbidden(world: World, kind: s
         for forbidden in columns:
             allow(world, [name for name in SCHEMA if name != forbidden])
             assert code(described) == "column", f"{forbidden} is not allowed, and read by {described}"
+
+
+def blocks(kind: str) -> list[Block]:
+    """Every sum that the questions of a kind are made of, each alone."""
+    asked = [build(described).query(Schema(SCHEMA), "replace-one") for described in widest(kind)]
+    return [block for query in asked for block in query.blocks]
+
+
+def table(empty: str | None = None) -> Table:
+    """Rows at random; or the same, with no cell in the column of this name."""
+    draw = np.random.default_rng(3)
+    cells: dict[str, Any] = {name: draw.random(60) for name in NUMBERS}
+    cells |= {name: draw.choice(["no", "yes"], 60) for name in CATEGORIES}
+    frame = pl.DataFrame(cells)
+    if empty is not None:
+        frame = frame.with_columns(pl.lit(None, frame[empty].dtype).alias(empty))
+    return Table("a", frame, Schema(SCHEMA))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_column_that_a_sum_depends_on_is_found(kind: str):
+    tables = {name: table(name) for name in SCHEMA}
+    for block in blocks(kind):
+        true = table().sums([block])
+        reads = {name for name in SCHEMA if not same(true, tables[name].sums([block]))}
+        assert reads == set(columns_of([block])), block
+
+
+def same(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one[0], two[0], strict=True))
