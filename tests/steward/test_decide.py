@@ -21,6 +21,7 @@ from cape.release.calibration import RESOLUTION
 from cape.secagg import Aggregator, Identity, Roster, Site
 from cape.secagg.drive import drive
 from cape.steward import Code, Earlier, Grant, Offer, Refusal, Talk, answer, decide, read
+from cape.steward.keyring import public_text
 from cape.steward.preview import preview
 from tests.steward.world import NAMES, SECRET, World, ask, document
 
@@ -220,7 +221,7 @@ def test_bounds_of_columns_that_are_not_used_do_not_matter(world: World):
 
 
 def test_true_is_no_1(world: World):
-    world.edit('sex = ["female", "male"]', "sex = [0, 1]")
+    world.edit('sex = ["female", "male"]', "sex = {categories = [0, 1]}")  # [0, 1] would be bounds
     schema = document()["schema"] | {"sex": {"categories": [False, True], "missing": True}}
     study = document(schema=schema, analyses=[{"kind": "histogram", "column": "sex", "share": 0.1}])
     assert world.code(world.request(study)) == "schema"
@@ -374,6 +375,46 @@ def test_one_run_cannot_become_another_in_a_later_stage(world: World):
     theirs.tell(earlier)
     assert world.code(world.request(dear, run=request.run, talk=theirs, earlier=(earlier,))) == "run"
     world.granted(world.request(study, run=request.run, talk=talk, earlier=(earlier,)))
+
+
+DESCENT = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 3}
+
+
+def test_one_run_cannot_change_its_roster_in_a_later_stage(world: World):
+    study = document(analyses=[DESCENT | {"share": 0.5}])
+    request = world.request(study)
+    world.granted(request)
+    talk = Talk(read(study, 1))
+    earlier = Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
+    talk.tell(earlier)
+    renewed = Identity()
+    world.edit(public_text(world.identities["b"].public), public_text(renewed.public))
+    keys = {name: identity.public for name, identity in world.identities.items()} | {"b": renewed.public}
+    later = ask(study, Roster.of(keys), world.office, run=request.run, talk=talk, earlier=(earlier,))
+    assert world.code(later) == "run", "the same sites, and one of them with another key"
+
+
+def test_runs_at_once_are_asked_their_own_questions(world: World):
+    study = document(analyses=[DESCENT | {"share": 0.5}])
+    size = Talk(read(study, 1)).calibrate()[0].size
+    runs = {}
+    for number in (1, 2):  # two submissions, of which each has released something else
+        told = Earlier.of(np.full(size, number << 22), 3, 1200)
+        runs[bytes([number] * 16)] = Talk(read(study | {"name": f"lungs {number}"}, 1)), told
+    for stage in range(3):
+        for run, (talk, told) in runs.items():
+            named = study | {"name": f"lungs {run[0]}"}
+            if stage:
+                talk.tell(told)
+            request = world.request(named, run=run, talk=talk, earlier=(told,) if stage else ())
+            # A member considers a request when it is asked and again before it pays: one question.
+            for found in (world.site.consider(request), world.site.consider(request), world.granted(request)):
+                assert isinstance(found, Offer | Grant), found
+                (mine,), (theirs,) = (world.site.table().sums(q.blocks) for q in (found.query, talk.query))
+                assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    first, second = (talk.query for talk, _ in runs.values())
+    (one,), (two,) = (world.site.table().sums(query.blocks) for query in (first, second))
+    assert not np.array_equal(one[0], two[0]), "they are different questions by now"
 
 
 def test_budgets_run_out(world: World):
@@ -618,6 +659,7 @@ def test_made_up_answers_of_earlier_stages_are_refused_or_harmless(world: World)
     talk.tell(good)
     for bad in (
         Earlier(b"", 3, 1200),
+        Earlier(bytes(8 * size + 8), 3, 1200),
         Earlier(bytes(8 * size), 0, 1200),
         Earlier(bytes(8 * size), 4, 1200),
         Earlier(bytes(8 * size), 3, None),

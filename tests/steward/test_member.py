@@ -374,6 +374,26 @@ def test_a_session_goes_on_stage_after_stage(descent: Any, world: World):
     assert descent.lines() == 3
 
 
+def test_a_run_goes_on_in_another_session(descent: Any, world: World):
+    first = descent.request = _stages(descent, world, 0)
+    _finish_step(descent, descent.open(first), first, 0)
+    again = _stages(descent, world, 1, first=1, steps=3)
+    assert again.session != first.session
+    assert isinstance(descent.ask("a", again), wire.Offered), (
+        "keys are agreed anew, for the stages that are left"
+    )
+
+
+def test_rows_are_those_of_the_policy_as_it_is_now(world: World):
+    request = world.request(document(analyses=[SEX]))
+    table = Table(world, request)
+    assert table.ask("a", request).rows == 400  # type: ignore[union-attr]
+    lines = (world.site.path / "rows.csv").read_text().splitlines()
+    (world.site.path / "others.csv").write_text("\n".join(lines[:301]) + "\n")
+    world.edit('"rows.csv"', '"others.csv"')
+    assert table.ask("a", world.request(document(analyses=[SEX]))).rows == 300  # type: ignore[union-attr]
+
+
 def test_a_stage_is_answered_once_whatever_came_before_it(descent: Any, world: World):
     first = descent.request = _stages(descent, world, 0)
     _finish_step(descent, descent.open(first), first, 0)
