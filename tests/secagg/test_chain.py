@@ -40,6 +40,15 @@ def test_a_chain_does_not_go_back():
     assert not {secret for pair in chain.walk(20) for secret in pair} & set(earlier)
 
 
+def test_what_a_step_reveals_is_no_link_of_the_chain():
+    chain, revealed = Chain(ROOT, RUN), set()
+    for step in range(6):
+        revealed |= set(chain.secrets())
+        assert chain._link not in revealed
+        chain.advance(step + 1)
+        assert chain._link not in revealed, "with it, all later secrets could be computed"
+
+
 def test_held_shares_are_given_for_their_step_and_thrown_away_before_it():
     parts = [bytes([step]) * 33 + bytes([100 + step]) * 33 for step in range(5)]
     held = Held(b"".join(parts))

@@ -45,6 +45,13 @@ def test_what_was_checked_is_remembered_only_if_asked(monkeypatch):
         for _ in range(3):
             verifier.check(ONE.public, signature, b"message", "one")
         assert len(tries) == expected
+        for public, signed, message in (
+            (ONE.public, signature, b"another"),
+            (TWO.public, signature, b"message"),
+            (ONE.public, ONE.sign(b"another"), b"message"),
+        ):
+            with pytest.raises(BadMessage, match="signature of one"):
+                verifier.check(public, signed, message, "one")
 
 
 def test_two_sides_agree():

@@ -155,6 +155,7 @@ def test_all_and_n_minus_one_mean_the_same():
     ("change", "match"),
     [
         ({"threshold": 5}, "threshold must be at least 7"),
+        ({"threshold": 6}, "threshold must be at least 7"),
         ({"threshold": 11}, "threshold"),
         ({"colluding": 10}, "colluding"),
         ({"dropping": -1}, "dropping"),
@@ -184,6 +185,7 @@ def test_every_parameter_is_in_the_digest():
         Parameters.agree(bytes(16), roster(10), 3, colluding=1, lying=False, threshold=6),
         replace(base, neighbours=8),
         replace(base, helpers=base.helpers + 1),
+        replace(base, threshold=base.threshold + 2),
     ]
     assert len({base.digest(), *(p.digest() for p in changed)}) == 1 + len(changed)
     assert base.digest() == Parameters.agree(bytes(16), roster(10), 3, colluding=1).digest()

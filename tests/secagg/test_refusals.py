@@ -316,6 +316,17 @@ def test_a_late_masked_input_in_the_next_round(cast):
 
 
 @pytest.mark.parametrize("round_", ["advertise", "share", "mask", "consistency", "unmask"])
+def test_an_answer_that_its_sender_did_not_sign(cast, round_):
+    play = cast().until(round_)
+    up = play.begin() if round_ == "advertise" else play.answers()
+    theirs = m.pack_signed(m.unpack_signed(up["a"], play.parameters), play.identities["b"])
+    for forged in (theirs, up["b"][:64] + up["a"][64:], bytes(64) + up["a"][64:]):
+        with pytest.raises(BadMessage, match="the signature of a does not fit"):
+            play.aggregator.handle(forged)
+    finishes(play, up)
+
+
+@pytest.mark.parametrize("round_", ["advertise", "share", "mask", "consistency", "unmask"])
 def test_a_second_answer_in_a_round(cast, round_):
     play = cast().until(round_)
     up = play.begin() if round_ == "advertise" else play.answers()
