@@ -143,3 +143,9 @@ def test_a_site_that_refuses_ends_the_row():
         pytest.raises(CapeError, match="did not answer"),
     ):
         played(FAST["deployed conventional/mean"], 2)
+
+
+def test_many_stages_are_played_with_forged_answers_only():
+    case = replace(FAST["deployed conventional/logistic-regression, forged answers"], forged=False)
+    with pytest.raises(CapeError, match="forged answers only"):
+        played(case, 2)

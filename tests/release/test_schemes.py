@@ -235,6 +235,17 @@ def test_a_given_correlated_std_lies_between_conventional_and_ring_masks():
     assert over_pooled(scheme.run(this), this) == pytest.approx(5 * this.local_std**2 * MU**2, rel=0.03)
 
 
+@pytest.mark.parametrize("std", [0.5, 3.0, 40.0])
+def test_a_given_correlated_std_is_what_sites_draw_and_what_is_charged_for(std):
+    parties, scheme = Parties(5, 1, 5), CapeGaussian(std)
+    local = scheme.local_std(MU, parties)
+    assert scheme.cost_mu(local, parties) == pytest.approx(MU)
+    assert scheme.cost_mu(local, parties) == pytest.approx(correlated.mu(1.0, local, std, 4))
+    made, _ = scheme._make(task(scheme, b"drawn"), 4000)
+    drawn = np.std(list(made.noise.values())) / math.sqrt(1 - 1 / 5)  # the mean of five is taken off
+    assert drawn / RESOLUTION == pytest.approx(std / task(scheme, b"drawn").local_std, rel=0.03)
+
+
 def test_the_aggregator_of_conventional_sees_messages_that_are_private_alone():
     """Each message carries the whole noise; with `cape` a single one carries a quarter of its variance."""
     conventional, cape = SCHEMES["conventional"](), SCHEMES["cape"]()

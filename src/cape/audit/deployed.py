@@ -22,6 +22,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -44,6 +45,7 @@ from cape.release.query import Query
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
 from cape.steward import Earlier, Member, Request, SiteFolder, Talk, make_request, read, wire
+from cape.steward.request import Asked
 from cape.steward.template import plain_policy
 
 __all__ = ["forged_questions", "play"]
@@ -97,6 +99,17 @@ def _system_randomness(stream: SecureStream) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A stage: its request, the bytes of it, the question, and the exact sums of sites in both worlds."""
+
+    request: Request
+    data: bytes
+    query: Query
+    calibration: Calibration
+    exact: tuple[dict[str, Int64], ...]
+
+
 class _Sites:
     """Two worlds of sites in folders: the target with either table, the others the same in both."""
 
@@ -124,6 +137,21 @@ class _Sites:
             (folder / "one" / name / "site.toml").write_text(self._policy(name), encoding="utf-8")
         shutil.copytree(folder / "one" / self.target, folder / "two" / self.target)
         frame(game.tables.two).write_csv(folder / "two" / self.target / "rows.csv")
+        with _system_randomness(keys.fork("requests")):
+            self.stages = [self._asked_for(*stage) for stage in _stages(game, self.asked)]
+
+    def _asked_for(self, talk: Talk, told: list[Earlier]) -> _Asked:
+        """Return a stage with its request, which every run sends as it is, and with its exact sums."""
+        roster = Roster.of({name: identity.public for name, identity in self.identities.items()})
+        request = make_request(
+            self.study, 1, talk, roster=roster, run=self.run_name, identity=self.office, earlier=told
+        )
+        calibration, _ = talk.calibrate()
+        left = [name for name in self.honest if name not in self.lost]
+        exact = tuple(
+            {name: encoded(world[name], talk.query, calibration) for name in left} for world in self.tables
+        )
+        return _Asked(request, request.pack(), talk.query, calibration, exact)
 
     def _policy(self, name: str) -> str:
         """Return a policy that allows this study, and no site less than it supposes."""
@@ -143,48 +171,29 @@ class _Sites:
 
     def run(self, present: bool) -> list[Stage]:
         """Return what is seen of a run with the second table, or with the first."""
-        world, neighbour = (self.tables[1], self.tables[0]) if present else self.tables
         here = self.folder / "run"
         members = {}
         for name in self.honest:
             kept = self.folder / ("two" if present and name == self.target else "one") / name
             members[name] = Member(SiteFolder(shutil.copytree(kept, here / name)))
-        self.watch.start(neighbour[self.target], len(self.game.tables.one) - 1)
-        talk, earlier = Talk(self.asked), list[Earlier]()
-        roster = Roster.of({name: identity.public for name, identity in self.identities.items()})
-        for stage in range(len(self.asked.stages)):
-            request = make_request(
-                self.study, 1, talk, roster=roster, run=self.run_name, identity=self.office, earlier=earlier
-            )
-            calibration, _ = talk.calibrate()
-            here_now = [name for name in self.game.sites if name in self.honest and name not in self.lost]
-            exact = {name: encoded(world[name], talk.query, calibration) for name in here_now}
-            other = encoded(neighbour[self.target], talk.query, calibration)
-            seen = Stage(talk.query, calibration, exact, other)
+        self.watch.stages = []
+        for asked in self.stages:
+            true, other = asked.exact[present], asked.exact[not present][self.target]
+            seen = Stage(asked.query, asked.calibration, dict(true), other)
             self.watch.stages.append(seen)
             if self.game.scheme == "cape":
-                self._aggregate(members, request, calibration.size)
+                self._aggregate(members, asked)
             else:
-                offered = say(members[self.target], wire.Ask(1, request.pack()))
-                seen.seen = {self.target: np.frombuffer(_taken(offered, wire.Offered).data, "<i8")}
-                seen.total = seen.seen[self.target]
-            if stage + 1 < len(self.asked.stages):
-                told = self._told(calibration, talk, seen, stage)
-                earlier.append(told)
-                talk.tell(told)
+                offered = _taken(say(members[self.target], wire.Ask(1, asked.data)), wire.Offered)
+                seen.total = np.frombuffer(offered.data, "<i8")
+                seen.seen = {self.target: seen.total}
         shutil.rmtree(here)
         return self.watch.stages
 
-    def _told(self, calibration: Calibration, talk: Talk, seen: Stage, stage: int) -> Earlier:
-        """Return what the coordinator says that a stage released: the truth, or what it made up."""
-        rows = sum(map(len, (self.game.tables.one, *self.game.tables.others)))
-        if self.game.forged:
-            return forge(self.game.analysis, stage, calibration, rows)
-        return Earlier.of(seen.total, len(self.honest), rows)
-
-    def _aggregate(self, members: Mapping[str, Member], request: Request, size: int) -> None:
+    def _aggregate(self, members: Mapping[str, Member], asked: _Asked) -> None:
         """Play secure aggregation; who is lost says nothing once keys are agreed."""
-        parameters = request.parameters(self.asked.setting.parties, size)
+        size, session = asked.calibration.size, asked.request.session
+        parameters = asked.request.parameters(self.asked.setting.parties, size)
         aggregator = secagg.Aggregator(parameters)
         zeros = np.zeros(size, np.int64)  # what colluders put in: they and the aggregator know it
         machines = {name: secagg.Site(parameters, name, self.identities[name]) for name in self.colluders}
@@ -195,12 +204,12 @@ class _Sites:
                 if machines[name].state is secagg.SiteState.SHARED:
                     machines[name].begin(0, zeros)
                 return machines[name].handle(data)
-            return bytes(_taken(say(members[name], wire.Carry(1, request.session, data)), wire.Carried).data)
+            return bytes(_taken(say(members[name], wire.Carry(1, session, data)), wire.Carried).data)
 
         events: tuple[Any, ...] = ()
         for member in members.values():
-            offered = say(member, wire.Ask(1, request.pack()))
-            events += aggregator.handle(_taken(offered, wire.Offered).data)
+            offered = _taken(say(member, wire.Ask(1, asked.data)), wire.Offered)
+            events += aggregator.handle(offered.data)
         for machine in machines.values():
             events += aggregator.handle(machine.start())
         self.watch.clear()
@@ -264,12 +273,17 @@ def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> Ear
 
 def forged_questions(game: Game) -> list[tuple[Query, Calibration]]:
     """Return what sites are asked, and on which grids, when every earlier answer is made up."""
-    asked = read(document(game), 1)
-    talk, found = Talk(asked), []
+    return [(talk.query, talk.calibrate()[0]) for talk, _ in _stages(game, read(document(game), 1))]
+
+
+def _stages(game: Game, asked: Asked) -> Iterator[tuple[Talk, list[Earlier]]]:
+    """Yield the coordinator's talk at each stage, and what it says that the stages before have released."""
+    if len(asked.stages) > 1 and not game.forged:
+        raise CapeError("an analysis in several stages is asked of deployed sites with forged answers only")
+    talk, told = Talk(asked), list[Earlier]()
     rows = sum(map(len, (game.tables.one, *game.tables.others)))
-    for stage in range(len(asked.stages)):
-        calibration, _ = talk.calibrate()
-        found.append((talk.query, calibration))
-        if stage + 1 < len(asked.stages):
-            talk.tell(forge(game.analysis, stage, calibration, rows))
-    return found
+    yield talk, told
+    for stage in range(len(asked.stages) - 1):
+        told = [*told, forge(game.analysis, stage, talk.calibrate()[0], rows)]
+        talk.tell(told[-1])
+        yield talk, told
