@@ -22,8 +22,9 @@ from cape.errors import (
 )
 from cape.noise import SecureStream
 from cape.privacy import Budget
+from cape.release.calibration import calibrate
 from cape.release.consortium import Consortium
-from cape.release.schemes import CapeGaussian
+from cape.release.schemes import SCHEMES, CapeGaussian
 from cape.site import Number, Schema, Site
 from tests.release.questions import Asked, Average, Bins, Size, Squares
 
@@ -238,6 +239,16 @@ def test_under_add_remove_the_number_of_rows_is_nobodys_business():
     assert release.rows is None
     assert "added or left out" in release.guarantee.statement
     assert "sizes of sites public" not in release.guarantee.statement
+
+
+def test_the_ring_is_made_from_what_is_public():
+    query = Bins("age", EDGES).query(SCHEMA, "add-remove")
+    calibration = calibrate(query, SCHEMA, 100.0)
+    for neighbours, expected in (("replace-one", [32, 64]), ("add-remove", [64, 64])):
+        together = consortium(neighbours=neighbours)
+        rows = [dict.fromkeys("abcde", count) for count in (10, 10**8)]
+        rings = [together._ring(SCHEMES["cape"](), calibration, each, 100.0) for each in rows]
+        assert [ring.bits for ring in rings] == expected, "private numbers of rows change nothing"
 
 
 def test_what_is_public_costs_nothing():

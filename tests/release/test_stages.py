@@ -10,7 +10,7 @@ import pytest
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.privacy import gaussian, gaussian_cover
 from cape.release.query import Begun, Query
-from cape.release.schemes import SCHEMES
+from cape.release.schemes import SCHEMES, Parties
 from cape.release.setting import Setting
 from cape.release.stages import Stages
 from cape.site import Custom
@@ -33,6 +33,16 @@ def test_the_stages_together_cost_the_share(scheme):
     assert each[2] / each[0] == pytest.approx(math.sqrt(2))
     assert made.cost(3) == Fraction("0.37")
     assert made.cost(1) + made.share * (made.parts[1] + made.parts[2]) == made.share
+
+
+def test_every_stage_draws_a_graph_that_may_fail():
+    parties = Parties(200, 10, 180)
+    setting, scheme = Setting(SCHEMA, BUDGET, parties, "replace-one"), SCHEMES["cape"]()
+    once = scheme.failure(parties)
+    assert 0 < once < 2.0**-40
+    for count in (1, 2, 5):
+        made = Stages.of(Rounds("age", EDGES, (1,) * count), setting, scheme, 0.5)
+        assert made.promise(count).extra == pytest.approx(count * once)
 
 
 def test_every_stage_is_answered_with_its_own_noise():
