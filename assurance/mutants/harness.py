@@ -199,12 +199,12 @@ def _pytest(suite: str, root: Path, place: Path, seconds: float) -> int | None:
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join((str(place), str(ROOT))),
             "PYTHONDONTWRITEBYTECODE": "1",  # else an edit within the same second would not be seen
-            "HYPOTHESIS_STORAGE_DIRECTORY": scratch,
-            "TMPDIR": scratch,
+            "HYPOTHESIS_STORAGE_DIRECTORY": f"{scratch}/h",
             "OMP_NUM_THREADS": "1",
             "POLARS_MAX_THREADS": "1",
         }
         options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options += ["--basetemp", f"{scratch}/t"]  # short: a socket's path may have 107 bytes
         command = [
             sys.executable,
             "-m",

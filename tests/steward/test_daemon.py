@@ -54,6 +54,17 @@ def test_root_and_the_daemons_own_user_are_no_links(folder, tmp_path, uid, admit
         daemon.close()
 
 
+def test_root_is_no_link_of_another_users_daemon(folder, tmp_path, monkeypatch):
+    daemon = Daemon(folder, tmp_path / "link.sock")
+    monkeypatch.setattr(os, "geteuid", lambda: 4000)
+    try:
+        assert "root" in daemon._admit(Peer(1, 0, 1))
+        assert "own user" in daemon._admit(Peer(1, 4000, 1))
+        assert daemon._admit(Peer(1, 4001, 1)) is None
+    finally:
+        daemon.close()
+
+
 def test_a_steward_is_no_link(folder, tmp_path):
     daemon = Daemon(folder, tmp_path / "link.sock", stewards=frozenset({4321}))
     try:

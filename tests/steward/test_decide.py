@@ -407,8 +407,12 @@ def test_runs_at_once_are_asked_their_own_questions(world: World):
             if stage:
                 talk.tell(told)
             request = world.request(named, run=run, talk=talk, earlier=(told,) if stage else ())
-            # A member considers a request when it is asked and again before it pays: one question.
-            for found in (world.site.consider(request), world.site.consider(request), world.granted(request)):
+            # A member considers a request when it is asked, and again before it pays: one question.
+            offer = world.site.consider(request.pack())
+            assert isinstance(offer, Offer), offer
+            again = world.site.reconsider(offer.request)
+            assert isinstance(again, Offer), again
+            for found in (offer, again, again.reserve()):
                 assert isinstance(found, Offer | Grant), found
                 (mine,), (theirs,) = (world.site.table().sums(q.blocks) for q in (found.query, talk.query))
                 assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
