@@ -62,7 +62,7 @@ def test_no_pair_of_sums_at_the_sensitivity_costs_more_than_was_asked(
 
 
 def test_rounding_is_paid_for_where_a_person_is_a_few_steps():
-    """With much noise a step is coarse: one person moves each of four sums by few steps, and rounding by one."""
+    """With much noise a step is coarse: one person moves four sums by few steps, and rounding by one."""
     query, costs = question(1, (1.0,) * 4, 1.0), []
     for local_std in np.linspace(5e4, 1.5e5, 80):
         calibration = calibrate(query, SCHEMA, local_std)
