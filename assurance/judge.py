@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+import cape
 from cape.errors import CapeError, DataError
 
 __all__ = ["MOST", "Verdict", "judge", "spoken"]
 
 MOST = 1000  # characters of a message
+_PACKAGE = Path(cape.__file__).parent  # a checkout may be called cape too
 Verdict = tuple[str, str]  # what kind of finding, and what was found
 
 
@@ -57,5 +60,9 @@ def spoken(error: BaseException) -> Iterator[str]:
 def _place(error: BaseException | None) -> str:
     if error is None:
         return ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/cape/" in f.filename]
-    return f"{frames[-1].filename.rsplit('/cape/')[-1]}:{frames[-1].lineno}" if frames else "outside cape"
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(_PACKAGE)
+    ]
+    if not frames:
+        return "outside cape"
+    return f"{Path(frames[-1].filename).relative_to(_PACKAGE).as_posix()}:{frames[-1].lineno}"
