@@ -40,7 +40,7 @@ audit: .venv/.test .venv/.audit
 	$(BIN)/python -m assurance; status=$$?; $(BIN)/python -m assurance page && { [ $$status -eq 0 ] || [ $$status -eq 3 ]; }
 
 paper: .venv/.core
-	$(BIN)/cape paper all --out paper
+	$(BIN)/python -m reproduction all --out paper
 
 docs: .venv/.docs
 	$(BIN)/python docs/figures.py

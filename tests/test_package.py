@@ -30,8 +30,6 @@ LAYERS = [
     "flare",
     "torch",
     "sklearn",
-    "datasets",
-    "paper",
     "audit",
     "cli",
 ]  # each may import what stands before it

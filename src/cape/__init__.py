@@ -22,7 +22,7 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import datasets, learning, noise, privacy, secagg, sklearn
+    from cape import learning, noise, privacy, secagg, sklearn
     from cape.analyses import (
         ECDF,
         PCA,
@@ -68,7 +68,6 @@ _HOMES = {
         "TableOne",
         "Variance",
     ),
-    "cape.datasets": ("datasets",),
     "cape.learning": ("learning", "GradientDescent", "KMeans", "NeuralNetwork"),
     "cape.noise": ("noise",),
     "cape.privacy": ("privacy", "Budget", "Guarantee"),
@@ -122,7 +121,6 @@ __all__ = [
     "TooFewSites",
     "TooNoisyWarning",
     "Variance",
-    "datasets",
     "learning",
     "noise",
     "privacy",

@@ -156,7 +156,7 @@ def test_every_stage_is_asked_with_the_sensitivity_that_is_proved():
 @pytest.mark.parametrize("asked", [KMeans("x", 1), KMeans(["x"], 3), KMeans(["x", "y"], 4, steps=7)])
 def test_the_stages_cost_the_share_exactly(asked):
     consortium = together(plane(100))
-    setting = Setting(PLANE, consortium.budget, consortium.parties, "replace-one", False)
+    setting = Setting(PLANE, consortium.budget, consortium.parties, "replace-one")
     made = Stages.of(asked, setting, SCHEMES["cape"](), 0.37)
     assert made.cost(len(made)) == made.share
     assert len(made) == (1 if asked.clusters == 1 else asked.steps + 1)

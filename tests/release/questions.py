@@ -115,23 +115,3 @@ class Rounds(Bins):
 
     def summary(self):
         return f"{len(self.answers)} answers"
-
-
-class Asked(Average):
-    """A question that a trusted curator could answer by other means as well."""
-
-    kind = "asked"
-
-    def curated(self):
-        return {"exactly": self.exactly, "refusing": self.refusing}
-
-    def exactly(self, curator):
-        sums = [
-            table.sums(self.query(curator.schema, curator.neighbours).blocks)
-            for table in curator.tables.values()
-        ]
-        first = sum(int(each[0][1][0]) for each in sums)
-        return Finding([Estimate(self.column, first * 2.0**-20, math.nan, math.nan)])
-
-    def refusing(self, curator):
-        raise InvalidInput("this method cannot be asked for that")

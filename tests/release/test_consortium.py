@@ -26,7 +26,7 @@ from cape.release.calibration import calibrate
 from cape.release.consortium import Consortium
 from cape.release.schemes import SCHEMES, CapeGaussian
 from cape.site import Number, Schema, Site
-from tests.release.questions import Asked, Average, Bins, Size, Squares
+from tests.release.questions import Average, Bins, Size, Squares
 
 RNG = np.random.default_rng(11)
 TABLES = {
@@ -257,15 +257,6 @@ def test_what_is_public_costs_nothing():
     assert together.budget.spent == 0
 
 
-def test_the_papers_calibration_is_charged_what_it_really_costs():
-    together = consortium(calibration="paper", scheme="cape-gaussian")
-    release = together.release(Bins("age", EDGES), 0.2)
-    assert float(together.budget.spent) == pytest.approx((release.guarantee.mu / BUDGET.mu) ** 2, rel=1e-6)
-    assert float(together.budget.spent) > 0.2
-    with pytest.raises(BudgetExceeded, match="really costs"):
-        consortium(calibration="paper", scheme="cape-gaussian").release(Bins("age", EDGES), 1.0)
-
-
 def test_one_instance_of_cape_gaussian_keeps_its_stock():
     together = consortium(scheme=CapeGaussian())
     first = together.release(Average("age"), 0.2)
@@ -429,24 +420,3 @@ def test_sites_may_come_as_a_list():
 def test_without_noise_private_sizes_do_not_matter():
     with pytest.warns(PrivacyLeakWarning):
         consortium(neighbours="add-remove").release(Squares("age"), 0.5, scheme="none")
-
-
-def test_a_method_for_a_trusted_curator_spends_everything_and_says_whom_one_trusts():
-    together = consortium()
-    with pytest.raises(InvalidInput, match="its share must be 1"):
-        together.release(Asked("age"), 0.5, scheme="exactly")
-    with pytest.raises(InvalidInput, match="has no plan"):
-        together.plan(Asked("age"), 1.0, scheme="exactly")
-    with pytest.raises(InvalidInput, match="cannot be asked"):
-        together.release(Asked("age"), 1.0, scheme="refusing")
-    assert together.budget.spent == 0
-    release = together.release(Asked("age"), 1.0, scheme="exactly")
-    assert together.budget.remaining == 0
-    assert release.guarantee.epsilon == BUDGET.epsilon
-    assert "a trusted curator saw every row" in release.guarantee.statement
-    assert "mu" not in release.guarantee.statement
-    assert "epsilon = 1" in str(release)
-    ages = np.concatenate([t["age"].to_numpy() for t in TABLES.values()]).clip(18, 90)
-    assert release.value == pytest.approx(((ages - 54) / 36).sum(), abs=0.01)
-    with pytest.raises(InvalidInput, match="scheme must be one of"):
-        consortium().release(Bins("age", EDGES), 1.0, scheme="exactly")

@@ -20,7 +20,7 @@ from tests.release.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consort
 
 def stages(analysis, share=0.5, scheme="cape", **options):
     together = consortium(**options)
-    setting = Setting(SCHEMA, BUDGET, together.parties, "replace-one", options.get("calibration") == "paper")
+    setting = Setting(SCHEMA, BUDGET, together.parties, "replace-one")
     return Stages.of(analysis, setting, SCHEMES[scheme](), share)
 
 
@@ -158,8 +158,6 @@ def test_stages_and_drops_that_make_no_sense():
         consortium().release(Rounds("age", EDGES), 0.1, drop={7: {"b": "mask"}})
     with pytest.raises(InvalidInput, match="equal size"):
         stages(Rounds("age", EDGES, (1, 2), sampling=0.1))
-    with pytest.raises(InvalidInput, match="no sampling"):
-        stages(Rounds("age", EDGES, (1, 1), sampling=0.1), calibration="paper")
 
 
 def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():

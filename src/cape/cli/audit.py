@@ -56,10 +56,12 @@ def audit(
     """
     from cape import audit as attacks
     from cape.audit import report
+    from cape.audit.picture import require_matplotlib
 
     amount = attacks.amount(fast, only)
     if out is not None:
-        writable(out)  # before a quarter of an hour is spent
+        require_matplotlib()  # before a quarter of an hour is spent
+        writable(out)
     with screen.progress(amount) as steps:
 
         def watch(what: str) -> None:

@@ -12,7 +12,6 @@ from cape.cli.bench import bench
 from cape.cli.demo import demo
 from cape.cli.deploy import deploy
 from cape.cli.machines import join, serve, status
-from cape.cli.paper import paper
 from cape.cli.plan import plan
 from cape.cli.run import run
 from cape.cli.site import site
@@ -35,7 +34,6 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(plan)
 app.command()(run)
-app.command()(paper)
 app.command()(audit)
 app.command()(bench)
 app.command()(serve)

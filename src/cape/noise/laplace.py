@@ -9,7 +9,7 @@ geometric law has no memory. A sign is drawn, and minus zero is drawn again. Eve
 number with an exponential is made on 64 bits when they decide it, else on as many more as it takes.
 Tested in tests/noise/test_laplace.py, with the rare paths forced.
 
-It serves the baselines of the literature, so it is simple rather than fast.
+It is simple rather than fast: releases here use Gaussian noise.
 """
 
 from __future__ import annotations

@@ -18,26 +18,24 @@ Tested in tests/release/test_consortium.py.
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.errors import BudgetExceeded, InvalidInput
+from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 from cape.noise.stream import require_stream
 from cape.privacy import Budget, correlated
 from cape.release.calibration import Calibration
 from cape.release.plan import Plan, make_plan
-from cape.release.query import Analysis, Answer, Begun, Curator, Neighbours, Query
-from cape.release.result import Promise, Release
+from cape.release.query import Analysis, Answer, Begun, Neighbours, Query
+from cape.release.result import Release
 from cape.release.run import Drops, Progress, Run
 from cape.release.schemes import SCHEMES, CapeGaussian, Cost, Outcome, Parties, Scheme, Task
 from cape.release.setting import Setting
@@ -66,7 +64,6 @@ class Consortium:
             noise: see the plan.
         scheme: how noise is made, "cape" unless a release says otherwise.
         neighbours: "replace-one" (sizes of sites are public) or "add-remove" (they are not).
-        calibration: "exact", or "paper" for the paper's own formula, whose true cost is charged.
         sizes: how many rows people expect at each site, for plans; they are never used in a release.
         stream: where all noise and keys come from; the operating system by default. A stream with a
             key makes a run that can be repeated, for tests only.
@@ -82,7 +79,6 @@ class Consortium:
         min_sites: int | None = None,
         scheme: str | Scheme = "cape",
         neighbours: Neighbours = "replace-one",
-        calibration: Literal["exact", "paper"] = "exact",
         sizes: Mapping[str, int] | None = None,
         stream: SecureStream | None = None,
     ) -> None:
@@ -93,12 +89,10 @@ class Consortium:
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
         if neighbours not in ("replace-one", "add-remove"):
             raise InvalidInput(f"neighbours must be 'replace-one' or 'add-remove', not {neighbours!r}")
-        if calibration not in ("exact", "paper"):
-            raise InvalidInput(f"calibration must be 'exact' or 'paper', not {calibration!r}")
         count = len(self.sites)
         colluding = correlated.default_colluding(count) if colluding is None else colluding
         parties = Parties(count, colluding, count if min_sites is None else min_sites)
-        self._setting = Setting(self.schema, budget, parties, neighbours, calibration == "paper")
+        self._setting = Setting(self.schema, budget, parties, neighbours)
         self._scheme = _scheme(scheme)
         self._sizes = _sizes(sizes, self.sites)
         self._stream = SecureStream() if stream is None else require_stream(stream)
@@ -122,10 +116,6 @@ class Consortium:
     def plan(self, analysis: Analysis, share: float, *, scheme: str | Scheme | None = None) -> Plan:
         """Return what a release would do to privacy and accuracy. Reads no data and spends nothing."""
         _require_analysis(analysis)
-        if isinstance(scheme, str) and scheme in analysis.curated():
-            raise InvalidInput(
-                f"{scheme!r} needs a trusted curator, and has no plan; release it with a share of 1"
-            )
         kind = self._scheme if scheme is None else _scheme(scheme)
         sizes = self._sizes or self._shown_sizes()
         return make_plan(analysis, self._setting, kind, _share(share), sizes, self._budget.remaining)
@@ -144,8 +134,7 @@ class Consortium:
         Args:
             analysis: what is asked.
             share: how much of the budget it may cost; shares of all releases add up to at most 1.
-            scheme: how noise is made, if not as the consortium does; or a method that needs a trusted
-                curator (see the analysis), which spends the whole budget.
+            scheme: how noise is made, if not as the consortium does.
             drop: site -> round from which on it says nothing, to see what happens then. With "cape"
                 rounds are advertise, share, mask, consistency and unmask; "cape-gaussian" has message
                 too, and the others have message alone. For an analysis in several stages, stage -> such a
@@ -160,52 +149,10 @@ class Consortium:
         """
         _require_analysis(analysis)
         share = _share(share)
-        if isinstance(scheme, str) and scheme in analysis.curated():
-            return self._curated(analysis, share, scheme)
         kind = self._scheme if scheme is None else _scheme(scheme)
         stages = Stages.of(analysis, self._setting, kind, share)
         drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
         release = Run(self, analysis, stages, drops, progress).whole()
-        self.releases.append(release)
-        return release
-
-    def _curated(self, analysis: Analysis, share: float, method: str) -> Release:
-        """Answer by a method of the literature: the curator sees all rows, and spends the whole budget."""
-        if share != 1:
-            raise InvalidInput(
-                f"{method!r} is a comparison that spends the whole budget: its share must be 1, not {share:g}"
-            )
-        setting, budget = self._setting, self._budget
-        promise = Promise(
-            math.inf, budget.delta, method, self.parties, setting.neighbours, curated=budget.epsilon
-        )
-        began = time.perf_counter()
-        rows = self._rows()
-        self._spend(Fraction(1))
-        curator = Curator(
-            {name: self._table(name) for name in self.sites},
-            self.schema,
-            self._budget.epsilon,
-            self._budget.delta,
-            self._setting.neighbours,
-            self._fork(),
-        )
-        try:
-            finding = analysis.curated()[method](curator)
-        except InvalidInput:  # what it cannot be asked for at all; nothing was answered
-            self._give_back(Fraction(1))
-            raise
-        release = Release(
-            analysis,
-            tuple(finding.estimates),
-            promise,
-            1.0,
-            method,
-            tuple(self.sites),
-            sum(rows.values()) if setting.neighbours == "replace-one" else None,
-            Cost(0, 0, 0, time.perf_counter() - began),
-            finding.model,
-        )
         self.releases.append(release)
         return release
 
@@ -254,19 +201,6 @@ class Consortium:
         """Write down that so many stages of a run have begun here."""
         with self._lock:
             self._begun[run] = max(stages, self._begun.get(run, 0))
-
-    def _price(self, scheme: Scheme, share: Fraction) -> Fraction:
-        """Return what a nominal share really costs: itself, but with the paper's calibration."""
-        if not self._setting.published or not share:
-            return share
-        true = (self._setting.mu(scheme, float(share)) / self._budget.mu) ** 2
-        cost = Fraction(math.ceil(true * 10**9), 10**9)  # rounded up
-        if cost > 1:
-            raise BudgetExceeded(
-                f"the paper's calibration really costs {float(cost):.3g} of the budget for a nominal "
-                f"share of {float(share):g}; ask for a smaller share"
-            )
-        return cost
 
     def _spend(self, cost: Fraction) -> None:
         """Take from the budget, or raise."""

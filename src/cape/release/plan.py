@@ -196,7 +196,7 @@ def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[s
     doubled = {name: 2 * rows for name, rows in sizes.items()}
     more_rows = sum(doubled.values()) if times(setting, doubled) <= _HALF else None
     budget = setting.budget
-    epsilon = None if setting.published else gaussian.epsilon(budget.delta, 2 * budget.mu)
+    epsilon = gaussian.epsilon(budget.delta, 2 * budget.mu)
     return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(times, setting, sizes)}
 
 

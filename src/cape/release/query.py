@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +19,6 @@ from scipy.special import ndtri
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.noise import SecureStream
 from cape.site import Block, Schema
 from cape.site.blocks import Array
 
@@ -28,7 +27,6 @@ __all__ = [
     "Answer",
     "Begun",
     "Conversation",
-    "Curator",
     "Estimate",
     "Finding",
     "Neighbours",
@@ -155,26 +153,6 @@ class Begun:
     stages: int
 
 
-@dataclass(frozen=True)
-class Curator:
-    """What a trusted curator has who answers an analysis by a method of the literature, for comparison.
-
-    Attributes:
-        tables: every site's rows: what no site here would hand over.
-        schema: the columns.
-        epsilon, delta: the whole budget, which such a method spends.
-        neighbours: what a neighbouring table is.
-        stream: where its noise comes from.
-    """
-
-    tables: Mapping[str, Any]
-    schema: Schema
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
-    stream: SecureStream
-
-
 Conversation = Generator[Query, Answer, "Finding | Sequence[Estimate]"]
 
 
@@ -220,10 +198,6 @@ class Analysis(ABC):
         """
         answer = yield self.query(schema, neighbours)
         return self.finish(answer)
-
-    def curated(self) -> Mapping[str, Callable[[Curator], Finding]]:
-        """Return methods of the literature for the same question, by name: they need a trusted curator."""
-        return {}
 
     @abstractmethod
     def expected(

@@ -22,8 +22,7 @@ __all__ = ["Promise", "Release", "as_text", "between", "count", "number"]
 class Promise:
     """The guarantee of one release: exact mu, epsilon at the study's delta, and what is assumed.
 
-    A scheme without noise has mu = infinity: nothing is promised. So has a method of the literature that
-    needs a trusted curator, which promises `curated`, an epsilon at the study's delta, and no mu.
+    A scheme without noise has mu = infinity: nothing is promised.
     """
 
     mu: float
@@ -33,24 +32,19 @@ class Promise:
     neighbours: Neighbours
     extra: float = 0.0  # what integers in place of reals, a sparse graph of masks and sampling add to delta
 
-    curated: float | None = None
-
     @property
     def epsilon(self) -> float:
         """The smallest epsilon at the study's delta."""
-        if self.curated is not None:
-            return self.curated
         return gaussian.epsilon(self.delta, self.mu)
+
+    @property
+    def loss(self) -> str:
+        """The privacy loss in a few characters, for the line below a table."""
+        return f"mu = {self.mu:.4g}"
 
     @property
     def statement(self) -> str:
         """What is promised to each person, and on what it rests, in words."""
-        if self.curated is not None:
-            return (
-                f"A comparison: a trusted curator saw every row, and answered by {self.scheme!r}, for which "
-                f"the literature claims ({self.curated:.4g}, {self.delta:g})-differential privacy when one "
-                "person's row is replaced by any other."
-            )
         if self.mu == float("inf"):
             return "Nothing is promised: no noise was added."
         if self.mu == 0:
@@ -200,9 +194,7 @@ class Release:
         took = (
             f"{self.cost.bytes / 1e3:,.1f} kB, {count(self.cost.rounds, 'round')}, {self.cost.seconds:.2f} s"
         )
-        promise = self.guarantee
-        cost = f"mu = {promise.mu:.4g}" if promise.curated is None else f"epsilon = {promise.curated:.4g}"
-        paid = f"share {self.share:g} of the budget; {cost}"
+        paid = f"share {self.share:g} of the budget; {self.guarantee.loss}"
         return Group(self.table(), Text(f"{who}; {took}; {paid}", style="dim"))
 
     def __str__(self) -> str:

@@ -164,7 +164,7 @@ class Run:
         """Return what so many stages cost."""
         if self._free:
             return Fraction(0)
-        return self._of._price(self._stages.scheme, self._stages.cost(stages))
+        return self._stages.cost(stages)
 
     def _ask(self, stage: int, query: Query, rows: dict[str, int], begun: Begun | None) -> Answer:
         of, stages = self._of, self._stages
@@ -217,7 +217,7 @@ class Run:
     ) -> Release:
         of, stages = self._of, self._stages
         found = finding if isinstance(finding, Finding) else Finding(finding)
-        cost = Fraction(0) if free else of._price(stages.scheme, stages.cost(stage))
+        cost = Fraction(0) if free else stages.cost(stage)
         promise = stages.promise(0 if free else stage)
         return Release(
             self._analysis,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cape.errors import InvalidInput
-from cape.privacy import Budget, paper
+from cape.privacy import Budget
 from cape.release.calibration import discretisation_error
 from cape.release.query import Neighbours, Query
 from cape.release.result import Promise
@@ -24,13 +24,9 @@ class Setting:
     budget: Budget
     parties: Parties
     neighbours: Neighbours
-    published: bool = False  # the paper's calibration
 
     def local_std(self, scheme: Scheme, share: float) -> float | None:
         """Return a site's noise per unit of sensitivity for a release paid for by this share."""
-        if self.published:
-            nominal = self.budget.epsilon * math.sqrt(share)
-            return scheme.published_std(paper.classical_tau(nominal, self.budget.delta), self.parties)
         return scheme.local_std(self.budget.cost(share).mu, self.parties)
 
     def mu(self, scheme: Scheme, share: float) -> float:

@@ -59,8 +59,6 @@ class Stages:
         sampling = check.real("sampling", analysis.sampling, least=_LEAST_SAMPLING, most=1.0)
         if sampling < 1 and len(set(given)) > 1:
             raise InvalidInput("an analysis that samples must have stages of equal size")
-        if sampling < 1 and setting.published:
-            raise InvalidInput("the paper's calibration knows no sampling; use calibration='exact'")
         total = sum(given)
         return cls(setting, scheme, Fraction(repr(share)), tuple(part / total for part in given), sampling)
 
@@ -114,7 +112,6 @@ class Stages:
             str(getattr(self.scheme, "correlated_std", "")),
             [setting.parties.sites, setting.parties.colluding, setting.parties.min_sites],
             setting.neighbours,
-            setting.published,
         ]
         return json.dumps(told)
 

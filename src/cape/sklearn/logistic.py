@@ -11,8 +11,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cape.analyses.regression import logistic
-from cape.errors import InvalidInput
-from cape.release.schemes import SCHEMES
 from cape.sklearn.base import PrivateEstimator, Target, model_of
 from cape.sklearn.bounds import box, warn_of
 from cape.sklearn.classes import classes_of, labels_of, target_of
@@ -115,10 +113,6 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         labels = labels_of(self.classes_)
         if len(labels) == 2:
             return {self._target(): target_of(labels, codes)}
-        if self.scheme not in SCHEMES:
-            raise InvalidInput(
-                f"scheme {self.scheme!r} spends the whole budget on two classes, and y has {len(labels)}"
-            )
         return {
             f"{self._target()}={label}": target_of([f"not {label}", label], (codes == i).astype(np.int64))
             for i, label in enumerate(labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,13 +16,12 @@ from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.matrices import symmetric
 from cape.analyses.planning import Planned, unknown
-from cape.analyses.regression.baselines import linear_methods
 from cape.analyses.regression.inference import Coefficients, Reach, coefficients
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.ridge import SecondMoments, fit
 from cape.analyses.regression.sensitivity import joint
 from cape.errors import InvalidInput, TooNoisyWarning
-from cape.release.query import Answer, Curator, Estimate, Finding, Neighbours, Query
+from cape.release.query import Answer, Estimate, Finding, Neighbours, Query
 from cape.site import Category, Schema
 from cape.site.blocks import Term
 from cape.site.design import Design
@@ -159,10 +158,6 @@ class LinearRegression(Planned):
             math.nan if known is None else known.noise / max(known.smallest, 1e-300),
         )
         return Finding(estimates, model)
-
-    def curated(self) -> Mapping[str, Callable[[Curator], Finding]]:
-        """Return dp-fm and perturbation, with a trusted curator: see `baselines`."""
-        return linear_methods(self)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

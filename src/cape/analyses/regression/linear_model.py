@@ -41,7 +41,6 @@ class LinearModel:
         residual: the standard deviation of residuals, estimated from the release.
         r_squared: the share of the target's variance that least squares explains; NaN if noise hides it.
         noise: the largest eigenvalue of the noise in xx', beside the smallest of xx' about its means.
-        method: by what; one of the literature has no errors, NaN.
     """
 
     target: str
@@ -57,7 +56,6 @@ class LinearModel:
     residual: float
     r_squared: float
     noise: float
-    method: str = "least squares"
 
     def predict(self, data: Any) -> Floats:
         """Return the target for each row, within its bounds; NaN where a feature is missing.
@@ -87,9 +85,13 @@ class LinearModel:
             else "error of predictions too small to tell from noise",
         ]
 
+    @property
+    def title(self) -> str:
+        """What stands above the table: the target, and how it was fitted."""
+        return f"{self.target} by least squares ({self.rows:,.0f} rows)"
+
     def __rich__(self) -> Group:
-        title = f"{self.target} by {self.method} ({self.rows:,.0f} rows)"
-        table = Table(title=escape(title), title_justify="left")
+        table = Table(title=escape(self.title), title_justify="left")
         table.add_column("")
         for name in ("coef", "std err", "of it privacy", "z", "P>|z|", "95% interval", "in predictions"):
             table.add_column(name, justify="right")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,6 @@ from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.matrices import spectral, symmetric
 from cape.analyses.planning import _SQUARE
-from cape.analyses.regression.baselines import logistic_methods
 from cape.analyses.regression.inference import Between, Reach
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.newton import CLEAR, Step, newton_query
@@ -31,7 +30,6 @@ from cape.release.query import (
     Analysis,
     Answer,
     Conversation,
-    Curator,
     Estimate,
     Finding,
     Neighbours,
@@ -557,10 +555,6 @@ class LogisticRegression(Analysis):
         errors = np.sqrt(np.diag(units.covariance(of_weights)))
         labels = ("intercept", *units.names)
         return {labels[i]: float(errors[i]) for i in range(0 if self.intercept else 1, len(labels))}
-
-    def curated(self) -> Mapping[str, Callable[[Curator], Finding]]:
-        """Return dp-fm and perturbation, with a trusted curator: see `baselines`."""
-        return logistic_methods(self)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

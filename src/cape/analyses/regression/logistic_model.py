@@ -39,7 +39,6 @@ class LogisticModel:
         weights: the same for (1, x), with x as sites make it.
         intercept: log-odds where numbers and indicators of categories are all 0.
         rounds: the Newton steps that were made; with none, estimates are those of second moments.
-        method: by what, if it is one of the literature.
         calibration: what was released about how right probabilities are.
     """
 
@@ -54,13 +53,12 @@ class LogisticModel:
     rounds: int
     count: float
     calibration: str
-    method: str = ""
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
         how = f"with {count(self.rounds, 'Newton step')}" if self.rounds else "from second moments only"
         of = f"logistic regression of {self.target} on {joined(self.design.features)}"
-        return f"{of}, by {self.method}" if self.method else f"{of}, {how}"
+        return f"{of}, {how}"
 
     @cached_property
     def coefficients(self) -> dict[str, float]:

@@ -29,9 +29,6 @@ class Cape(Scheme):
         p = parties
         return correlated.local_std(mu, 1.0, p.sites, p.colluding, math.inf, p.min_sites)
 
-    def published_std(self, tau: float, parties: Parties) -> float:
-        return tau / math.sqrt(parties.sites)
-
     def cost_mu(self, local_std: float, parties: Parties) -> float:
         return correlated.mu(1.0, local_std, math.inf, parties.honest)
 

@@ -62,9 +62,6 @@ class CapeGaussian(Messages):
         p = parties
         return correlated.local_std(mu, 1.0, p.sites, p.colluding, self.correlated_std, p.min_sites)
 
-    def published_std(self, tau: float, parties: Parties) -> float:
-        return tau / math.sqrt(parties.sites)
-
     def cost_mu(self, local_std: float, parties: Parties) -> float:
         alpha = local_std * math.sqrt(self._ratio(local_std, parties))
         return correlated.mu(1.0, local_std, alpha, parties.honest)

@@ -30,10 +30,6 @@ class Scheme(ABC):
     def local_std(self, mu: float, parties: Parties) -> float | None:
         """Return a site's own noise per unit of sensitivity, for a release that costs at most mu."""
 
-    def published_std(self, tau: float, parties: Parties) -> float | None:
-        """Return the same for the paper's calibration, from its tau per unit of sensitivity."""
-        return tau
-
     @abstractmethod
     def cost_mu(self, local_std: float, parties: Parties) -> float:
         """Return the exact mu that this noise per unit of sensitivity costs, in the worst accepted case."""
@@ -146,9 +142,6 @@ class NoNoise(Messages):
     name = "none"
 
     def local_std(self, mu: float, parties: Parties) -> None:
-        return None
-
-    def published_std(self, tau: float, parties: Parties) -> None:
         return None
 
     def cost_mu(self, local_std: float, parties: Parties) -> float:

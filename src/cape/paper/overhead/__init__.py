@@ -1,6 +1,0 @@
-"""Bytes on the wire, counted message by message, and the powers with which they grow: Table 1."""
-
-from cape.paper.overhead.growth import Power, grows
-from cape.paper.overhead.protocols import PROTOCOLS, Measured, measure
-
-__all__ = ["PROTOCOLS", "Measured", "Power", "grows", "measure"]
