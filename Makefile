@@ -39,7 +39,7 @@ audit: .venv/.test .venv/.audit
 	$(BIN)/cape audit --out assurance-out
 	$(BIN)/python -m assurance; status=$$?; $(BIN)/python -m assurance page && { [ $$status -eq 0 ] || [ $$status -eq 3 ]; }
 
-paper: .venv/.core
+paper: .venv/.reproduction
 	$(BIN)/python -m reproduction all --out paper
 
 docs: .venv/.docs
@@ -54,7 +54,7 @@ clean:
 	$(PIP) -e .
 	touch $@
 
-.venv/.test .venv/.docs .venv/.audit: .venv/.%: .venv/.core
+.venv/.test .venv/.docs .venv/.audit .venv/.reproduction: .venv/.%: .venv/.core
 	$(PIP) -e '.[$*]'
 	touch $@
 

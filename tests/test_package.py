@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,10 @@ import pytest
 import cape
 
 SOURCE = Path(cape.__file__).parent
+PROJECT = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting"}  # where names differ
+OF_USERS = ("plot", "sklearn", "torch", "accounting", "flare")  # extras that change what the package can do
+HOMES = {"scikit-learn": "sklearn", "torch": "torch", "nvflare": "flare", "psutil": "flare"}
 LAYERS = [
     "errors",
     "check",
@@ -86,3 +93,84 @@ def test_no_predictable_generator_in_the_package():
                 assert node.module != "random", path
             if isinstance(node, ast.Attribute) and node.attr == "random":
                 assert not (isinstance(node.value, ast.Name) and node.value.id in {"np", "numpy"}), path
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=!~\[ ;]", each)[0] for each in requirements}
+
+
+def imports(node: ast.AST, at_start: bool = True) -> Iterator[tuple[str, bool]]:
+    """Yield (top-level name, whether it is imported as soon as the module is)."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name.split(".")[0], at_start) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield (child.module or "").split(".")[0], at_start
+        else:
+            typing_only = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+            inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            yield from imports(child, at_start and not inside and not typing_only)
+
+
+def third_party() -> Iterator[tuple[Path, str, bool]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for name, at_start in imports(ast.parse(path.read_text())):
+            if name != "cape" and name not in sys.stdlib_module_names:
+                yield path.relative_to(SOURCE), DISTRIBUTIONS.get(name, name), at_start
+
+
+def test_every_import_is_a_declared_dependency_or_an_extra():
+    core = distributions(PROJECT["dependencies"])
+    extras = {each for name in OF_USERS for each in distributions(PROJECT["optional-dependencies"][name])}
+    for path, name, at_start in third_party():
+        assert name in core | extras, f"{path} imports {name}, which pyproject.toml does not declare"
+        own = HOMES.get(name)
+        if name not in core and not (own and path.parts[0] == own):
+            assert not at_start, f"{path} imports {name}, an extra, before anyone asks for what needs it"
+    assert not core & extras
+    assert core == {name for _, name, _ in third_party()} & core, "a dependency that nothing imports"
+
+
+def test_an_undeclared_import_would_be_seen():
+    tree = ast.parse(
+        "import a.b\nfrom c import d\nif TYPE_CHECKING:\n    import e\ntry:\n    import f\nexcept: pass\n"
+        "def g():\n    from h import i\n    class J:\n        import k\nclass L:\n    import m"
+    )
+    assert dict(imports(tree)) == {
+        "a": True, "c": True, "e": False, "f": True, "h": False, "k": False, "m": True,
+    }  # fmt: skip
+
+
+BLOCKED = """
+import importlib, pkgutil, sys
+extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "psutil"}
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in extras:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import cape
+for module in pkgutil.walk_packages(cape.__path__, "cape.", onerror=lambda name: None):
+    if module.name.split(".")[1] not in {"sklearn", "torch", "flare", "__main__"}:
+        importlib.import_module(module.name)
+for name in ("sklearn", "torch"):
+    try:
+        getattr(cape, name)
+    except cape.MissingExtra as error:
+        print(error)
+from cape.audit.picture import require_matplotlib
+try:
+    require_matplotlib()
+except cape.MissingExtra as error:
+    print(error)
+"""
+
+
+def test_without_extras_everything_else_is_there_and_a_sentence_says_what_to_install():
+    done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "cape.sklearn needs an optional dependency: pip install 'cape-dp[sklearn]'",
+        "cape.torch needs an optional dependency: pip install 'cape-dp[torch]'",
+        "the picture of an audit needs an optional dependency: pip install 'cape-dp[plot]'",
+    ]

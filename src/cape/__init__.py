@@ -22,7 +22,7 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import learning, noise, privacy, secagg, sklearn
+    from cape import learning, noise, privacy, secagg
     from cape.analyses import (
         ECDF,
         PCA,
@@ -74,9 +74,10 @@ _HOMES = {
     "cape.release.consortium": ("Consortium",),
     "cape.secagg": ("secagg",),
     "cape.site": ("Category", "Csv", "Database", "Number", "Schema", "Site"),
-    "cape.sklearn": ("sklearn",),
     "cape.study": ("Study",),
-    "cape.torch": ("torch",),  # not in __all__: it needs an extra
+    # not in __all__: they need an extra
+    "cape.sklearn": ("sklearn",),
+    "cape.torch": ("torch",),
 }
 # name -> the module that holds it; a module's own name stands for the module itself
 _LAZY = {name: home for home, names in _HOMES.items() for name in names}
@@ -125,7 +126,6 @@ __all__ = [
     "noise",
     "privacy",
     "secagg",
-    "sklearn",
 ]
 
 

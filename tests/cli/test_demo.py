@@ -19,8 +19,12 @@ def test_demo_shows_a_table_the_truth_other_schemes_and_a_picture(tmp_path):
     assert done.returncode == 0, done.stderr
     for word in ("radius mean", "truth", "conventional", "local", "pooled", "80% is spent, 20% is left"):
         assert word in done.stdout
-    assert f"Picture: {tmp_path / 'cape-demo.png'}" in done.stdout
-    assert (tmp_path / "cape-demo.png").read_bytes().startswith(b"\x89PNG")
+    assert f"Picture: {tmp_path / 'cape-demo.html'}" in done.stdout
+    drawn = (tmp_path / "cape-demo.html").read_text()
+    assert drawn.startswith("<!doctype html>")
+    assert drawn.count("<svg") == 3
+    assert drawn.count('class="dot"') == drawn.count('class="truth"') == 3 * 2 * 3
+    assert "http" not in drawn  # it opens without a network
     assert not done.stderr
 
 

@@ -1,4 +1,4 @@
-"""`cape demo`: a real analysis over five sites, on data that ships with scikit-learn, beside the truth."""
+"""`cape demo`: a real analysis over five sites, on public data that ships with it, beside the truth."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _draw(done: Demo, out: Path | None) -> Path:
     try:
         folder = Path(tempfile.mkdtemp(prefix="cape-")) if out is None else out
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "cape-demo.png"
+        path = folder / "cape-demo.html"
         draw(done, path)
     except OSError as error:
         raise InvalidInput(f"--out: {out} cannot be written: {error.strerror}") from None

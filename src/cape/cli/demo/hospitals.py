@@ -1,4 +1,4 @@
-"""Five sites with scikit-learn's breast-cancer data, the table that is asked of them, and other schemes."""
+"""Five sites with 569 patients, the table that is asked of them, and other schemes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from cape.analyses import TableOne
+from cape.cli.demo.data import at_sites
 from cape.cli.screen import Steps
 from cape.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.privacy import Budget
@@ -67,7 +67,7 @@ class Demo:
 def rehearse(budget: Budget, colluding: int, steps: Steps) -> Demo:
     """Release the table once, then by every scheme several times, and compare with the exact answer."""
     steps.start("loading the data")
-    sites = _sites()
+    sites = at_sites(SITES)
     schema = Schema(COLUMNS, diagnosis=Category(GROUPS, missing=False))
     open_ = partial(Consortium, sites, schema, budget, colluding=colluding, sizes=SITES)
     analysis = TableOne(*COLUMNS, by="diagnosis", bins=16)
@@ -89,22 +89,6 @@ def rehearse(budget: Budget, colluding: int, steps: Steps) -> Demo:
         for name, meaning in _SCHEMES.items()
     ]
     return Demo(consortium.budget, colluding, first, truth, compared)
-
-
-def _sites() -> dict[str, Any]:
-    import polars
-    from sklearn.datasets import load_breast_cancer
-
-    data = load_breast_cancer()
-    names = list(data.feature_names)
-    columns = {name: data.data[:, names.index(f"mean {name}")] for name in COLUMNS}
-    diagnosis = [str(data.target_names[code]) for code in data.target]
-    table = polars.DataFrame({**columns, "diagnosis": diagnosis})
-    start, sites = 0, {}
-    for name, rows in SITES.items():
-        sites[name] = table[start : start + rows]
-        start += rows
-    return sites
 
 
 def _release(consortium: Consortium, analysis: TableOne, scheme: str) -> Labelled:

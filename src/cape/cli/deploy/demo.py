@@ -6,11 +6,12 @@ import tempfile
 import tomllib
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cape.cli import screen
+from cape.cli.demo.data import at_sites
 from cape.cli.options import AsJson
 from cape.cli.output import finish, writable
 from cape.errors import InvalidInput
@@ -128,23 +129,9 @@ def _play(folder: Path, as_json: bool) -> None:
 
 def _tables(folder: Path) -> dict[str, Path]:
     """Write each hospital's rows as a file of its own."""
-    import polars
-    from sklearn.datasets import load_breast_cancer
-
-    data: Any = load_breast_cancer()
-    names = list(data.feature_names)
-    table = polars.DataFrame(
-        {
-            **{
-                name: data.data[:, names.index(f"mean {name}")] for name in ("radius", "texture", "perimeter")
-            },
-            "diagnosis": [str(data.target_names[code]) for code in data.target],
-        }
-    )
     (folder / "data").mkdir()
-    start, found = 0, {}
-    for site, rows in _SITES.items():
+    found = {}
+    for site, table in at_sites(_SITES).items():
         found[site] = folder / "data" / f"{site}.csv"
-        table[start : start + rows].write_csv(found[site])
-        start += rows
+        table.write_csv(found[site])
     return found

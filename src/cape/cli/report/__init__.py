@@ -13,19 +13,24 @@ from cape.cli.report.answers import answer
 from cape.cli.results import Results
 from cape.site import Number
 
-__all__ = ["page"]
+__all__ = ["document", "page"]
 
 
 def page(results: Results) -> str:
     """Return the report as the text of an HTML file. It holds released numbers and public facts only."""
-    style = files("cape.cli.report").joinpath("style.css").read_text(encoding="utf-8")
     parts = [_head(results), _summary(results), _sites(results), *map(answer, results.answered)]
     parts += [_budget(results)]
     parts += [_columns(results), _foot(results)]
+    return document(f"{results.study.name}: report", parts)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """Return an HTML file that needs nothing else, with the report's style."""
+    style = files("cape.cli.report").joinpath("style.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(results.study.name)}: report</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f"<main>\n{chr(10).join(parts)}\n</main>\n</body>\n</html>\n"
     )
 

@@ -63,11 +63,12 @@ def intervals(
     ends: Sequence[float] | None = None,
     *,
     zero: bool = False,
+    truth: Sequence[float] = (),
 ) -> str:
     """Draw estimates as dots with intervals on one axis, under a title if they have one in common.
 
     `ends` are values that the axis holds, if not just these: for an axis that several plots share. With
-    `zero` it holds 0, where a line is drawn.
+    `zero` it holds 0, where a line is drawn. `truth`, where it is known, is one value a row.
     """
     held = list(extent(estimates) if ends is None else ends) + ([0.0] if zero else [])
     axis = around(held, _LEFT, WIDTH - _RIGHT)
@@ -91,6 +92,10 @@ def intervals(
             f'<path class="privacy" d="M{inner[0]:.1f} {y}H{inner[1]:.1f}"/>'
             f'<circle class="dot" cx="{axis.at(e.value):.1f}" cy="{y}" r="4.5"/></g>'
         )
+    for i, value in enumerate(truth):
+        x, y = axis.at(value), top + (i + 0.5) * _ROW
+        told = f"<title>truth: {number(value)}</title>"
+        parts.append(f'<path class="truth" d="M{x:.1f} {y - 12:g}V{y + 12:g}">{told}</path>')
     return _svg(bottom + 22, parts)
 
 
