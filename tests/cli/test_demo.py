@@ -4,8 +4,11 @@ import json
 import subprocess
 import sys
 
+import polars as pl
 import pytest
+from sklearn.datasets import load_breast_cancer
 
+from cape.cli.demo.data import at_sites
 from cape.cli.demo.hospitals import SITES
 
 
@@ -26,6 +29,15 @@ def test_demo_shows_a_table_the_truth_other_schemes_and_a_picture(tmp_path):
     assert drawn.count('class="dot"') == drawn.count('class="truth"') == 3 * 2 * 3
     assert "http" not in drawn  # it opens without a network
     assert not done.stderr
+
+
+def test_the_rows_are_those_that_scikit_learn_has():
+    data = load_breast_cancer()
+    rows = pl.concat(at_sites(SITES).values())
+    for name in ("radius", "texture", "perimeter"):
+        column = list(data.feature_names).index(f"mean {name}")
+        assert rows[name].to_list() == data.data[:, column].tolist()
+    assert rows["diagnosis"].to_list() == [str(data.target_names[code]) for code in data.target]
 
 
 def test_demo_as_json(cape, tmp_path):
