@@ -58,6 +58,12 @@ def _supply(given: argparse.Namespace) -> list[Result]:
     return supply()
 
 
+def _edge(given: argparse.Namespace) -> list[Result]:
+    from assurance.edge import edge
+
+    return edge(lambda attack: print(f"trying: {attack}", file=sys.stderr, flush=True))
+
+
 def _mutants(given: argparse.Namespace) -> list[Result]:
     from assurance.mutants import Outcome, mutants
 
@@ -74,6 +80,7 @@ def _mutants(given: argparse.Namespace) -> list[Result]:
 PARTS: dict[str, Part] = {
     "supply": _supply,
     "mutants": _mutants,
+    "edge": _edge,
     "kills": _kills,
     "load": _load,
     "fuzz": _fuzz,

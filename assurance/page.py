@@ -54,6 +54,12 @@ _PARTS = {
         "A site's process is killed (SIGKILL) at random points between being asked and having answered. What "
         "left it must be in its ledger.",
     ),
+    "edge": (
+        "A deployment under attack",
+        "Real processes on this machine: an aggregator, sites with their daemons and links, a coordinator; and "
+        "what a hostile administrator, a hostile site, whoever runs code in a link, or anybody at the port can "
+        "do. V1 to V8 are holes that an attack on version 0.1.0 found; each has tests that fail on its code.",
+    ),
     "mutants": (
         "Mutants",
         "Small wrong edits of the code that guards privacy: a mask's sign, a threshold less one, a check "
