@@ -57,8 +57,8 @@ _PARTS = {
     "edge": (
         "A deployment under attack",
         "Real processes on this machine (an aggregator, sites with their daemons and links, a coordinator), "
-        "and what a hostile administrator, a hostile site, whoever runs code in a link, or anybody at the port "
-        "can do. V1 to V8 are holes that an attack on version 0.1.0 found, and that are closed.",
+        "and what a hostile administrator, a hostile site, whoever runs code in a link, or anybody at the "
+        "port can do. V1 to V8 are holes that an attack on version 0.1.0 found, and that are closed.",
     ),
     "mutants": (
         "Mutants",
