@@ -18,7 +18,13 @@ SOURCE = Path(cape.__file__).parent
 PROJECT = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting"}  # where names differ
 OF_USERS = ("plot", "sklearn", "torch", "accounting", "flare")  # extras that change what the package can do
-HOMES = {"scikit-learn": "sklearn", "torch": "torch", "nvflare": "flare", "psutil": "flare"}
+HOMES = {
+    "scikit-learn": "sklearn",
+    "torch": "torch",
+    "nvflare": "flare",
+    "aiohttp": "flare",
+    "psutil": "flare",
+}
 LAYERS = [
     "errors",
     "check",
@@ -143,7 +149,7 @@ def test_an_undeclared_import_would_be_seen():
 
 BLOCKED = """
 import importlib, pkgutil, sys
-extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "psutil"}
+extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "aiohttp", "psutil"}
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in extras:

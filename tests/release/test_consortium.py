@@ -362,7 +362,6 @@ def test_three_sites_or_fewer_warn_that_no_site_may_be_curious():
     [
         ({"scheme": "capes"}, "scheme must be one of cape, cape-gaussian"),
         ({"neighbours": "replace"}, "neighbours must be 'replace-one' or 'add-remove', not 'replace'"),
-        ({"calibration": "loose"}, "calibration must be 'exact' or 'paper'"),
         ({"colluding": 5}, "colluding must be an integer at least 0 and at most 4, not 5"),
         ({"min_sites": 1}, r"min_sites \(1\) must be above colluding \(1\)"),
         ({"budget": 1.0}, "budget must be a Budget, not float"),
