@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cape.secagg import Identity, Roster
 from cape.steward import Request, SiteFolder, Talk, make_request, read
 from cape.steward.template import plain_policy
 
-__all__ = ["CELL", "OWN", "Asking", "make_folder", "peer", "private_of"]
+__all__ = ["CELL", "OWN", "Asking", "make_folder", "peer", "private_of", "signed"]
+
+_DAY = 86_400  # seconds
 
 CELL = "71.90" + "625"  # stands in the table once, and may stand nowhere else
 
@@ -50,6 +56,12 @@ class Asking:
         study = self.study(analysis, f"run {run.hex()}")
         talk = Talk(read(study, 1))
         return make_request(study, 1, talk, roster=self._roster, run=run, identity=self._office)
+
+
+def signed(request: Request, office: Identity, random: np.random.Generator) -> Request:
+    """Return a request signed so that the same seed gives the same bytes again on the same day."""
+    today = int(time.time()) // _DAY * _DAY
+    return replace(request, issued=today, expires=today + _DAY).signed(office, random.bytes(16))
 
 
 def private_of(name: str) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -94,7 +96,8 @@ class Ledgers(Surface):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         path = folder / "right.sqlite"
-        ledger = Ledger.create(path, lambda: _KEY, clock=_clock)
+        with mock.patch.object(os, "urandom", bytes):  # the same name each time, so the same file
+            ledger = Ledger.create(path, lambda: _KEY, clock=_clock)
         for number in range(12):
             ledger.reserve(_entry(number))
         ledger.runs.add(bytes(16))

@@ -17,7 +17,7 @@ import numpy as np
 
 from assurance.inputs.bend import NASTY, bend, bend_bytes, pick
 from assurance.inputs.surface import Surface
-from assurance.site_folder import CELL, OWN, make_folder, private_of
+from assurance.site_folder import CELL, OWN, make_folder, private_of, signed
 from cape.coordinator import calls
 from cape.coordinator.relay import Relay
 from cape.errors import CapeError
@@ -64,7 +64,7 @@ class _World:
         base: Request = pick(random, self._right)
         run = random.bytes(16)
         study = dict(base.study) | {"description": f"run {run.hex()}", "scheme": scheme}
-        return replace(base, run=run, study=study, trial=trial).signed(self.office)
+        return signed(replace(base, run=run, study=study, trial=trial), self.office, random)
 
     def logged(self) -> str:
         """Return what was logged since the last time; raise if it was a failure."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from assurance.inputs.bend import NASTY, bend, bend_bytes, pick
 from assurance.inputs.surface import Surface
-from assurance.site_folder import CELL, make_folder
+from assurance.site_folder import CELL, make_folder, signed
 from cape.secagg import Identity
 from cape.steward import Grant, Refusal, Request, envelope
 from cape.steward.envelope import FRONT_BYTES
@@ -48,7 +48,7 @@ class Requests(Surface):
         base = pick(random, self._right[:-1] if random.random() < 0.97 else self._right)
         run = random.bytes(16)  # each of a study of its own: one would soon have spent what it states
         study = dict(base.study) | {"description": f"run {run.hex()}"}
-        request = replace(base, run=run, study=study).signed(self._office)
+        request = signed(replace(base, run=run, study=study), self._office, random)
         way = random.random()
         if way < 0.2:
             return bend_bytes(request.pack(), random, other=request.pack())

@@ -163,11 +163,11 @@ class Request:
             threshold=parties.threshold,
         )
 
-    def signed(self, identity: Identity) -> Request:
-        """Return it with a nonce of its own and a signature of the coordinator."""
+    def signed(self, identity: Identity, nonce: bytes | None = None) -> Request:
+        """Return it with a nonce, a fresh one unless it is given, and a signature of the coordinator."""
         if identity.public != self.coordinator:
             raise InvalidInput("a request must be signed by the coordinator that it names")
-        fresh = replace(self, nonce=SecureStream().bytes(NONCE_BYTES))
+        fresh = replace(self, nonce=SecureStream().bytes(NONCE_BYTES) if nonce is None else nonce)
         return replace(fresh, signature=envelope.sign(identity, LABEL, fresh._body()))
 
     def pack(self) -> bytes:
