@@ -51,6 +51,20 @@ def test_what_is_covered_is_private_to_the_last_digit(pair, near, beside, pure):
     assert covered or not clearly, "and nothing that clearly is private is refused"
 
 
+def test_what_is_added_to_delta_is_taken_off_it():
+    half = Amount(Fraction(gaussian.mu(1.0, 5e-7)) ** 2)
+    allowance = Allowance(1.0, 1e-6)
+    assert allowance.covers(half + Amount(extra=Fraction(4, 10**7)))
+    assert not allowance.covers(half + Amount(extra=Fraction(6, 10**7)))
+    assert not allowance.covers(Amount(extra=Fraction(2, 10**6)))
+
+
+@given(st.fractions(min_value=0, max_value=100))
+def test_mu_is_never_below_the_root(mu_squared):
+    amount = Amount(mu_squared)
+    assert mu_squared <= Fraction(amount.mu) ** 2 <= mu_squared * (1 + Fraction(1, 10**14))
+
+
 @settings(max_examples=200, deadline=None)
 @given(PAIRS)
 def test_a_budget_fits_an_allowance_of_the_same_epsilon_and_delta(pair):

@@ -218,6 +218,9 @@ def test_a_session_is_opened_once(table: Table, world: World):
     assert code(table.ask("a")) == "run"
     table.members["a"] = Member(SiteFolder(world.site.path))  # after a restart too
     assert code(table.ask("a")) == "run"
+    anew = table.request.signed(world.office)  # with another nonce, so that it is a new request
+    assert anew.session == table.request.session
+    assert code(table.ask("a", anew)) == "run", "the session's name was used"
     assert code(table.carry("a", b"anything")) == "run"
     assert table.lines() == 0
 
