@@ -150,7 +150,7 @@ def test_the_whole_table_has_every_scheme_and_what_must_be_flagged():
         assert any(case.scheme == scheme for case in fast)
     for table in (full, fast):
         assert len({case.name for case in table}) == len(table)
-        assert sum(bool(case.flag) for case in table) == 9
+        assert sum(bool(case.flag) for case in table) == 11
         assert all(case.runs % 2 == 0 for case in table)
     assert amount(True, None) > len(fast)
     assert amount(True, "rounding") == 1

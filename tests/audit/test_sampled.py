@@ -182,14 +182,14 @@ def test_a_site_that_draws_nothing_is_an_error(tables):
 
 
 def test_a_sample_that_is_not_the_one_added_up_is_an_error(tables):
-    real = view_module._encoded
+    real = view_module.encoded
 
     @contextmanager
     def wrong():
         def off(*asked):
             return real(*asked) + 1
 
-        with mock.patch.object(view_module, "_encoded", off):
+        with mock.patch.object(view_module, "encoded", off):
             yield
 
     with pytest.raises(CapeError, match="not the sum over the rows that it drew"):

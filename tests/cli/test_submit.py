@@ -200,7 +200,10 @@ def refusing(world: World, *names: str) -> None:
     world.edit('"mean", ', "", *names)
 
 
-SENTENCE = "this site does not answer analyses of kind 'mean'"
+SENTENCE = (
+    "this site does not answer analyses of kind 'mean'; its steward can add it to analyses under [allow] in "
+    "site.toml"
+)
 
 
 def test_a_site_that_refused_and_one_that_is_not_connected_are_told_apart(

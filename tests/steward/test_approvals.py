@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cape.errors import InvalidInput
+from cape.steward import Request
 from cape.steward.preview import preview
 from tests.steward.world import World, ask, document
 
@@ -47,15 +48,18 @@ def test_a_steward_may_say_no_and_take_it_back(world: World):
 def test_the_same_study_of_two_coordinators_is_told_apart(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     approvals = world.site.approvals
-    theirs = ask(document(), world.roster, world.other)
-    assert world.code(world.request()) == world.code(theirs) == "approval"
+
+    def theirs() -> Request:
+        return ask(document(), world.roster, world.other)
+
+    assert world.code(world.request()) == world.code(theirs()) == "approval"
     with pytest.raises(InvalidInput, match="say who asks with --coordinator"):
         approvals.find("lungs")
     approvals.approve(approvals.find("lungs", coordinator=world.office.public))
     world.granted(world.request())
     approvals.refuse(approvals.find("lungs", to="refuse", coordinator=world.office.public))
     assert world.code(world.request()) == "steward"
-    assert world.code(theirs) == "approval"
+    assert world.code(theirs()) == "approval"
 
 
 def test_a_study_that_is_held_again_meanwhile_is_in_one_folder(world: World):
