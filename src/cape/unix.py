@@ -1,10 +1,10 @@
 """Messages over a Unix socket: frames whose size is known before they are read, and whose sender is known.
 
 Claim. Whatever is written to such a socket, the process that listens allocates no more for a frame than twice
-the bytes that have arrived, holds at most `room` bytes of frames at a time over all connections, and hands a
-frame on only if the operating system vouches that its sender is a user who may send it.
+the bytes that have arrived and 16 MiB, holds at most `room` bytes of frames at a time over all connections,
+and hands a frame on only if the operating system vouches that its sender is a user who may send it.
 Reason. A frame starts with a fixed header and its length; a length above the limit ends the connection before
-anything else is read. A buffer grows with what has arrived, never with what was announced. Credentials come
+anything else is read. Room is made part by part, for the next one when the last is full. Credentials come
 from the kernel (SO_PEERCRED), once for each connection, before its first byte is read.
 Tested in tests/test_unix.py.
 
@@ -34,7 +34,7 @@ MOST_BYTES = 1 << 29
 _MAGIC = b"CAPE"
 _HEADER = struct.Struct(">4sI")
 _CHUNK = 1 << 20
-_PART = 1 << 18  # what is read at once; larger parts are not faster
+_PART = 1 << 24  # what is made room for at once: smaller parts are slower
 _STALL = 60.0  # seconds without a byte in the middle of a frame
 _MOST_CONNECTIONS = 64
 _LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
@@ -113,16 +113,22 @@ def _length(connection: socket.socket, most: int) -> int | None:
     return int(length)
 
 
-def _body(connection: socket.socket, length: int, take: Callable[[int], None] = lambda size: None) -> bytes:
-    parts, left = [], length
-    while left:
-        part = connection.recv(min(left, _PART))
-        if not part:
-            raise BadMessage("the connection ended within a frame")
-        take(len(part))
+def _body(
+    connection: socket.socket, length: int, take: Callable[[int], None] = lambda size: None
+) -> bytearray:
+    parts = []
+    for size in [_PART] * (length // _PART) + [length % _PART]:
+        part = bytearray(size)
+        take(size)
+        with memoryview(part) as view:
+            filled = 0
+            while filled < size:  # the kernel waits for all of it: being woken for each packet is slow
+                got = connection.recv_into(view[filled:], size - filled, socket.MSG_WAITALL)
+                if not got:
+                    raise BadMessage("the connection ended within a frame")
+                filled += got
         parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else bytearray().join(parts)
 
 
 class Client:
@@ -144,7 +150,7 @@ class Client:
             why = getattr(error, "strerror", None) or error
             raise CapeError(f"nobody answers at the socket {str(path)!r}: {why}") from None
 
-    def call(self, data: bytes | bytearray | memoryview) -> bytes:
+    def call(self, data: bytes | bytearray | memoryview) -> bytearray:
         """Send a frame and return the answer; raise `CapeError` if there is none."""
         try:
             with self._lock:
@@ -196,7 +202,7 @@ class Server:
     def __init__(
         self,
         path: str | Path,
-        handle: Callable[[bytes], bytes],
+        handle: Callable[[bytearray], bytes],
         *,
         admit: Callable[[Peer], str | None],
         mode: int = 0o600,

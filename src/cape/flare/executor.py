@@ -82,7 +82,7 @@ class _Daemon:
         self._ping: Client | None = None
         self._lock = threading.Lock()
 
-    def call(self, data: bytes | bytearray | memoryview) -> bytes:
+    def call(self, data: bytes | bytearray | memoryview) -> bytearray:
         """Return the daemon's answer. Threads do not wait for each other: each has its own connection."""
         client = self._connected()
         try:

@@ -85,7 +85,7 @@ class Daemon:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _handle(self, data: bytes) -> bytes:
+    def _handle(self, data: bytearray) -> bytes:
         """Answer a message; an empty one asks whether anybody is here."""
         return self._member.handle(data) if data else b""
 

@@ -65,7 +65,7 @@ class Member:
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
         self._lock = threading.Lock()
 
-    def handle(self, data: bytes) -> bytes:
+    def handle(self, data: bytes | bytearray) -> bytes:
         """Return the answer to a message. Never raises; the full story of a refusal is in the site's log."""
         number = 0
         try:

@@ -203,17 +203,19 @@ def refused(number: int, refusal: Refusal) -> Refused:
     return Refused(number, str(refusal.code), refusal.sentence[:2000])
 
 
-def unpack_to_site(data: bytes) -> ToSite:
+def unpack_to_site(data: bytes | bytearray) -> ToSite:
     """Read what came to a site, or raise `BadMessage`."""
     return _unpack(_to_site, data, values=_MOST_ANALYSES + 16, text=16)
 
 
-def unpack_from_site(data: bytes) -> FromSite:
+def unpack_from_site(data: bytes | bytearray) -> FromSite:
     """Read what came from a site, or raise `BadMessage`."""
     return _unpack(_from_site, data, values=5 * _MOST_ANALYSES + 16, text=_LONGEST)
 
 
-def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes, *, values: int, text: int) -> _Any:
+def _unpack(
+    decoder: msgspec.msgpack.Decoder[_Any], data: bytes | bytearray, *, values: int, text: int
+) -> _Any:
     if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) > MOST_BYTES:
         raise BadMessage(f"a message must be at most {MOST_BYTES} bytes")
     try:
