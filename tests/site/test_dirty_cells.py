@@ -355,3 +355,13 @@ def test_many_broken_lines_are_found_among_many(tmp_path: Path) -> None:
     assert rows == 3000
     tally = {line: sums_of([line], tmp_path / "rows.csv")[0] for line in {*data}}
     assert equal(found, _added([tally[line] for line in data]))
+
+
+def test_the_first_row_of_a_file_without_a_header_does_not_decide_how_it_is_read(tmp_path):
+    """The first two bytes of a packed file may stand in a cell."""
+    path = tmp_path / "rows.csv"
+    for first in (b"1", b"\x1f\x8b"):
+        path.write_bytes(first + b",3\n2,4\n")
+        source = Csv(str(path), columns=("x", "y"))
+        table = Table("a", source, Schema(x=(0, 10), y=(0, 10)), unreadable="missing")
+        assert table.rows() == 2

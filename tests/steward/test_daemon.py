@@ -93,6 +93,17 @@ def test_a_folder_that_others_may_write_to_holds_no_socket(folder, tmp_path):
         Daemon(folder, tmp_path / "no" / "such" / "link.sock")
 
 
+def test_a_log_that_is_full_is_put_aside(folder, monkeypatch):
+    """Whoever sends messages without end must not fill the disk that the ledger is on."""
+    monkeypatch.setattr("cape.steward.folder.MOST_LOG", 1000)
+    for number in range(200):
+        folder.log(f"line {number}")
+    logs = sorted(path.name for path in folder.path.glob("site.log*"))
+    assert logs == ["site.log", "site.log.1"]
+    assert sum((folder.path / name).stat().st_size for name in logs) < 2200
+    assert "line 199" in "".join((folder.path / name).read_text() for name in logs)
+
+
 def test_both_ends_agree_where_they_meet():
     assert str(link_socket("cleveland")) == "/run/cape/cleveland/link.sock"
 

@@ -195,3 +195,27 @@ def test_a_password_in_a_path_is_hidden_too(world: World, desk: Desk):
     assert "secret" not in read.text
     desk.save_policy(read.text, read.hash)
     assert (world.site.path / "site.toml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "'connection=\"(hidden)\"' = [0, 1]",
+        "note = ['connection=\"(hidden)\"']",
+        "x = [0, 1]\nx = 'connection = \"(hidden)\"'",
+    ],
+    ids=["a column's name", "a category", "no TOML"],
+)
+def test_a_mark_brings_no_password_to_where_it_would_be_shown(world: World, desk: Desk, added: str):
+    """The name of a column, which a summary shows, may not become the password."""
+    world.edit('data = "rows.csv"', f"data = {{query = 'SELECT 1', connection = '{ADDRESS}'}}")
+    read = desk.policy()
+    other = read.text.replace('connection = "(hidden)"', "connection = 'sqlite:///x.db'")
+    text = other.replace("[schema]\n", f"[schema]\n{added}\n")
+    assert text != other
+    before = (world.site.path / "site.toml").read_text()
+    for tried in (desk.try_policy(text), desk.save_policy(text, read.hash)):
+        assert tried.problem is not None
+        assert tried.summary is None
+        assert "pa:ss" not in str(tried)
+    assert (world.site.path / "site.toml").read_text() == before

@@ -233,9 +233,11 @@ def test_a_trial_may_come_again(world: World):
     trial = world.request(trial=True).pack()
     member = Member(world.site)
     for _ in range(2):
-        found = wire.unpack_from_site(member.handle(wire.pack(wire.Review(1, (trial, trial)))))
+        found = wire.unpack_from_site(member.handle(wire.pack(wire.Review(1, (trial,)))))
         assert isinstance(found, wire.Reviewed)
-        assert found.refusals == (None, None)
+        assert found.refusals == (None,)
+    refused = wire.unpack_from_site(member.handle(wire.pack(wire.Review(1, (trial, trial)))))
+    assert isinstance(refused, wire.Refused)  # nobody has ten thousand copies of one looked at
     assert len(world.site.nonces) == 0
     assert not world.site.ledger.entries()
 

@@ -66,12 +66,21 @@ class LineReader:
             return self._columns
         found: list[str] = []
         for path in self._paths:
-            with _opened(path) as file:
+            with self._opened(path) as file:
                 names = self._header(file)
             if found and names and names != found:
                 raise DataError(self._site, f"the files of {self.what} have different first lines")
             found = found or names
         return found
+
+    def _opened(self, path: str) -> _File:
+        """Open a file, packed or not. Without a header its first bytes are a person's: then its name says."""
+        if self._columns is not None:
+            packed = path.lower().endswith(".gz")
+        else:
+            with open(path, "rb") as file:
+                packed = file.read(2) == b"\x1f\x8b"
+        return gzip.open(path, "rb") if packed else open(path, "rb")
 
     def rows(self) -> int:
         """Return the number of lines, but for headers."""
@@ -100,7 +109,7 @@ class LineReader:
 
     def _chunks(self, path: str) -> Iterator[bytes]:
         """Yield a file's lines below the header, many at a time; the last of them ends like the others."""
-        with _opened(path) as file:
+        with self._opened(path) as file:
             if self._columns is None:
                 self._header(file)
             elif file.read(len(_MARK)) != _MARK:
@@ -163,12 +172,6 @@ class LineReader:
                 pl.when(whole).then(name).otherwise(pl.lit(BROKEN)).alias(name) for name in columns
             )
         return cells
-
-
-def _opened(path: str) -> _File:
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else open(path, "rb")
 
 
 def _put_aside(lines: bytes, broken: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 Claim. Whoever controls the link (the process that faces the network) gets from this process what anybody on
 the network gets: answers of `Member.handle` to messages. It cannot read a file here, change the policy, write
-the ledger, or hold more memory than two of the largest messages.
+the ledger, or hold more memory than some of the largest messages (four, with their copies).
 Reason. The link runs as another user, so that the operating system keeps it out of this process and its
 files; all that joins the two is a socket of bounded frames (`cape.unix`). A link of this user, or of root, is
 not admitted: it could read the rows without asking. This process imports no NVFLARE and opens no port. The
@@ -23,7 +23,7 @@ from cape.steward.folder import SiteFolder
 from cape.steward.member import Member
 from cape.unix import Peer, Server
 
-__all__ = ["Daemon", "link_socket"]
+__all__ = ["Daemon", "link_socket", "make_place"]
 
 _SOCKETS = Path("/run/cape")
 Say = Callable[[str], None]
@@ -62,7 +62,7 @@ class Daemon:
         self.folder, self.link = folder, link
         self._trusting, self._stewards, self._say = link_may_read_rows, stewards, say
         self._member = Member(folder)
-        _make_place(link)
+        make_place(link)
         self._server = Server(link, self._handle, admit=self._admit, mode=0o660, refused=self._turned_away)
 
     @property
@@ -107,20 +107,20 @@ class Daemon:
         self._say(f"Turned a link away: {why}")
 
 
-def _make_place(link: Path) -> None:
-    """Make the socket's folder; refuse one in which others could put a socket of theirs in its place."""
-    folder = link.parent
+def make_place(socket: Path) -> None:
+    """Make a socket's folder; refuse one in which others could put a socket of theirs in its place."""
+    folder = socket.parent
     try:
         folder.mkdir(mode=0o750, exist_ok=True)
         state = os.stat(folder)
     except OSError as error:
         raise InvalidInput(
-            f"the folder of the link's socket, {folder}, cannot be made: {error.strerror}; make it yourself, "
-            "owned by this user and with the link's group, or name another place with --link"
+            f"the folder of the socket {socket} cannot be made: {error.strerror}; make it yourself, owned by "
+            "this user, or name another place with --link or --admin"
         ) from None
-    if state.st_uid not in (0, os.geteuid()) or (
-        state.st_mode & stat.S_IWOTH and not state.st_mode & stat.S_ISVTX
-    ):
+    open_to_others = state.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not state.st_mode & stat.S_ISVTX
+    if state.st_uid not in (0, os.geteuid()) or open_to_others:
         raise InvalidInput(
-            f"others may write to {folder}, the folder of the link's socket; name another place with --link"
+            f"others may write to {folder}, the folder of the socket {socket.name}; name another place with "
+            "--link or --admin"
         )

@@ -34,6 +34,9 @@ __all__ = ["SiteFolder"]
 
 KEY, POLICY, LEDGER, LOG = "identity.key", "site.toml", "ledger.sqlite", "site.log"
 NONCES = "nonces.sqlite"
+OLD_LOG = "site.log.1"
+MOST_LOG = 1 << 26
+"""Bytes of a log, after which it is put aside."""
 _YEAR = timedelta(days=365)
 
 
@@ -54,6 +57,7 @@ class SiteFolder:
         self.approvals = Approvals(self.path)
         self._conversations = Conversations()
         self._lock = threading.Lock()
+        self._logging = threading.Lock()
         self._table: Table | None = None
         self._opened: tuple[object, ...] = ()
         self._told: dict[str, int] = {}  # cells that count as missing, as the log has them
@@ -191,11 +195,19 @@ class SiteFolder:
         unpin(policy.path, section, name, lambda text: Policy.parse(text, policy.path))
 
     def log(self, line: str) -> None:
-        """Append a line to the site's own log, which nobody else sees."""
+        """Append a line to the site's own log, which nobody else sees.
+
+        A log that is full is put aside, in the place of the one before: whoever sends messages without end
+        must not fill the disk that the ledger is on.
+        """
         text = f"{datetime.now(UTC).isoformat(timespec='seconds')} {_one_line(line)}\n"
-        handle = os.open(self.path / LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        path = self.path / LOG
+        with self._logging:
+            handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            if path.stat().st_size > MOST_LOG:
+                os.replace(path, self.path / OLD_LOG)
 
 
 def _one_line(text: str) -> str:

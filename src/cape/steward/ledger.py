@@ -3,7 +3,7 @@
 Claim. Whatever is killed and whenever, and however many processes and threads ask at once: every release
 that something may have left for is in the ledger, and no total in it is above its limit. A site that is shown
 a head which it has signed and which is not in its ledger reserves nothing until the gap is settled; after
-that no total is below what the head stated and what is written here together.
+that no total of all, of a year or of a coordinator is below what the head stated and what is written here.
 Reason. `reserve` checks run, stage and all limits and writes the line in one transaction that holds the
 write lock from its start (BEGIN IMMEDIATE), so that no other can read the same totals; it returns once SQLite
 has synced the log (WAL, synchronous = FULL). Only then is there a grant. What dies between the two leaves the

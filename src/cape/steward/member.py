@@ -106,6 +106,8 @@ class Member:
         told: list[wire.Refused | None] = []
         rows: int | None = None
         planned = Amount()
+        if len(set(message.requests)) < len(message.requests):
+            raise Denied(Code.REQUEST, "a review holds each request once")
         for data in message.requests:
             offer = self.folder.consider(data)
             if isinstance(offer, Refusal) and offer.code in (Code.COORDINATOR, Code.SIGNATURE):

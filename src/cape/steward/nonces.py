@@ -8,12 +8,13 @@ one that was forgotten expired: no request that expires before that is taken any
 says.
 Tested in tests/steward/test_nonces.py.
 
-A request that was refused is remembered as well: it must not be answered later, when the policy has changed
-and its coordinator has given it up. What was released is in the ledger besides, and is never released again:
-a site that loses this file can be made to look at a request again, not to answer a stage twice. So a file
-that is missing is made anew. Trials are not remembered: nothing of a table is computed for one, nothing is
-paid, and whoever sends one again within its day is told what the site would say now. Nor are inquiries: the
-second does what the first did (the run is closed already), and is answered with the same words.
+A request that was refused is remembered as well, once its key, signature and time were found right: it must
+not be answered later, when the policy has changed and its coordinator has given it up. What was released is
+in the ledger besides, and is never released again: a site that loses this file can be made to look at a
+request again, not to answer a stage twice. So a file that is missing is made anew. Trials are not remembered:
+nothing of a table is computed for one, nothing is paid, and whoever sends one again within its day is told
+what the site would say now. Nor are inquiries: the second does what the first did (the run is closed
+already), and is answered with the same words.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def sums(
 ) -> dict[Basis, Amount]:
     """Add up exactly; equal amounts are counted by SQLite, so that long runs cost nothing here.
 
-    What was settled counts for every coordinator: whose it was is lost.
+    What was settled counts for every coordinator, whose it was being lost, and for no study: it would close
+    the site to all studies that state less. The steward refuses those that were running (docs/stewards.md).
     """
     columns = "adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra"
     rows = db.execute(

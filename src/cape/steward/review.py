@@ -150,6 +150,8 @@ def price(asked: Asked, stage: int, query: Query, local_std: float) -> tuple[Amo
 
     Where rows are sampled, all stages are covered together: a site pays for the run when it first takes part.
     """
+    if not query.blocks and asked.stages.sampling < 1:  # the run is charged with the first stage that asks
+        raise Denied(Code.REQUEST, "an analysis over samples must ask for something in every stage")
     if not query.blocks:  # nothing is asked of the table
         return Amount(), Amount()
     stages, setting = asked.stages, asked.setting
@@ -195,7 +197,8 @@ def limits_of(policy: Policy, asked: Asked, study_hash: str) -> tuple[Limit, ...
     """Return what may not be passed: the policy's totals, and what the study itself says that it costs.
 
     The last is for whoever approved the study: no retry, second submission or lying coordinator gets more
-    under its hash than its own epsilon. What masks and samples add to delta is bounded by a tenth of it.
+    under its hash than its own epsilon, unless lines of it were lost with a ledger and settled. What masks
+    and samples add to delta is bounded by a tenth of it.
     """
     budget = asked.setting.budget
     stated = Amount(Fraction(budget.mu) ** 2, Fraction(budget.delta) * _BESIDE)

@@ -16,7 +16,7 @@ import typer
 
 from cape.errors import CapeError, InvalidInput
 from cape.steward import admin as desks
-from cape.steward.daemon import Daemon, link_socket
+from cape.steward.daemon import Daemon, link_socket, make_place
 from cape.steward.folder import SiteFolder
 from cape.steward.keyring import fingerprint
 from cape.steward.policy import Policy
@@ -65,6 +65,8 @@ def serve(
     place = link or link_socket(policy.name)
     stewards = frozenset(map(_user_id, steward or ()))
     daemon = Daemon(here, place, stewards=stewards, link_may_read_rows=link_may_read_rows, say=typer.echo)
+    if admin is not None:
+        make_place(admin)
     desk = desks.serve(admin or here.path / desks.SOCKET, here, stewards, linked=lambda: daemon.connected)
     with daemon, desk:
         typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")

@@ -118,9 +118,10 @@ class Desk:
         """Put another text in force if it can be read, and the file still is the one whose hash is `was`."""
         with self._lock:
             old = self._text()
-            tried, text = self._tried(old, text), restore(text, old)
+            tried = self._tried(old, text)
             if tried.problem is not None:
                 return tried
+            text = restore(text, old)
             if tried.hash != was:
                 raise InvalidInput(
                     "site.toml has changed since it was read; read it again, and make the change there"
@@ -235,7 +236,10 @@ class Desk:
             raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
 
     def _tried(self, old: str, text: str) -> data.Tried:
-        problem, summary = self._parsed(restore(text, old))
+        try:
+            problem, summary = self._parsed(restore(text, old))
+        except InvalidInput as error:
+            problem, summary = hide(str(error)), None
         return data.Tried(problem, summary, _diff(hide(old), hide(text)), self._hash(old))
 
     def _hash(self, text: str) -> str:
