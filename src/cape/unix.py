@@ -2,7 +2,8 @@
 
 Claim. Whatever is written to such a socket, the process that listens allocates no more for a frame than twice
 the bytes that have arrived and 16 MiB, holds at most `room` bytes of frames at a time over all connections
-(and a copy of one that has several parts, while it is put together), and hands a frame on only if the operating system vouches that its sender is a user who may send it.
+(and a copy of one that has several parts, while it is put together), and hands a frame on only if the
+operating system vouches that its sender is a user who may send it.
 Reason. A frame starts with a fixed header and its length; a length above the limit ends the connection before
 anything else is read. Room is made part by part, for the next one when the last is full. Credentials come
 from the kernel (SO_PEERCRED), once for each connection, before its first byte is read.
