@@ -1,7 +1,6 @@
 """A whole deployment under attack: each hole that was once found, and the tests that try it again.
 
-The tests run as they are, in the environment that they need; what is written down is whether they pass. Each
-of them fails on the code in which the hole was found.
+The tests run as they are, in the environment that they need; what is written down is whether they pass.
 """
 
 from __future__ import annotations
