@@ -1,4 +1,4 @@
-"""One more driver of the same protocol: sites and aggregator as NVFLARE processes, each on its own machine.
+"""One more driver of the same protocol: links of sites and the aggregator as NVFLARE processes.
 
 The protocol machines do not change. NVFLARE gives long-lived processes, mutual TLS and a way to move bytes;
 what is asked, allowed, paid for, masked and added up is decided in `cape.steward`, `cape.secagg` and
@@ -6,7 +6,7 @@ what is asked, allowed, paid for, masked and added up is decided in `cape.stewar
 
     coordinator (cape submit)   holds the key that signs requests; talks to the aggregator only
     aggregator (cape serve)     `controller.Aggregator`: passes bytes on and adds up; has no key and no secret
-    site (cape join)            `executor.Site`: hands bytes to `cape.steward.Member`, which decides
+    a site's link (cape join)   `executor.Site`: carries bytes to the socket of the daemon, which decides
 
 Nothing is imported here: the package installs without NVFLARE, and `kits`, `link` and the classes that
 NVFLARE loads by their path need the extra `flare`.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from cape import __version__, check
 from cape.errors import CapeError, InvalidInput
@@ -259,11 +258,9 @@ class Desk:
         unreadable: Mapping[str, int] = {}
         try:
             self.folder.identity  # noqa: B018  its file may be readable by others
-            table: Any = self.folder.table(policy)
+            table = self.folder.table(policy)
             table.check()
-            rows, outside = table.rows(), table.clamped()
-            if hasattr(table, "unreadable"):
-                unreadable = table.unreadable()
+            rows, outside, unreadable = table.rows(), table.clamped(), table.unreadable()
             if rows < policy.min_rows:
                 problems.append(f"there are {rows:,} rows, and min_rows asks for {policy.min_rows:,}")
         except CapeError as error:
