@@ -58,7 +58,7 @@ ATTACKS = (
     ),
     Attack(
         "one dirty cell that turns an answer into a refusal (V5)",
-        ("tests/steward/test_dirty_rows.py", "tests/site/test_dirty_cells.py"),
+        ("tests/steward/test_dirty_rows.py", "tests/data/test_dirty_cells.py"),
     ),
     Attack(
         "nested arrays that take memory before a signature is checked (V6)",

@@ -12,11 +12,11 @@ import polars as pl
 
 from assurance.results import Result
 from cape.analyses import Histogram, Mean
+from cape.data import Category, Number, Schema
+from cape.engine.consortium import Consortium
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
 from cape.secagg import Session, simulate
-from cape.site import Category, Number, Schema
 
 __all__ = ["long_release", "long_vectors", "many_releases", "many_sites", "megabytes"]
 

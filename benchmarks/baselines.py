@@ -15,11 +15,11 @@ from benchmarks.harness import Result, bench
 from benchmarks.regression import DELTA, TESTED, frames, schema, sphere, squared_error
 from cape import Budget
 from cape.analyses.regression.linear import LinearRegression
+from cape.engine import schemes
+from cape.engine.consortium import Consortium
+from cape.engine.result import Release
 from cape.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.noise import SecureStream
-from cape.release import schemes
-from cape.release.consortium import Consortium
-from cape.release.result import Release
 from reproduction.literature import Curator
 
 ROWS, WIDTH, SEEDS = 10_000, 20, 5

@@ -20,9 +20,9 @@ from sklearn.cluster import KMeans as Plain
 
 from benchmarks.harness import Result, bench
 from cape import Budget, Number, Schema
+from cape.engine.consortium import Consortium
 from cape.errors import TooNoisyWarning
 from cape.learning import kmeans as ours
-from cape.release.consortium import Consortium
 
 Floats = NDArray[np.float64]
 

@@ -17,13 +17,13 @@ import polars as pl
 
 from benchmarks.harness import Result, Skip, bench, paired_seconds
 from cape import Budget, Category, NeuralNetwork, Number, Schema
+from cape.blocks.gradient import BITS, Records, Workspace, clipped_sum
+from cape.blocks.network import Network
+from cape.engine.consortium import Consortium
+from cape.engine.result import Release
 from cape.errors import PrivacyLeakWarning
 from cape.learning import SGD
 from cape.noise import SecureStream, discrete_gaussian
-from cape.release.consortium import Consortium
-from cape.release.result import Release
-from cape.site.gradient import BITS, Records, Workspace, clipped_sum
-from cape.site.network import Network
 
 INPUTS, HIDDEN = 50, 64
 RATE, CLIP = 0.1, 1.0

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from benchmarks.harness import Result, Skip, bench, paired_seconds
 from cape import Budget, Schema
 from cape.analyses.regression.linear import LinearRegression
+from cape.data import Number
+from cape.engine.consortium import Consortium
 from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
-from cape.release.consortium import Consortium
-from cape.site import Number
 
 Floats = NDArray[np.float64]
 SITES, DELTA = 5, 1e-5

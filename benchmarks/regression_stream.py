@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from benchmarks.harness import Result, bench, paired_seconds
-from cape.site import Design, Schema, Table, Tensors, Term
+from cape.blocks import Design, Table, Tensors, Term
+from cape.data import Schema
 
 FILES, FILE_ROWS, FEATURES = 10, 1_000_000, 50
 ROW_GROUP = 100_000

@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from benchmarks.harness import Result, bench, paired_seconds
-from cape.site import Moments, Schema, Table
+from cape.blocks import Moments, Table
+from cape.data import Schema
 
 FILES, FILE_ROWS, COLUMNS = 10, 1_000_000, 20
 LOW, HIGH = 0.0, 100.0

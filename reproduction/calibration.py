@@ -12,12 +12,12 @@ import math
 from collections.abc import Mapping
 
 from cape import check
+from cape.engine.consortium import Consortium
+from cape.engine.query import Analysis
+from cape.engine.result import Release
+from cape.engine.schemes import SCHEMES, Outcome, Parties, Scheme, Task
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import paper
-from cape.release.consortium import Consortium
-from cape.release.query import Analysis
-from cape.release.result import Release
-from cape.release.schemes import SCHEMES, Outcome, Parties, Scheme, Task
 
 __all__ = ["AsPublished", "published_std", "release_as_published"]
 

@@ -21,20 +21,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.blocks.gradient import BITS, Records, Workspace, clipped_sum
+from cape.blocks.sampling import sample as sampled
+from cape.blocks.units import Units
+from cape.data import Category, Number, Schema
+from cape.engine.calibration import RESOLUTION
+from cape.engine.consortium import Consortium
+from cape.engine.schemes import SCHEMES, Parties
+from cape.engine.stages import SLACK, sampled_mu
 from cape.errors import PrivacyLeakWarning
 from cape.learning import NeuralNetwork
 from cape.noise import SecureStream
 from cape.privacy import Budget, correlated, covered_noise, gaussian_cover, paper, subsampled
 from cape.privacy import epsilon as epsilon_of
 from cape.privacy import mu as mu_of
-from cape.release.calibration import RESOLUTION
-from cape.release.consortium import Consortium
-from cape.release.schemes import SCHEMES, Parties
-from cape.release.stages import SLACK, sampled_mu
-from cape.site import Category, Number, Schema
-from cape.site.gradient import BITS, Records, Workspace, clipped_sum
-from cape.site.sampling import sample as sampled
-from cape.site.units import Units
 from reproduction import datasets
 from reproduction.calibration import published_std
 from reproduction.datasets.made_up import gaussian

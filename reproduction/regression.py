@@ -32,17 +32,17 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from cape.analyses.matrices import symmetric
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.sensitivity import joint
+from cape.blocks.block import T_BITS, Term
+from cape.blocks.design import Design
+from cape.data import Number, Schema
+from cape.engine.calibration import RESOLUTION
+from cape.engine.consortium import Consortium
+from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.result import Release
+from cape.engine.schemes import SCHEMES, Cost, Outcome, Parties, Scheme, Task
 from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream, discrete_gaussian
 from cape.privacy import Budget, gaussian
-from cape.release.calibration import RESOLUTION
-from cape.release.consortium import Consortium
-from cape.release.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
-from cape.release.result import Release
-from cape.release.schemes import SCHEMES, Cost, Outcome, Parties, Scheme, Task
-from cape.site import Number, Schema
-from cape.site.blocks import T_BITS, Term
-from cape.site.design import Design
 from reproduction import datasets
 from reproduction.calibration import release_as_published
 from reproduction.figure import Cell, Row

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from cape import Budget
+from cape.data import Schema
+from cape.engine.consortium import Consortium
 from cape.errors import BudgetExceeded, DataError, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.learning import Diverged
 from cape.noise import SecureStream
-from cape.release.consortium import Consortium
-from cape.site import Schema
 from cape.torch import ClippedSums, train
 from cape.torch.batch import Batch
 from cape.torch.capture import catch, layers_of

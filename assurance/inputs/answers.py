@@ -25,12 +25,12 @@ from cape.cli.report import page
 from cape.cli.results import Results, answered
 from cape.cli.screen import to_json
 from cape.cli.tables import shown
+from cape.engine.consortium import Consortium
+from cape.engine.result import as_text
+from cape.engine.schemes import Outcome, Task
+from cape.engine.schemes.messages import Pooled
 from cape.errors import CapeError
 from cape.noise import SecureStream
-from cape.release.consortium import Consortium
-from cape.release.result import as_text
-from cape.release.schemes import Outcome, Task
-from cape.release.schemes.messages import Pooled
 from cape.study import Study
 
 __all__ = ["Answers", "Steered"]

@@ -11,9 +11,9 @@ import numpy as np
 
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
+from cape.data import Schema
 from cape.learning import NeuralNetwork
 from cape.learning.checkpoint import Checkpoint, State
-from cape.site import Schema
 
 __all__ = ["Checkpoints", "Overdrawn"]
 

@@ -13,8 +13,9 @@ import numpy as np
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from assurance.inputs.tables import CANARIES, SCHEMA, WORD, question
+from cape.blocks import Table
+from cape.data import Database
 from cape.errors import CapeError
-from cape.site import Database, Table
 
 __all__ = ["Databases"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from cape.coordinator.record import Answered, Record
-from cape.release.schemes import Cost
+from cape.engine.schemes import Cost
 
 __all__ = ["Forgotten", "Records"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from assurance.inputs.bend import NASTY, bend, pick
 from assurance.inputs.surface import Surface
-from cape.site import Category, Number, Schema
+from cape.data import Category, Number, Schema
 
 __all__ = ["Schemas"]
 

@@ -15,7 +15,8 @@ import polars as pl
 
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
-from cape.site import Axis, Category, Counts, Csv, Design, Gram, Moments, Number, Schema, Table
+from cape.blocks import Axis, Counts, Design, Gram, Moments, Table
+from cape.data import Category, Csv, Number, Schema
 
 __all__ = ["CANARIES", "SCHEMA", "Frames", "ParquetFiles", "TextFiles", "question"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.data import Number, Schema
 from cape.errors import InvalidInput
-from cape.site import Number, Schema
 
 __all__ = ["Dataset", "Floats", "MultiSite", "Origin"]
 

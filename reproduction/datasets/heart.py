@@ -7,7 +7,7 @@ import io
 import os
 from typing import Any
 
-from cape.site import Category, Number, Schema
+from cape.data import Category, Number, Schema
 from reproduction.datasets.dataset import MultiSite, Origin
 from reproduction.datasets.fetch import Source, Unavailable, read
 

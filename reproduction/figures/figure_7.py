@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cape.site import Number, Schema
+from cape.data import Number, Schema
 from reproduction import regression
 from reproduction.figure import Cell, Claim, Figure, Row
 from reproduction.figures import _linear as panels

@@ -15,15 +15,15 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import Any
 
+from cape.blocks.holder import Holder
+from cape.blocks.table import Table
+from cape.data import Schema
+from cape.engine.query import Analysis, Finding, Neighbours
+from cape.engine.result import Promise, Release
+from cape.engine.schemes import Cost, Parties
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.query import Analysis, Finding, Neighbours
-from cape.release.result import Promise, Release
-from cape.release.schemes import Cost, Parties
-from cape.site import Schema
-from cape.site.holder import Holder
-from cape.site.table import Table
 
 __all__ = ["Claimed", "Curator", "Holdings", "methods_of"]
 

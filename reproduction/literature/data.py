@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.blocks.design import Design
+from cape.blocks.steps import ONE
+from cape.blocks.table import Table
 from cape.errors import InvalidInput
-from cape.site.design import Design
-from cape.site.steps import ONE
-from cape.site.table import Table
 from reproduction.literature.curator import Holdings
 
 __all__ = ["Pooled", "Regression", "pool"]

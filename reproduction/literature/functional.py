@@ -32,8 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.blocks.block import T_BITS
 from cape.noise import SecureStream, exact_gram
-from cape.site.blocks import T_BITS
 from reproduction.literature.data import Pooled
 from reproduction.literature.noise import laplace_sums
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.minimise import Objective, minimum
-from cape.release.query import Estimate, Finding
-from cape.site import Schema
-from cape.site.design import Design
-from cape.site.units import Units
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Schema
+from cape.engine.query import Estimate, Finding
 from reproduction.literature.curator import Holdings, methods_of
 from reproduction.literature.data import Pooled, Regression, pool
 from reproduction.literature.erm import (

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.engine.calibration import RESOLUTION
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 from cape.privacy.correlated import default_colluding
-from cape.release.calibration import RESOLUTION
 from cape.secagg import Aggregator, Traffic, Verifier, ZeroSumSite, drive, simulate
 from cape.secagg.session import gather
 from reproduction.overhead.compute_nodes import sum_by_nodes

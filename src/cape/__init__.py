@@ -41,10 +41,10 @@ if TYPE_CHECKING:
         TableOne,
         Variance,
     )
+    from cape.data import Category, Csv, Database, Number, Schema, Site
+    from cape.engine.consortium import Consortium
     from cape.learning import GradientDescent, KMeans, NeuralNetwork
     from cape.privacy import Budget, Guarantee
-    from cape.release.consortium import Consortium
-    from cape.site import Category, Csv, Database, Number, Schema, Site
     from cape.study import Study
 
 __version__ = "0.1.0"
@@ -71,9 +71,9 @@ _HOMES = {
     "cape.learning": ("learning", "GradientDescent", "KMeans", "NeuralNetwork"),
     "cape.noise": ("noise",),
     "cape.privacy": ("privacy", "Budget", "Guarantee"),
-    "cape.release.consortium": ("Consortium",),
+    "cape.engine.consortium": ("Consortium",),
     "cape.secagg": ("secagg",),
-    "cape.site": ("Category", "Csv", "Database", "Number", "Schema", "Site"),
+    "cape.data": ("Category", "Csv", "Database", "Number", "Schema", "Site"),
     "cape.study": ("Study",),
     # not in __all__: they need an extra
     "cape.sklearn": ("sklearn",),

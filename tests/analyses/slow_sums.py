@@ -1,4 +1,4 @@
-"""Block sums by their meaning in cape.site.blocks, written again and slowly, and answers made from them."""
+"""Block sums by their meaning in cape.blocks.block, written again and slowly, and answers made from them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.release.query import Answer
-from cape.site import Counts, Custom, Gram, Moments, Number
+from cape.blocks import Counts, Custom, Gram, Moments
+from cape.data import Number
+from cape.engine.query import Answer
 
 STEP = 2.0**-20
 MU = float(privacy.mu(1.0, 1e-6))  # epsilon 1

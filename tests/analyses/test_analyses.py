@@ -30,9 +30,9 @@ from cape.analyses import (
     build,
 )
 from cape.analyses.arguments import written
+from cape.data import Category, Number, Schema
+from cape.engine.calibration import calibrate
 from cape.errors import InvalidInput, TooNoisyWarning
-from cape.release.calibration import calibrate
-from cape.site import Category, Number, Schema
 
 from .slow_sums import exact, noisy, release
 

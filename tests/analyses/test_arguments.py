@@ -8,10 +8,10 @@ import pytest
 from cape.analyses.arguments import features_of, names
 from cape.analyses.pca import PCA, PCAModel
 from cape.analyses.regression.linear import LinearRegression
+from cape.blocks.design import Design
+from cape.data import Number, Schema
 from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
-from cape.site import Number, Schema
-from cape.site.design import Design
 
 
 @pytest.mark.parametrize("given", [5, None, {"a": 1}, "ab", b"ab", 1.5])

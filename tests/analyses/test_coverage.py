@@ -24,8 +24,8 @@ from cape.analyses import (
     Variance,
 )
 from cape.analyses.moments import likely
+from cape.data import Number, Schema
 from cape.errors import TooNoisyWarning
-from cape.site import Number, Schema
 
 from .slow_sums import exact, noisy, release
 

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from cape.analyses import Count, Mean, Sum
+from cape.blocks.table import Table
+from cape.data import Number
+from cape.engine.consortium import Consortium
 from cape.errors import PrivacyLeakWarning
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.site import Number
-from cape.site.table import Table
 
 from .slow_sums import exact, release
 from .test_analyses import EACH, RELATION, SCHEMA, table

@@ -30,7 +30,7 @@ from cape.analyses import (
     Variance,
 )
 from cape.analyses.moments import Weights
-from cape.site import Category, Number, Schema
+from cape.data import Category, Number, Schema
 
 from .slow_sums import exact, is_number, vectors
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cape.analyses.tree import BRANCHING, Tree, check_bins, depth, level_axes
+from cape.data import Number
 from cape.errors import InvalidInput
-from cape.site import Number
 
 
 def design(levels):

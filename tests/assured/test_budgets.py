@@ -17,15 +17,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cape.data import Number, Schema
+from cape.engine.consortium import Consortium
+from cape.engine.schemes import Conventional
 from cape.errors import CapeError
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.schemes import Conventional
 from cape.secagg import Identity
-from cape.site import Number, Schema
 from cape.steward import ledger as ledgers
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
-from tests.release.questions import Average, Bins, Rounds
+from tests.engine.questions import Average, Bins, Rounds
 
 SHARES = st.sampled_from([0.01, 0.1, 0.25, 1 / 3, 0.5, 1.0])
 

@@ -9,9 +9,9 @@ from importlib import import_module
 import pytest
 
 from cape.audit.attacks import again
-from cape.release.calibration import RESOLUTION, calibrate
-from cape.release.schemes import Parties
-from cape.release.stages import Stages
+from cape.engine.calibration import RESOLUTION, calibrate
+from cape.engine.schemes import Parties
+from cape.engine.stages import Stages
 from cape.secagg import Aggregator, Site, SiteState, states
 from cape.secagg import messages as m
 from cape.secagg.keys import Verifier, derive, digest

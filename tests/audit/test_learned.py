@@ -7,7 +7,7 @@ import numpy as np
 from cape.audit import learned
 from cape.audit.bounds import errors_of, mu_bound
 from cape.audit.learned import learn, stack
-from cape.release.calibration import RESOLUTION
+from cape.engine.calibration import RESOLUTION
 
 RUNS = 1200
 PRESENT = np.arange(RUNS) // 2 % 2 == 1

@@ -11,8 +11,8 @@ from cape.analyses.registry import KINDS, build
 from cape.audit import rounding
 from cape.audit.rounding import BOUNDS, NO_NUMBERS, asked, checks, edge_rows, excess, order_matters, shuffled
 from cape.audit.world import OWN, analysis_of, random_rows, stream_of
+from cape.blocks import steps
 from cape.errors import InvalidInput
-from cape.site import steps
 
 MEAN = {"kind": "mean", "columns": ["x", "y"]}
 

@@ -20,14 +20,14 @@ from cape.audit.sampled import apart, log_ratio
 from cape.audit.search import find
 from cape.audit.view import Watch
 from cape.audit.world import SAMPLED, SCHEMA, Remembered, analysis_of, frame, stream_of
+from cape.blocks import kept
+from cape.blocks.sampling import sample
+from cape.blocks.table import Table
+from cape.engine.calibration import RESOLUTION
+from cape.engine.consortium import Consortium
+from cape.engine.stages import SLACK
 from cape.errors import CapeError
 from cape.privacy import Budget, covered_noise, epsilon
-from cape.release.calibration import RESOLUTION
-from cape.release.consortium import Consortium
-from cape.release.stages import SLACK
-from cape.site import kept
-from cape.site.sampling import sample
-from cape.site.table import Table
 
 NAME = "neural-network, sampled"
 MU, DELTA = 2.0, 1e-5

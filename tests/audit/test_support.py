@@ -6,8 +6,8 @@ import numpy as np
 
 from cape.audit.planted import float_noise
 from cape.audit.support import reachable
+from cape.engine.calibration import RESOLUTION
 from cape.noise import discrete_gaussian
-from cape.release.calibration import RESOLUTION
 
 COUNT = 20_000
 FIRST, SECOND = np.zeros(COUNT, np.int64), np.full(COUNT, RESOLUTION // 4)

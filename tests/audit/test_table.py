@@ -16,8 +16,8 @@ from cape.audit.game import Game, Played, play
 from cape.audit.pool import Job, Search
 from cape.audit.search import Found, find
 from cape.audit.table import ROUNDING, judge
-from cape.release.calibration import RESOLUTION
-from cape.release.setting import Setting
+from cape.engine.calibration import RESOLUTION
+from cape.engine.setting import Setting
 
 CASE = Case("pooled/ecdf", "ecdf", "pooled", 1000, powered=False)
 FULL = {case.name: case for case in cases(fast=False)}

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from cape.cli.report import svg
-from cape.release.query import Estimate
+from cape.engine.query import Estimate
 from tests.cli.conftest import SECRET
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

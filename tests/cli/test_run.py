@@ -237,7 +237,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def test_ctrl_c_while_tables_are_checked_costs_nothing(cape, study, monkeypatch):
-    monkeypatch.setattr("cape.site.table.Table.check", interrupt)
+    monkeypatch.setattr("cape.blocks.table.Table.check", interrupt)
     done = cape("run", study, "--out", study.parent / "out")
     assert (done.code, done.err) == (130, "cape: interrupted. Nothing was spent.\n")
     assert not list((study.parent / "out").iterdir())  # an earlier run's files would stay
@@ -247,7 +247,7 @@ def test_ctrl_c_while_tables_are_checked_costs_nothing(cape, study, monkeypatch)
 def test_ctrl_c_in_an_analysis_says_what_it_cost_and_keeps_what_was_released(
     cape, study, monkeypatch, sent, spent
 ):
-    from cape.release.consortium import Consortium
+    from cape.engine.consortium import Consortium
 
     step = "_task" if sent else "_contributions"
     real, calls = getattr(Consortium, step), []

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cape.analyses import KINDS
-from cape.release.query import Finding
+from cape.engine.query import Finding
 from cape.steward import Earlier, Talk, read
 
 EXAMPLES: dict[str, dict[str, Any]] = {

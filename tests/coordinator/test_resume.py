@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cape.coordinator import Record, Relay, Submission
+from cape.engine.result import Release
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
-from cape.release.result import Release
 from cape.study import Study
 from tests.coordinator.world import (
     HISTOGRAM,

@@ -26,10 +26,10 @@ from cape.coordinator.calls import (
     unpack_call,
     unpack_reply,
 )
+from cape.engine.result import Release
+from cape.engine.run import Progress
 from cape.errors import InvalidInput, ProtocolError, TooFewSites
 from cape.privacy import gaussian
-from cape.release.result import Release
-from cape.release.run import Progress
 from cape.secagg import Identity
 from cape.steward.keyring import Card, public_text
 from cape.steward.member import Member

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cape import Budget, GradientDescent, NeuralNetwork
+from cape.blocks.table import Table
 from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.learning import Diverged, Training
 from cape.noise import SecureStream
 from cape.privacy import gaussian
-from cape.site.table import Table
 from tests.learning.tables import COLUMNS, LARGE, SCHEMA, TABLES, TEST, consortium
 
 

@@ -10,6 +10,13 @@ import polars as pl
 import pytest
 from sklearn.cluster import KMeans as Plain
 
+from cape.blocks import Design, Nearest, Table
+from cape.data import Category, Number, Schema
+from cape.engine.consortium import Consortium
+from cape.engine.query import Answer
+from cape.engine.schemes import SCHEMES
+from cape.engine.setting import Setting
+from cape.engine.stages import Stages
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.learning import kmeans
 from cape.learning.clusters import Vectors
@@ -17,12 +24,6 @@ from cape.learning.kmeans import KMeans, _Clusters, summarise
 from cape.learning.seeds import cluster, public_stream, spread
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.query import Answer
-from cape.release.schemes import SCHEMES
-from cape.release.setting import Setting
-from cape.release.stages import Stages
-from cape.site import Category, Design, Nearest, Number, Schema, Table
 
 PLANE = Schema(x=Number(-10, 10, missing=False), y=Number(-10, 10, missing=False))
 MIDDLES = np.array([[-6.0, -5.0], [5.0, 7.0], [6.0, -6.0], [-4.0, 6.5]])

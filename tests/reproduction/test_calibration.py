@@ -6,12 +6,12 @@ import math
 
 import pytest
 
+from cape.engine.schemes import SCHEMES
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import paper
-from cape.release.schemes import SCHEMES
 from reproduction.calibration import AsPublished, published_std, release_as_published
-from tests.release.questions import Bins, Rounds
-from tests.release.test_consortium import BUDGET, EDGES, consortium
+from tests.engine.questions import Bins, Rounds
+from tests.engine.test_consortium import BUDGET, EDGES, consortium
 
 
 def test_the_papers_calibration_is_charged_what_it_really_costs():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cape.data import Number, Schema
+from cape.engine.consortium import Consortium
 from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.privacy import Budget, paper
-from cape.release.consortium import Consortium
-from cape.site import Number, Schema
 from reproduction import FIRST_SEED, Cell, Reference, datasets, find
 from reproduction import regression as r
 from reproduction.calibration import release_as_published

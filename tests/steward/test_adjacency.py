@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cape.blocks import Table
+from cape.data import Schema
+from cape.engine.query import Query
 from cape.errors import InvalidInput
 from cape.privacy import Budget, gaussian
-from cape.release.query import Query
-from cape.site import Schema, Table
 from cape.steward import Code, Grant, Refusal, read, wire
 from cape.steward.amount import Basis
 from cape.steward.member import Member

@@ -19,9 +19,10 @@ import pytest
 
 from cape.analyses import KINDS
 from cape.analyses.registry import build, keys_of
+from cape.blocks import Block
+from cape.blocks.table import Table
+from cape.data import Schema
 from cape.errors import CapeError
-from cape.site import Block, Schema
-from cape.site.table import Table
 from cape.steward import wire
 from cape.steward.member import Member
 from cape.steward.review import columns_of

@@ -14,10 +14,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cape.engine.calibration import RESOLUTION
 from cape.errors import Refused
 from cape.noise import SecureStream
 from cape.privacy import Budget, gaussian
-from cape.release.calibration import RESOLUTION
 from cape.secagg import Aggregator, Identity, Roster, Site
 from cape.secagg.drive import drive
 from cape.steward import Code, Earlier, Grant, Offer, Refusal, Talk, answer, decide, read

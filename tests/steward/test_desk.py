@@ -148,7 +148,7 @@ def test_the_log_is_read_from_its_end(world: World, desk: Desk, monkeypatch: pyt
 def test_unreadable_cells_are_shown_where_a_table_counts_them(
     world: World, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("cape.site.table.Table.unreadable", lambda table: {"age": 3}, raising=False)
+    monkeypatch.setattr("cape.blocks.table.Table.unreadable", lambda table: {"age": 3}, raising=False)
     assert desk.check().unreadable == {"age": 3}
 
 

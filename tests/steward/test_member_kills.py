@@ -24,7 +24,7 @@ import os, random, signal, sys, threading
 import numpy as np
 from cape.coordinator import Relay
 from cape.noise import SecureStream, discrete_gaussian
-from cape.release.calibration import RESOLUTION
+from cape.engine.calibration import RESOLUTION
 from cape.secagg import Identity, Roster
 from cape.steward import Member, SiteFolder, Talk, make_request, read, wire
 from tests.steward.world import NAMES, document

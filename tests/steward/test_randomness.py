@@ -21,9 +21,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cape.release.calibration import RESOLUTION
+from cape.blocks import kept
+from cape.engine.calibration import RESOLUTION
 from cape.secagg import Aggregator, Finished, Send
-from cape.site import kept
 from cape.steward import Request, SiteFolder, Talk, read, wire
 from cape.steward.member import Member
 from tests.steward.world import NAMES, World, document

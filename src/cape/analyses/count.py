@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 from cape.analyses.arguments import joined, names
 from cape.analyses.planning import Planned
+from cape.blocks import Axis, Counts
+from cape.data import Number, Schema
+from cape.data.categories import Value
+from cape.data.schema import hint
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Axis, Counts, Number, Schema
-from cape.site.categories import Value
-from cape.site.schema import hint
 
 __all__ = ["Count"]
 

@@ -38,8 +38,9 @@ from cape.analyses.arguments import joined, names
 from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums, likely
 from cape.analyses.planning import Planned, unknown, warn_of
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Gram, Schema
+from cape.blocks import Gram
+from cape.data import Schema
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["Correlation", "Covariance", "moved"]
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from cape import check
 from cape.analyses.arguments import joined, names
 from cape.analyses.planning import Planned
+from cape.blocks import Custom
+from cape.data import Schema
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Custom, Schema
 
 __all__ = ["CustomSum"]
 
@@ -38,7 +39,7 @@ class CustomSum(Planned):
 
     **Sensitivity** 2 under replace-one and 1 under add-remove, in units of the bound. The site scales every
     row down to the bound and rounds it toward zero in units of bound 2^-20, so in units of the bound a row
-    is a vector v with ||v|| <= 1 (checked in integers, see `cape.site.clip`). Adding or removing moves the
+    is a vector v with ||v|| <= 1 (checked in integers, see `cape.blocks.clip`). Adding or removing moves the
     sum by
     ||v|| <= 1, replacing by ||v - v'|| <= 2, attained at v' = -v.
     """

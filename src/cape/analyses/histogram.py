@@ -16,9 +16,10 @@ from cape import check
 from cape.analyses.arguments import names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned
+from cape.blocks import Axis, Counts
+from cape.data import Number, Schema
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Axis, Counts, Number, Schema
 
 __all__ = ["ContingencyTable", "Histogram", "Independence", "one_hot"]
 

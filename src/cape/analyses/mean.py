@@ -16,8 +16,9 @@ from cape.analyses.custom import CustomSum
 from cape.analyses.moments import NORMAL, Sums, Weights, by_missing, kurtosis
 from cape.analyses.planning import Planned, warn_of
 from cape.analyses.tree import level_axes
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Block, Counts, Moments, Number, Schema
+from cape.blocks import Block, Counts, Moments
+from cape.data import Number, Schema
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
 

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from cape.analyses.planning import unknown
-from cape.release.query import Estimate, Neighbours
-from cape.site import Number, Schema
+from cape.data import Number, Schema
+from cape.engine.query import Estimate, Neighbours
 
 __all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis", "likely"]
 

@@ -26,13 +26,13 @@ from cape.analyses.matrices import spectral, symmetric, without_repulsion
 from cape.analyses.moments import enough, likely
 from cape.analyses.planning import _SQUARE, unknown
 from cape.analyses.regression.sensitivity import joint
+from cape.blocks.block import Term
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Schema
+from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.result import as_text, number
 from cape.errors import InvalidInput, TooNoisyWarning
-from cape.release.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
-from cape.release.result import as_text, number
-from cape.site import Schema
-from cape.site.blocks import Term
-from cape.site.design import Design
-from cape.site.units import Units
 
 __all__ = ["PCA", "PCAModel"]
 

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from cape.blocks import Axis, Block, Counts, Gram, Moments
+from cape.blocks.block import Tensors, Term, entries
+from cape.blocks.design import Design
+from cape.data import Category, Schema
+from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours
 from cape.errors import TooNoisyWarning
-from cape.release.query import Analysis, Answer, Estimate, Finding, Neighbours
-from cape.site import Axis, Block, Category, Counts, Gram, Moments, Schema
-from cape.site.blocks import Tensors, Term, entries
-from cape.site.design import Design
 
 __all__ = ["Planned", "unknown", "warn_of"]
 

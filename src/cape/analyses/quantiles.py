@@ -16,9 +16,10 @@ from cape.analyses.arguments import joined, names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
+from cape.blocks import Axis, Counts
+from cape.data import Schema
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Axis, Counts, Schema
 
 __all__ = ["ECDF", "Curve", "Quantiles", "proportion_error"]
 

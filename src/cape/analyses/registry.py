@@ -17,11 +17,11 @@ from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.table_one import TableOne
+from cape.data.schema import hint
+from cape.engine.query import Analysis
 from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
 from cape.learning.neural_network import NeuralNetwork
-from cape.release.query import Analysis
-from cape.site.schema import hint
 
 __all__ = ["KINDS", "build", "keys_of"]
 

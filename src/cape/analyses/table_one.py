@@ -49,8 +49,9 @@ from cape.analyses.moments import Sums, Weights, enough, kurtosis
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.quantiles import Curve, proportion_error
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
-from cape.release.query import Answer, Estimate, Neighbours, Query
-from cape.site import Axis, Block, Counts, Moments, Number, Schema
+from cape.blocks import Axis, Block, Counts, Moments
+from cape.data import Number, Schema
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["TableOne"]
 

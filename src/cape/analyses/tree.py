@@ -31,8 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.blocks import Axis
+from cape.data import Number
 from cape.errors import InvalidInput
-from cape.site import Axis, Number
 
 __all__ = ["BRANCHING", "Tree", "check_bins", "depth", "level_axes"]
 

@@ -36,9 +36,9 @@ from scipy.special import ndtr
 
 from cape.audit.bounds import Errors, mu_bound
 from cape.audit.world import ANALYSES, OWN, SAMPLED
+from cape.engine.query import Neighbours
 from cape.errors import InvalidInput
 from cape.privacy import Budget, epsilon
-from cape.release.query import Neighbours
 
 __all__ = ["FLOOR", "FLOOR_FAST", "Case", "Look", "cases", "chosen", "samples_too"]
 

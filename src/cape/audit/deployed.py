@@ -38,10 +38,10 @@ from cape.audit.learned import features, stack
 from cape.audit.likelihood import evidence
 from cape.audit.view import Stage, Watch, encoded
 from cape.audit.world import SCHEMA, Remembered, analysis_of, frame, stream_of
+from cape.engine.calibration import Calibration
+from cape.engine.query import Query
 from cape.errors import CapeError
 from cape.noise import SecureStream
-from cape.release.calibration import Calibration
-from cape.release.query import Query
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
 from cape.steward import Earlier, Member, Request, SiteFolder, Talk, make_request, read, wire

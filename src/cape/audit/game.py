@@ -16,11 +16,11 @@ from cape.audit.learned import features, stack
 from cape.audit.likelihood import evidence
 from cape.audit.view import Stage, Watch
 from cape.audit.world import SCHEMA, Remembered, Tables, asked_of, site_names, stream_of
+from cape.engine.consortium import Consortium
+from cape.engine.query import Neighbours
+from cape.engine.result import Promise
+from cape.engine.schemes import CapeGaussian
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.query import Neighbours
-from cape.release.result import Promise
-from cape.release.schemes import CapeGaussian
 
 __all__ = ["Game", "Played", "claimed", "coin", "join", "play"]
 

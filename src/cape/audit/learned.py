@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cape.audit.bounds import Errors, best_threshold, errors_of
 from cape.audit.view import Stage
-from cape.release.calibration import RESOLUTION
+from cape.engine.calibration import RESOLUTION
 
 __all__ = ["features", "learn", "stack"]
 

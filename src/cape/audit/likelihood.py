@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from cape.audit.sampled import Draw, apart, log_ratio
 from cape.audit.view import Stage
+from cape.engine.calibration import RESOLUTION
 from cape.noise.ring import zero_sum_share
-from cape.release.calibration import RESOLUTION
 
 __all__ = ["Evidence", "evidence", "gaussian_weights"]
 

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from cape.blocks import kept
+from cape.blocks.table import Table
+from cape.engine.calibration import RESOLUTION, Calibration
+from cape.engine.query import Query
+from cape.engine.schemes import Scheme, messages
+from cape.engine.schemes import cape as ring_masks
+from cape.engine.setting import Setting
+from cape.engine.stages import Stages
 from cape.noise import Ring, SecureStream, discrete_gaussian
-from cape.release.calibration import RESOLUTION, Calibration
-from cape.release.query import Query
-from cape.release.schemes import Scheme, messages
-from cape.release.schemes import cape as ring_masks
-from cape.release.setting import Setting
-from cape.release.stages import Stages
 from cape.secagg import masks
-from cape.site import kept
-from cape.site.table import Table
 from cape.steward import folder
 from cape.steward.decide import Grant, answer
 

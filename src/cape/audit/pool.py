@@ -17,9 +17,9 @@ from cape.audit.game import Game, Played, play
 from cape.audit.planted import BUGS
 from cape.audit.search import Found, find, questions
 from cape.audit.support import telltale, worst
+from cape.engine.query import Neighbours
 from cape.errors import CapeError
 from cape.privacy import Budget, epsilon
-from cape.release.query import Neighbours
 
 __all__ = ["WORKERS", "Job", "Search", "in_order"]
 

@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from cape.analyses import CustomSum
 from cape.analyses.registry import build
 from cape.audit.world import ANALYSES, OWN, SCHEMA, Batch, analysis_of, frame, random_rows, stream_of
+from cape.blocks.table import Table
+from cape.data import Schema
+from cape.data.schema import Category, Number
+from cape.engine.calibration import RESOLUTION
+from cape.engine.query import Analysis, Neighbours
+from cape.engine.schemes import SCHEMES, Parties
+from cape.engine.setting import Setting
+from cape.engine.stages import Stages
 from cape.errors import CapeError
 from cape.learning import GradientDescent
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.calibration import RESOLUTION
-from cape.release.query import Analysis, Neighbours
-from cape.release.schemes import SCHEMES, Parties
-from cape.release.setting import Setting
-from cape.release.stages import Stages
-from cape.site import Schema
-from cape.site.schema import Category, Number
-from cape.site.table import Table
 
 __all__ = ["Check", "checks", "excess", "order_matters"]
 
@@ -114,7 +114,7 @@ def order_matters(analysis: Analysis, rows: list[Any], turned: list[Any]) -> boo
     """Return whether the sums of these rows depend on their order, or on how they are parted.
 
     The gradients of a network may differ by one unit in parts: their total is rounded once, at each table
-    (`cape.site.gradient`, number 5).
+    (`cape.blocks.gradient`, number 5).
     """
     parting = 1 if analysis.kind == "neural-network" else 0
     blocks = analysis.query(SCHEMA, "replace-one").blocks

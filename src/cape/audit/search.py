@@ -40,14 +40,14 @@ from cape.audit.world import (
     stream_of,
     uniform,
 )
+from cape.blocks.block import Block, Gradient
+from cape.blocks.table import Table
+from cape.data.schema import Number
+from cape.engine.calibration import RESOLUTION, Calibration
+from cape.engine.consortium import Consortium
+from cape.engine.query import Neighbours, Query
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.calibration import RESOLUTION, Calibration
-from cape.release.consortium import Consortium
-from cape.release.query import Neighbours, Query
-from cape.site.blocks import Block, Gradient
-from cape.site.schema import Number
-from cape.site.table import Table
 
 __all__ = ["Asked", "Found", "find", "questions"]
 

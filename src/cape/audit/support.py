@@ -20,10 +20,10 @@ from cape.audit.planted import float_noise
 from cape.audit.search import Asked, Found
 from cape.audit.view import Stage
 from cape.audit.world import SCHEMA, Row, Tables, frame, random_rows, stream_of
+from cape.blocks.table import Table
+from cape.engine.calibration import RESOLUTION
 from cape.noise import SecureStream
 from cape.noise.gaussian import largest
-from cape.release.calibration import RESOLUTION
-from cape.site.table import Table
 
 __all__ = ["reachable", "telltale", "worst"]
 

@@ -41,8 +41,8 @@ from cape.audit.bounds import (
 from cape.audit.cases import Case
 from cape.audit.game import Played
 from cape.audit.learned import learn
+from cape.engine.schemes import CapeGaussian, Parties
 from cape.privacy import epsilon, paper
-from cape.release.schemes import CapeGaussian, Parties
 
 __all__ = ["CHECKS", "ERROR", "ROUNDING", "Row", "judge"]
 

@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 
 from cape import secagg
 from cape.audit.sampled import Draw
+from cape.blocks import kept
+from cape.engine.calibration import Calibration
+from cape.engine.consortium import Consortium
+from cape.engine.query import Query
+from cape.engine.schemes import CapeGaussian
+from cape.engine.schemes import messages as scheme_messages
 from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.noise.ring import zero_sum_share
-from cape.release.calibration import Calibration
-from cape.release.consortium import Consortium
-from cape.release.query import Query
-from cape.release.schemes import CapeGaussian
-from cape.release.schemes import messages as scheme_messages
 from cape.secagg import aggregator as aggregator_module
 from cape.secagg import masks
 from cape.secagg import messages as wire_messages
 from cape.secagg import site as site_module
 from cape.secagg.traffic import Wire
-from cape.site import kept
 
 __all__ = ["Stage", "Watch", "encoded"]
 

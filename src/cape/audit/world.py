@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from cape.analyses import CustomSum
 from cape.analyses.registry import build
+from cape.blocks.block import Block
+from cape.blocks.holder import Holder
+from cape.blocks.table import Table
+from cape.data import Schema
+from cape.data.schema import Category, Number
+from cape.engine.query import Analysis, Neighbours
 from cape.learning import GradientDescent
 from cape.noise import SecureStream
-from cape.release.query import Analysis, Neighbours
-from cape.site import Schema
-from cape.site.blocks import Block
-from cape.site.holder import Holder
-from cape.site.schema import Category, Number
-from cape.site.table import Table
 
 __all__ = [
     "ANALYSES",

@@ -23,9 +23,9 @@ from cape.check import plain
 from cape.cli import words
 from cape.cli.results import Answered
 from cape.coordinator import Event, SiteReport
+from cape.engine.result import number
+from cape.engine.run import Progress
 from cape.privacy import Budget
-from cape.release.result import number
-from cape.release.run import Progress
 from cape.study import Entry
 
 __all__ = ["Live"]

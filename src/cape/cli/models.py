@@ -9,9 +9,9 @@ from cape.analyses.pca import PCAModel
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.polynomial import PolynomialModel
+from cape.engine.result import count
 from cape.learning.clusters import KMeansModel
 from cape.learning.neural_network import NetworkModel
-from cape.release.result import count
 
 __all__ = ["notes", "plain"]
 

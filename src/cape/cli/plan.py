@@ -11,7 +11,7 @@ from rich.table import Table
 
 from cape.cli import screen, words
 from cape.cli.options import AsJson, StudyFile
-from cape.release.plan import Plan
+from cape.engine.plan import Plan
 from cape.study import Entry, Study
 
 __all__ = ["plan"]

@@ -12,15 +12,15 @@ from typing import Any
 
 from cape import __version__
 from cape.analyses import ContingencyTable
+from cape.blocks.table import Table
 from cape.cli import models, screen, words
 from cape.cli.sites import Heard, SiteOutcome, outcomes
+from cape.data import Schema
+from cape.engine.consortium import Consortium
+from cape.engine.result import Promise, Release
+from cape.engine.run import Progress
 from cape.errors import CapeError, DataError
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.result import Promise, Release
-from cape.release.run import Progress
-from cape.site import Schema
-from cape.site.table import Table
 from cape.study import Entry, Study
 
 __all__ = ["Answered", "Results", "answered", "execute"]

@@ -10,9 +10,9 @@ import typer
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish, writable
 from cape.cli.results import execute
+from cape.data.schema import hint
+from cape.engine.schemes import SCHEMES, SECAGG_ROUNDS
 from cape.errors import InvalidInput
-from cape.release.schemes import SCHEMES, SECAGG_ROUNDS
-from cape.site.schema import hint
 from cape.study import Entry, Study
 from cape.study.study import scheme_name
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cape.analyses import TableOne
 from cape.cli.results import Answered
-from cape.release.result import as_text
+from cape.engine.result import as_text
 
 __all__ = ["clinical", "shown", "table_of"]
 

@@ -6,9 +6,9 @@ import math
 
 from scipy.special import ndtr, ndtri
 
-from cape.release.result import Promise, count
-from cape.release.run import Progress
-from cape.release.setting import Setting
+from cape.engine.result import Promise, count
+from cape.engine.run import Progress
+from cape.engine.setting import Setting
 
 __all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence", "step"]
 

@@ -22,8 +22,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cape.engine.schemes import Cost
 from cape.errors import CapeError, InvalidInput
-from cape.release.schemes import Cost
 
 __all__ = ["Answered", "Attempt", "Record"]
 

@@ -37,9 +37,9 @@ from cape.coordinator.calls import (
     pack,
     unpack_call,
 )
+from cape.engine.schemes import Parties
 from cape.errors import BadMessage, CapeError, InvalidInput, ProtocolError, TooFewSites
 from cape.noise import SecureStream
-from cape.release.schemes import Parties
 from cape.secagg import Aggregator, AggregatorState, Finished, Send
 from cape.secagg.events import Event as SecaggEvent
 from cape.steward import wire

@@ -40,6 +40,13 @@ from cape.coordinator.calls import (
 from cape.coordinator.folder import CoordinatorFolder
 from cape.coordinator.heads import HEADS, Heads
 from cape.coordinator.record import Answered, Attempt, Record
+from cape.engine.calibration import Calibration
+from cape.engine.consortium import MOST_ROWS
+from cape.engine.query import Finding
+from cape.engine.result import Promise, Release
+from cape.engine.run import Progress
+from cape.engine.schemes import Cost
+from cape.engine.schemes.cape import MOST_STEPS
 from cape.errors import (
     BadMessage,
     BudgetExceeded,
@@ -51,13 +58,6 @@ from cape.errors import (
 )
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.calibration import Calibration
-from cape.release.consortium import MOST_ROWS
-from cape.release.query import Finding
-from cape.release.result import Promise, Release
-from cape.release.run import Progress
-from cape.release.schemes import Cost
-from cape.release.schemes.cape import MOST_STEPS
 from cape.secagg.parameters import RUN_BYTES
 from cape.steward.codes import Code
 from cape.steward.policy import SCHEMES
@@ -512,7 +512,7 @@ class Submission:
 
 
 class _Sessions:
-    """Which session of secure aggregation carries a stage: as in `cape.release.run`.
+    """Which session of secure aggregation carries a stage: as in `cape.engine.run`.
 
     The second query of the same length opens a session for all stages that are left.
     """

@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Number, Schema
+from cape.engine.query import Estimate
+from cape.engine.result import as_text, count, number
 from cape.learning.seeds import nearest
-from cape.release.query import Estimate
-from cape.release.result import as_text, count, number
-from cape.site import Number, Schema
-from cape.site.design import Design
-from cape.site.units import Units
 
 __all__ = ["KMeansModel", "Vectors"]
 

@@ -29,15 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.blocks import Block
+from cape.data import Schema
+from cape.engine.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
+from cape.engine.stages import SLACK
 from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
 from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
 from cape.privacy import covered_noise, gaussian, gaussian_cover, subsampled
 from cape.privacy.subsampling import Relation
-from cape.release.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
-from cape.release.stages import SLACK
 from cape.secagg.parameters import MAX_STEPS
-from cape.site import Block, Schema
 
 __all__ = ["WATCHED", "Descent", "Diverged", "Training"]
 

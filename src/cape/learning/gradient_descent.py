@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cape.blocks import Custom
+from cape.data import Schema
+from cape.engine.query import Estimate, Finding
+from cape.engine.result import as_text, count
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table
-from cape.release.query import Estimate, Finding
-from cape.release.result import as_text, count
-from cape.site import Custom, Schema
 
 __all__ = ["GradientDescent"]
 
@@ -38,8 +39,8 @@ class GradientDescent(Descent):
         start: the parameters to begin with.
         **training: see `Training`; watching losses and an adaptive clip need `NeuralNetwork`.
 
-    **Sensitivity.** A row's gradient is shortened to the clip and rounded toward zero (`cape.site.clip`), so
-    in units of the clip it has length at most 1: 2 under replace-one, 1 under add-remove. That holds for a
+    **Sensitivity.** A row's gradient is shortened to the clip and rounded toward zero (`cape.blocks.clip`),
+    so in units of the clip it has length at most 1: 2 under replace-one, 1 under add-remove. That holds for a
     function that treats each row by itself; whoever allows a function has to read it.
     """
 

@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.blocks import Nearest
+from cape.blocks.design import Design
+from cape.data import Schema
+from cape.engine.query import Analysis, Answer, Conversation, Estimate, Finding, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.learning.clusters import KMeansModel, Vectors
 from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
-from cape.release.query import Analysis, Answer, Conversation, Estimate, Finding, Neighbours, Query
-from cape.site import Nearest, Schema
-from cape.site.design import Design
 
 __all__ = ["KMeans", "sensitivity"]
 

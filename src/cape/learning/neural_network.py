@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from cape import check
+from cape.blocks.block import Gradient
+from cape.blocks.design import Design
+from cape.blocks.network import Network
+from cape.blocks.units import Units
+from cape.data import Category, Schema
+from cape.engine.query import Estimate, Finding
+from cape.engine.result import as_text, count, number
 from cape.errors import InvalidInput
 from cape.learning.descent import WATCHED, Descent, Training, history_table
-from cape.release.query import Estimate, Finding
-from cape.release.result import as_text, count, number
-from cape.site import Category, Schema
-from cape.site.blocks import Gradient
-from cape.site.design import Design
-from cape.site.network import Network
-from cape.site.units import Units
 
 __all__ = ["NetworkModel", "NeuralNetwork"]
 
@@ -40,7 +40,7 @@ class NeuralNetwork(Descent):
     a numeric one a regression. Features are scaled by their public bounds to [-1, 1], categories spread
     out to 0 and 1. The other arguments are those of `Training`.
 
-    **Sensitivity.** A row adds its gradient, shortened to the clip: see `cape.site.gradient` and
+    **Sensitivity.** A row adds its gradient, shortened to the clip: see `cape.blocks.gradient` and
     `cape.learning.descent`.
     """
 

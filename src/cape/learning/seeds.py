@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.blocks.design import Design
+from cape.data import Number, Schema
 from cape.noise import SecureStream
-from cape.site import Number, Schema
-from cape.site.design import Design
 
 __all__ = ["Spread", "cluster", "halves", "nearest", "public_stream", "spread"]
 

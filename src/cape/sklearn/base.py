@@ -24,13 +24,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from cape import check
+from cape.data import Category, Number, Schema
+from cape.engine.consortium import Consortium
+from cape.engine.query import Analysis
+from cape.engine.result import Promise, Release
 from cape.errors import CapeError, PrivacyLeakWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.query import Analysis
-from cape.release.result import Promise, Release
-from cape.site import Category, Number, Schema
 from cape.sklearn.bounds import Box
 from cape.sklearn.split import frames, split
 

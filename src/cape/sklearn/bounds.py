@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.data import Number
 from cape.errors import InvalidInput, PrivacyLeakWarning
-from cape.site import Number
 
 __all__ = ["Box", "Interval", "box", "interval", "warn_of"]
 

@@ -29,15 +29,15 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.blocks.table import Table
+from cape.engine.calibration import Calibration
+from cape.engine.consortium import MOST_ROWS
+from cape.engine.query import Query
+from cape.engine.schemes import Parties
+from cape.engine.schemes.messages import add_noise
 from cape.errors import BadMessage, BudgetExceeded, CapeError, DataError, InvalidInput, Refused
 from cape.noise import SecureStream
-from cape.release.calibration import Calibration
-from cape.release.consortium import MOST_ROWS
-from cape.release.query import Query
-from cape.release.schemes import Parties
-from cape.release.schemes.messages import add_noise
 from cape.secagg.parameters import Parameters
-from cape.site.table import Table
 from cape.steward.amount import Basis, Incomparable
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Denied, Refusal

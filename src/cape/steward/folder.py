@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.analyses import KINDS
+from cape.blocks.table import Table
+from cape.data.schema import hint
 from cape.errors import CapeError, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity
-from cape.site.schema import hint
-from cape.site.table import Table
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider, reconsider

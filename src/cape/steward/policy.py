@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 
 from cape import check
 from cape.analyses import KINDS
+from cape.data import Schema
+from cape.data.schema import hint
+from cape.engine.query import Neighbours
 from cape.errors import InvalidInput
-from cape.release.query import Neighbours
-from cape.site import Schema
-from cape.site.schema import hint
 from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person, read_keys
 from cape.study import places

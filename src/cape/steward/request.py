@@ -30,17 +30,17 @@ from numpy.typing import NDArray
 
 from cape import check, packed
 from cape.analyses import build
+from cape.data import Schema
+from cape.engine.calibration import RESOLUTION, Calibration
+from cape.engine.query import Analysis, Answer, Query
+from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.setting import Setting
+from cape.engine.stages import Stages
 from cape.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.calibration import RESOLUTION, Calibration
-from cape.release.query import Analysis, Answer, Query
-from cape.release.schemes import SCHEMES, Parties, Scheme
-from cape.release.setting import Setting
-from cape.release.stages import Stages
 from cape.secagg.keys import KEY_BYTES, MAX_SITES, Identity, Roster
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES, Parameters
-from cape.site import Schema
 from cape.steward import envelope
 from cape.steward.codes import Code, Denied
 from cape.steward.envelope import Envelope

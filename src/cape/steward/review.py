@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+from cape.blocks import Block
+from cape.blocks.block import Counts, Gradient, Gram, Moments, Nearest, Newton, Tensors
+from cape.data import Schema
+from cape.engine.calibration import Calibration, discretisation_error
+from cape.engine.query import Query
 from cape.errors import InvalidInput
-from cape.release.calibration import Calibration, discretisation_error
-from cape.release.query import Query
-from cape.site import Block, Schema
-from cape.site.blocks import Counts, Gradient, Gram, Moments, Nearest, Newton, Tensors
 from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
 from cape.steward.codes import Code, Denied
 from cape.steward.policy import Policy

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cape import check
+from cape.data.schema import hint
 from cape.errors import InvalidInput
-from cape.site.schema import hint
 
 __all__ = ["at", "keys", "parse", "read", "section", "text"]
 

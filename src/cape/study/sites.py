@@ -16,7 +16,7 @@ from cape.errors import InvalidInput
 from cape.study import places
 
 if TYPE_CHECKING:
-    from cape.site import Csv, Database
+    from cape.data import Csv, Database
 
 __all__ = ["TOO_FEW", "Place", "place_of", "read_sites"]
 
@@ -53,7 +53,7 @@ class Place:
 
     def source(self) -> str | Csv | Database:
         """Return what `cape.Consortium` takes; polars is loaded here and not before."""
-        from cape.site import Csv, Database
+        from cape.data import Csv, Database
 
         given = self.described
         if self.elsewhere:

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, get_args
 from cape import check
 from cape.analyses import KINDS, build
 from cape.analyses.registry import keys_of
+from cape.data import Schema
+from cape.data.schema import hint
+from cape.engine.plan import Plan, make_plan
+from cape.engine.query import Analysis, Neighbours
+from cape.engine.result import Promise
+from cape.engine.schemes import SCHEMES, Parties
+from cape.engine.setting import Setting
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget, correlated
-from cape.release.plan import Plan, make_plan
-from cape.release.query import Analysis, Neighbours
-from cape.release.result import Promise
-from cape.release.schemes import SCHEMES, Parties
-from cape.release.setting import Setting
-from cape.site import Schema
-from cape.site.schema import hint
 from cape.study import places
 from cape.study.sites import TOO_FEW, Place, read_sites
 
 if TYPE_CHECKING:
+    from cape.engine.consortium import Consortium
     from cape.noise import SecureStream
-    from cape.release.consortium import Consortium
 
 __all__ = ["Entry", "Study"]
 
@@ -142,7 +142,7 @@ class Study:
 
     def consortium(self, *, scheme: str | None = None, stream: SecureStream | None = None) -> Consortium:
         """Open every site's table, and return the consortium that can answer."""
-        from cape.release.consortium import Consortium
+        from cape.engine.consortium import Consortium
 
         return Consortium(
             {name: place.source() for name, place in self.sites.items()},

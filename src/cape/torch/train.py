@@ -31,20 +31,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cape.blocks.block import Array, Held
+from cape.blocks.holder import Holder
+from cape.blocks.sampling import sample
+from cape.data import Schema
+from cape.engine.consortium import Consortium
+from cape.engine.query import Finding, Neighbours, Query
+from cape.engine.result import Release
+from cape.engine.run import Progress
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training
 from cape.learning.gradient_descent import DescentModel
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.query import Finding, Neighbours, Query
-from cape.release.result import Release
-from cape.release.run import Progress
-from cape.site import Schema
-from cape.site.blocks import Array, Held
-from cape.site.holder import Holder
-from cape.site.sampling import sample
 from cape.torch.batch import Batch
 from cape.torch.clipped import ClippedSums
 from cape.torch.refuse import require_loss, require_module, trainable

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.release.query import Answer
-from cape.site import Number
-from cape.site.blocks import Newton, Tensors
+from cape.blocks.block import Newton, Tensors
+from cape.data import Number
+from cape.engine.query import Answer
 
 STEP = 2.0**-20
 MU = float(privacy.mu(1.0, 1e-6))

@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.release.query import Answer
-from cape.site import Category, Number, Schema
+from cape.data import Category, Number, Schema
+from cape.engine.query import Answer
 
 STEP = 2.0**-20
 SITES, HONEST = 5, 4

@@ -11,9 +11,9 @@ import pytest
 
 from cape import Budget, Consortium
 from cape.analyses.regression.linear import LinearRegression
+from cape.data import Number, Schema
+from cape.engine.query import Estimate
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
-from cape.release.query import Estimate
-from cape.site import Number, Schema
 
 from .tables import found, numeric
 

@@ -18,11 +18,11 @@ from cape.analyses.pca import PCA
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.odds import curvature
+from cape.data import Category, Number, Schema
+from cape.engine.consortium import Consortium
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.site import Category, Number, Schema
 
 from .conversations import converse
 

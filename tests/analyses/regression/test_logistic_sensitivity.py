@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.newton import newton_query
-from cape.site import Category, Number, Schema
-from cape.site.blocks import Newton
-from cape.site.design import Design
+from cape.blocks.block import Newton
+from cape.blocks.design import Design
+from cape.data import Category, Number, Schema
 
 from .conversations import sums_of
 
@@ -132,7 +132,7 @@ def test_no_neighbouring_tables_move_the_second_moments_further(rows):
 def test_a_site_adds_up_the_same_step():
     import polars as pl
 
-    from cape.site.table import Table
+    from cape.blocks.table import Table
 
     rng = np.random.default_rng(3)
     table = {

@@ -15,10 +15,10 @@ from cape.analyses.regression import sensitivity
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.regression.sensitivity import joint, least_product, moved, second_moments
+from cape.blocks.block import Term
+from cape.blocks.design import Design
+from cape.data import Number, Schema
 from cape.errors import InvalidInput
-from cape.site import Number, Schema
-from cape.site.blocks import Term
-from cape.site.design import Design
 
 from .tables import row_parts, vectors
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from cape.engine.query import Estimate, Finding
 from cape.errors import InvalidInput
-from cape.release.query import Estimate, Finding
 from reproduction.literature import Curator, methods_of
-from tests.release.questions import Average, Bins
-from tests.release.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium
+from tests.engine.questions import Average, Bins
+from tests.engine.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium
 
 
 class Asked(Average):

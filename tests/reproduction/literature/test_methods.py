@@ -19,11 +19,11 @@ from cape import Budget, Schema
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.cli.screen import to_json
+from cape.data import Category, Number
+from cape.engine.consortium import Consortium
+from cape.engine.schemes import SCHEMES
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.noise import SecureStream
-from cape.release.consortium import Consortium
-from cape.release.schemes import SCHEMES
-from cape.site import Category, Number
 from reproduction.literature import Curator, functional, methods_of
 from reproduction.literature.curator import Holdings
 from reproduction.literature.data import Pooled

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from cape.analyses.regression.ridge import SecondMoments, radius
-from cape.release.query import Estimate
+from cape.engine.query import Estimate
 
 __all__ = ["Between", "Coefficients", "Reach", "coefficients", "z_and_p"]
 

@@ -20,12 +20,12 @@ from cape.analyses.regression.inference import Coefficients, Reach, coefficients
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.ridge import SecondMoments, fit
 from cape.analyses.regression.sensitivity import joint
+from cape.blocks.block import Term
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Category, Schema
+from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
-from cape.release.query import Answer, Estimate, Finding, Neighbours, Query
-from cape.site import Category, Schema
-from cape.site.blocks import Term
-from cape.site.design import Design
-from cape.site.units import Units
 
 __all__ = ["LinearRegression"]
 

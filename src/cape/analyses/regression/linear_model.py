@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cape.analyses.regression.inference import z_and_p
-from cape.release.query import Estimate
-from cape.release.result import as_text, between, number
-from cape.site import Schema
-from cape.site.design import Design
-from cape.site.units import Units
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Schema
+from cape.engine.query import Estimate
+from cape.engine.result import as_text, between, number
 
 __all__ = ["LinearModel"]
 

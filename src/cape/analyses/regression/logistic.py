@@ -25,8 +25,11 @@ from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.newton import CLEAR, Step, newton_query
 from cape.analyses.regression.odds import Fit, Lean, SecondMoments, curvature, fit_odds
 from cape.analyses.regression.sensitivity import joint
-from cape.errors import InvalidInput, TooNoisyWarning
-from cape.release.query import (
+from cape.blocks.block import Term
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Category, Number, Schema
+from cape.engine.query import (
     Analysis,
     Answer,
     Conversation,
@@ -35,11 +38,8 @@ from cape.release.query import (
     Neighbours,
     Query,
 )
-from cape.release.result import count
-from cape.site import Category, Number, Schema
-from cape.site.blocks import Term
-from cape.site.design import Design
-from cape.site.units import Units
+from cape.engine.result import count
+from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["LogisticRegression"]
 

@@ -18,12 +18,12 @@ from scipy.special import expit
 from cape import check
 from cape.analyses.arguments import joined
 from cape.analyses.regression.inference import z_and_p
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Schema
+from cape.engine.query import Estimate
+from cape.engine.result import as_text, between, count, number
 from cape.errors import InvalidInput
-from cape.release.query import Estimate
-from cape.release.result import as_text, between, count, number
-from cape.site import Schema
-from cape.site.design import Design
-from cape.site.units import Units
 
 __all__ = ["LogisticModel"]
 

@@ -39,10 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.analyses.matrices import spectral, symmetric
-from cape.release.query import Answer, Neighbours, Query
-from cape.site import Schema
-from cape.site.blocks import T_BITS, Newton
-from cape.site.design import Design
+from cape.blocks.block import T_BITS, Newton
+from cape.blocks.design import Design
+from cape.data import Schema
+from cape.engine.query import Answer, Neighbours, Query
 
 __all__ = ["CLEAR", "Step", "newton_query"]
 

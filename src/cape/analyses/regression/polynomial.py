@@ -23,13 +23,13 @@ from cape.analyses.regression.approximate import Approximation, Fitting, approxi
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
+from cape.blocks.block import Term, entries
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Schema
+from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.result import as_text, between, number
 from cape.errors import InvalidInput, TooNoisyWarning
-from cape.release.query import Answer, Estimate, Finding, Neighbours, Query
-from cape.release.result import as_text, between, number
-from cape.site import Schema
-from cape.site.blocks import Term, entries
-from cape.site.design import Design
-from cape.site.units import Units
 
 __all__ = ["PolynomialLoss", "PolynomialModel"]
 

@@ -41,12 +41,12 @@ from numpy.polynomial import polynomial as poly
 from numpy.typing import NDArray
 
 from cape import check
+from cape.blocks.block import T_BITS, Tensors, Term
+from cape.blocks.design import Design
+from cape.data import Schema
+from cape.data.schema import Category
+from cape.engine.query import Neighbours, Query
 from cape.errors import InvalidInput
-from cape.release.query import Neighbours, Query
-from cape.site import Schema
-from cape.site.blocks import T_BITS, Tensors, Term
-from cape.site.design import Design
-from cape.site.schema import Category
 
 __all__ = ["Target", "joint", "largest", "least_product", "moved", "second_moments"]
 

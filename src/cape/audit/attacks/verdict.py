@@ -25,10 +25,10 @@ from itertools import product
 import numpy as np
 
 from cape.audit.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, Place, World
+from cape.data import Schema
+from cape.engine.calibration import RESOLUTION, calibrate
+from cape.engine.schemes import SCHEMES, Parties
 from cape.privacy import gaussian
-from cape.release.calibration import RESOLUTION, calibrate
-from cape.release.schemes import SCHEMES, Parties
-from cape.site import Schema
 from cape.steward.ledger import Line
 from cape.steward.request import grid_of, read
 from cape.steward.review import columns_of

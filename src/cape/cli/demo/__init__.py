@@ -17,9 +17,9 @@ from cape.cli import screen, words
 from cape.cli.demo import theorem
 from cape.cli.demo.hospitals import COLUMNS, GROUPS, RUNS, SITES, Compared, Demo, rehearse
 from cape.cli.options import AsJson
+from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.privacy import Budget
-from cape.release.query import Estimate
 
 __all__ = ["demo"]
 

@@ -10,11 +10,11 @@ from functools import partial
 from cape.analyses import TableOne
 from cape.cli.demo.data import at_sites
 from cape.cli.screen import Steps
+from cape.data import Category, Number, Schema
+from cape.engine.consortium import Consortium
+from cape.engine.query import Estimate
 from cape.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.privacy import Budget
-from cape.release.consortium import Consortium
-from cape.release.query import Estimate
-from cape.site import Category, Number, Schema
 
 __all__ = ["COLUMNS", "GROUPS", "RUNS", "SITES", "Compared", "Demo", "rehearse"]
 

@@ -11,7 +11,7 @@ from cape import __version__
 from cape.cli import words
 from cape.cli.report.answers import answer
 from cape.cli.results import Results
-from cape.site import Number
+from cape.data import Number
 
 __all__ = ["document", "page"]
 

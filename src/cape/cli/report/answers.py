@@ -12,9 +12,9 @@ from cape.analyses.regression.logistic_model import LogisticModel
 from cape.cli import words
 from cape.cli.report.figures import figure
 from cape.cli.results import Answered
+from cape.engine.query import Estimate
+from cape.engine.result import between, number
 from cape.learning.neural_network import NetworkModel
-from cape.release.query import Estimate
-from cape.release.result import between, number
 
 __all__ = ["answer"]
 

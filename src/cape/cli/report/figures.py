@@ -25,10 +25,10 @@ from cape.analyses import (
 from cape.analyses.pca import PCAModel
 from cape.cli.report import svg
 from cape.cli.results import Answered
+from cape.data import Number, Schema
+from cape.engine.query import Analysis, Estimate
 from cape.learning.clusters import KMeansModel
 from cape.learning.neural_network import NetworkModel
-from cape.release.query import Analysis, Estimate
-from cape.site import Number, Schema
 
 __all__ = ["figure"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from cape.release.query import Estimate
-from cape.release.result import number
+from cape.engine.query import Estimate
+from cape.engine.result import number
 
 __all__ = ["Axis", "bars", "curve", "extent", "intervals", "matrix"]
 

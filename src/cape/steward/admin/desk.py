@@ -11,8 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from cape import __version__, check
+from cape.data.schema import hint
 from cape.errors import CapeError, InvalidInput
-from cape.site.schema import hint
 from cape.steward.admin import data, shown
 from cape.steward.admin.hidden import hide, restore
 from cape.steward.approvals import Held

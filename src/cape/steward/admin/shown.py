@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from cape import check
+from cape.data.schema import hint
 from cape.errors import InvalidInput
-from cape.site.schema import hint
 from cape.steward.admin import data
 from cape.steward.amount import Allowance, Basis, total
 from cape.steward.approvals import Held

@@ -1,0 +1,47 @@
+"""Rows of any function's results, each clipped to an L2 norm of 1 in whole steps.
+
+Claim. Every row comes back as integers w with sum of w_i^2 <= 2^40, certainly, and the same row gives the
+same w in every batch.
+Reason. A row is divided by the larger of the bound and its largest entry and truncated, so its entries are
+integers q with |q_i| <= 2^20 and the sum of their squares is exact in int64. A row that is within 2^40
+stays as it is. Any other is divided by its norm, truncated, and checked in integers; if floating point put
+it outside, every entry that is not 0 moves one step toward 0 until it is inside.
+Tested in tests/blocks/test_custom.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.blocks.steps import ONE
+
+__all__ = ["LARGEST_SIZE", "clip_rows", "inside"]
+
+LARGEST_SIZE = 1 << 22
+"""How many entries a row may have: the sum of their squares then stays below 2^62."""
+
+_LIMIT = int(ONE) ** 2
+
+
+def clip_rows(rows: NDArray[np.float64], bound: float) -> NDArray[np.int64]:
+    """Return finite rows in units of bound / 2^20, none longer than the bound, rounded toward zero."""
+    largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=bound)
+    steps: NDArray[np.int64] = np.trunc(rows / largest * ONE).astype(np.int64)
+    squares = _squares(steps)
+    outside = np.flatnonzero(squares > _LIMIT)
+    if outside.size:
+        norms = np.sqrt(squares[outside].astype(np.float64))[:, None]
+        steps[outside] = inside(np.trunc(steps[outside] * (ONE / norms)).astype(np.int64))
+    return steps
+
+
+def inside(steps: NDArray[np.int64], limit: int = _LIMIT) -> NDArray[np.int64]:
+    """Move rows whose squares add up to more than the limit toward zero, until integers say that none do."""
+    while (over := np.flatnonzero(_squares(steps) > limit)).size:
+        steps[over] -= np.sign(steps[over])
+    return steps
+
+
+def _squares(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.asarray(np.einsum("ij,ij->i", steps, steps), np.int64)

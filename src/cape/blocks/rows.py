@@ -1,0 +1,184 @@
+"""The rows of a table as vectors of length at most 1 and targets between -1 and 1, in whole steps of 2^-20.
+
+Claim. Each complete row becomes integers k with sum of k_i² <= 2^40, certainly, and a target |k| <= 2^20;
+the same row gives the same integers in every batch and at every place.
+Reason. Where no row can be longer than the design's norm, an entry is truncated and held within K, and
+(features) K² + (intercept)² <= 2^40 is how K is found, in Python's integers; of a category's entries one at
+most is K and the others 0. Where the norm is smaller, a row is divided by the larger of the norm and its
+own length, truncated, and its sum of squares looked at in integers: if floating point put it outside, its
+entries move toward 0 until it is inside. All of it is done column by column with operations that IEEE 754
+specifies to the bit, never by BLAS or a sum whose order depends on where a row stands.
+Tested in tests/blocks/test_design.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.blocks.clip import inside
+from cape.blocks.design import Design
+from cape.blocks.steps import ONE, Steps
+from cape.data.schema import Number, Schema
+
+__all__ = ["PADDING", "PART_ROWS", "Converter", "Vectors"]
+
+PART_ROWS = 1 << 13
+PADDING = 8  # columns of a buffer must not lie a power of two apart, or they share the cache's few places
+_LIMIT = int(ONE) ** 2
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Complete rows in whole steps: `all` has the entries of x and, below them, y if there is a target."""
+
+    all: Float64
+    width: int
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self.all.shape[1])
+
+    @property
+    def x(self) -> Float64:
+        """The vectors, (width, rows)."""
+        return self.all[: self.width]
+
+    @property
+    def y(self) -> Float64:
+        """The targets."""
+        y: Float64 = self.all[self.width]
+        return y
+
+
+class Converter:
+    """Turns columns into vectors, in one buffer that every call uses again."""
+
+    def __init__(self, schema: Schema, design: Design) -> None:
+        self._design = design
+        self.width = design.width(schema)
+        length = design.length(schema)
+        # whether a row may be longer than the norm
+        self._longer = not design.cube and length < design.bound(schema)
+        self._norm = length * ONE
+        # With an intercept c, what is left for the features is 1 / sqrt(1 + c²).
+        self._shrink = math.hypot(1.0, design.intercept)
+        square = Fraction(design.intercept) ** 2
+        self._first = math.isqrt(math.floor(_LIMIT * square / (1 + square)))
+        self._limit = math.floor(_LIMIT / (1 + square))
+        if self._longer or design.cube:  # first t itself
+            most, length = ONE, 1.0
+        else:
+            most, length = float(math.isqrt(self._limit // len(design.features))), length * self._shrink
+        self._columns: list[tuple[str, _Numbers | _Codes | _Labels]] = []
+        for name in design.features:
+            column = schema[name]
+            self._columns.append(
+                (name, _Numbers(Steps.of(column, length, most), whole=not self._longer))
+                if isinstance(column, Number)
+                else (name, _Codes(range(1, len(column.values)), 0.0, most))
+            )
+        if design.target is not None:
+            column = schema[design.target]
+            self._columns.append(
+                (design.target, _Numbers(Steps.of(column)))
+                if isinstance(column, Number)
+                else (design.target, _Labels() if design.cube else _Codes(range(1, 2), -ONE, ONE))
+            )
+        self._height = self.width + (design.target is not None)
+        self._buffer = np.empty((self._height, 0))
+
+    def convert(self, columns: Mapping[str, NDArray[Any]], rows: int) -> Vectors:
+        """Return the vectors of the rows that are complete."""
+        if rows > self._buffer.shape[1]:
+            self._buffer = np.empty((self._height, rows + PADDING))
+        filled = self._buffer[:, :rows]
+        missing: NDArray[np.bool_] | None = None
+        start = place = int(self._design.intercept > 0)
+        filled[:start] = self._first
+        with np.errstate(over="ignore"):  # what overflows is far outside, and clipped
+            for name, column in self._columns:
+                absent = column.fill(columns[name], filled[place : place + column.width])
+                if absent is not None:
+                    missing = absent if missing is None else missing | absent
+                place += column.width
+        if missing is not None:
+            filled = np.compress(~missing, filled, axis=1)
+        if self._longer:
+            self._shorten(filled[start : self.width])
+        return Vectors(filled, self.width)
+
+    def _shorten(self, x: Float64) -> None:
+        """Divide vectors of t by the norm, or by their own length if that is larger, and truncate."""
+        squares, product = np.zeros(x.shape[1]), np.empty(x.shape[1])
+        for entries in x:
+            np.multiply(entries, entries, out=product)
+            squares += product
+        factor = (ONE / self._shrink) / np.maximum(np.sqrt(squares), self._norm)
+        squares[:] = 0
+        for entries in x:
+            np.multiply(entries, factor, out=entries)
+            np.trunc(entries, out=entries)
+            np.multiply(entries, entries, out=product)
+            squares += product  # whole numbers below 2^53: exact
+        outside = np.flatnonzero(squares > self._limit)
+        if outside.size:
+            x[:, outside] = inside(x[:, outside].T.astype(np.int64), self._limit).T
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A numeric column in whole steps, or, if it is yet to be scaled, before truncation."""
+
+    steps: Steps
+    whole: bool = True
+    width: int = 1
+
+    def fill(self, cells: Float64, out: Float64) -> NDArray[np.bool_] | None:
+        """Put the column into the one row of `out`; return which cells are missing, None if none is."""
+        found = self.steps.scale(cells, out[0])
+        if self.whole:
+            np.trunc(found, out=found)
+        return np.isnan(found) if math.isnan(np.add.reduce(found)) else None
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """A category column: `high` where a cell has the code that belongs to a row of `out`, else `low`."""
+
+    codes: range
+    low: float
+    high: float
+
+    @property
+    def width(self) -> int:
+        return len(self.codes)
+
+    def fill(self, cells: NDArray[np.int64], out: Float64) -> NDArray[np.bool_] | None:
+        """Put the column into the rows of `out`; return which cells are missing, None if none is."""
+        for row, code in zip(out, self.codes, strict=True):
+            np.multiply(cells == code, self.high - self.low, out=row)
+            if self.low:
+                row += self.low
+        return cells < 0 if cells.min(initial=0) < 0 else None
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """A category column as the places of its values: 0, 1, ..."""
+
+    width: int = 1
+
+    def fill(self, cells: NDArray[np.int64], out: Float64) -> NDArray[np.bool_] | None:
+        """Put the column into the one row of `out`; return which cells are missing, None if none is."""
+        out[0] = cells
+        return cells < 0 if cells.min(initial=0) < 0 else None

@@ -1,0 +1,227 @@
+"""One site's rows and what can be asked of them: exact sums, whatever holds the rows.
+
+`Table` opens a source (see `cape.data.sources`) and computes blocks over it, in batches on this machine
+(`cape.blocks.batches`) or inside the engine that holds it (`cape.blocks.pushdown`). Both give the same
+integers: why, stands at the head of `steps`, `sums` and `pushdown`.
+
+A table is taken to stay as it is while a study runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.blocks.batches import Batches
+from cape.blocks.block import Block, Counts, Custom, Gradient, Gram, Moments, Nearest, Newton, Tensors
+from cape.blocks.design import Design
+from cape.blocks.kept import Kept
+from cape.blocks.pushdown import Pushdown
+from cape.data import faults
+from cape.data.schema import Schema
+from cape.data.sources import open_source
+from cape.errors import InvalidInput
+from cape.noise import SecureStream
+
+__all__ = ["Table"]
+
+_KINDS = (Moments, Gram, Counts, Custom, Tensors, Newton, Nearest, Gradient)
+_KEPT_CELLS = 1 << 26  # 512 MB of float64
+
+
+class Table:
+    """A site's name, its rows, and the schema that they are read by.
+
+    >>> import polars
+    >>> table = Table("cleveland", polars.DataFrame({"age": [54.0, 90.0, None]}), Schema(age=(18, 90)))
+    >>> table.sums([Moments(("age",))])
+    [(array([2]), array([1048576]), array([1099511627776]))]
+
+    Args:
+        name: how errors call the site.
+        source: a pandas or polars DataFrame; an Arrow table; a polars LazyFrame; a lazy table of another
+            engine that narwhals knows (DuckDB, Dask, Spark, Ibis), which computes its sums itself; a path
+            or glob of CSV or Parquet; `Csv` or `Database`.
+        schema: the study's columns. The table may have others; they are not read.
+        unreadable: what a cell is that does not fit the schema. "error" raises `DataError`, for people who
+            hold the rows. "missing" counts it as missing and, in a column that is never missing, as the
+            middle of the bounds or the first category: whether an answer comes then says nothing about a
+            row. A line of a text file is then a row, and one that falls apart is a row of such cells.
+
+    Raises:
+        DataError: when the source cannot be read or does not fit the schema. Its text is for people at
+            the site, `public` for everyone else.
+    """
+
+    def __init__(
+        self, name: str, source: Any, schema: Schema, *, unreadable: Literal["error", "missing"] = "error"
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"a site's name must be text, not {name!r}")
+        if not isinstance(schema, Schema):
+            raise InvalidInput(f"schema must be a Schema, not {type(schema).__name__}")
+        if unreadable not in ("error", "missing"):
+            raise InvalidInput(f"unreadable must be 'error' or 'missing', not {unreadable!r}")
+        self._name, self._schema = name, schema
+        lenient = unreadable == "missing"
+        opened = open_source(name, source, lenient=lenient)
+        self._engine: Batches | Pushdown = (
+            Pushdown(name, schema, opened)
+            if isinstance(opened, nw.LazyFrame)
+            else Batches(name, schema, opened, lenient=lenient)
+        )
+        self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
+        self._asked: Design | None = None  # the design of the last sums over vectors
+        self._kept: Kept | None = None
+        self._too_large: Design | None = None
+
+    @property
+    def name(self) -> str:
+        """How errors call the site."""
+        return self._name
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that the rows are read by."""
+        return self._schema
+
+    def rows(self) -> int:
+        """Return the number of rows. Whether others may know it depends on the study's neighbours."""
+        return self._engine.rows()
+
+    def sums(
+        self, blocks: Sequence[Block], stream: SecureStream | None = None
+    ) -> list[tuple[NDArray[np.int64], ...]]:
+        """Return the exact sums of every block, in the shapes of `block.arrays(schema)`.
+
+        Blocks that take a sample of the rows draw it from the stream, which nobody else may know. Without a
+        sample, rows in another order, in other batches or held by another engine give the same integers.
+        These are the site's secrets: nothing but their noisy, masked form may leave.
+        """
+        blocks = list(blocks)
+        for block in blocks:
+            if not isinstance(block, _KINDS):
+                names = [kind.__name__ for kind in _KINDS]
+                raise InvalidInput(f"a block must be {', '.join(names[:-1])} or {names[-1]}, not {block!r}")
+            block.arrays(self._schema)
+        with self._lock:
+            return self._add_up(blocks, stream)
+
+    def _add_up(
+        self, blocks: list[Block], stream: SecureStream | None
+    ) -> list[tuple[NDArray[np.int64], ...]]:
+        found: dict[int, tuple[NDArray[np.int64], ...]] = {}
+        for i, block in enumerate(blocks):
+            if isinstance(block, Gradient):
+                found[i] = self._vectors(block.design).gradient(block, stream)
+        kept = self._asked_again(blocks)
+        if kept is not None:
+            among = [i for i, block in enumerate(blocks) if _design(block) == kept.design]
+            found.update(zip(among, kept.sums([blocks[i] for i in among]), strict=True))
+        others = [i for i in range(len(blocks)) if i not in found]
+        if others or not blocks:
+            sums = self._engine.sums([_whole(blocks[i]) for i in others], stream)
+            found.update(zip(others, sums, strict=True))
+        return [
+            (block.pick(found[i][0]),) if isinstance(block, Counts) else found[i]
+            for i, block in enumerate(blocks)
+        ]
+
+    def vectors(self, design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return x (rows, width) and, if the design has a target, y (rows,), in whole steps of 2^-20.
+
+        The rows are the complete ones, in their order; every x has a sum of squares of at most 2^40. The
+        arrays are kept for further calls and for `sums`, and cannot be written to. These are the site's
+        secrets, cell by cell: nothing of them may leave.
+
+        Raises:
+            DataError: for a lazy table of another engine, and for one whose vectors exceed 512 MB.
+        """
+        with self._lock:
+            kept = self._vectors(design)
+        return kept.x, kept.y
+
+    def _vectors(self, design: Design) -> Kept:
+        design.check(self._schema)
+        if isinstance(self._engine, Pushdown):
+            raise faults.not_lazy(self._name, "vectors of whole rows")
+        kept = self._keep(design)
+        if kept is None:
+            raise faults.too_large(self._name)
+        return kept
+
+    def _asked_again(self, blocks: Sequence[Block]) -> Kept | None:
+        """Return the vectors of a design among these blocks, if it is not the first time that it is asked.
+
+        A single pass stays a stream; where one is repeated, as in learning, rows are read once more.
+        """
+        designs = {design for block in blocks if (design := _design(block)) is not None}
+        if self._kept is not None and self._kept.design in designs:
+            return self._kept
+        if len(designs) != 1 or isinstance(self._engine, Pushdown):
+            return None
+        (design,) = designs
+        if design == self._asked:
+            return self._keep(design)
+        self._asked = design
+        return None
+
+    def _keep(self, design: Design) -> Kept | None:
+        """Return the vectors of a design, None if they are too large to keep."""
+        assert isinstance(self._engine, Batches)
+        if (self._kept is None or self._kept.design != design) and self._too_large != design:
+            self._kept = None  # so that there are never two in memory
+            self._kept = self._engine.keep(design, _KEPT_CELLS)
+            self._too_large = design if self._kept is None else None
+        return self._kept if self._too_large != design else None
+
+    def clamped(self) -> dict[str, int]:
+        """Return how many cells of each numeric column lie outside its bounds.
+
+        For the site's own eyes: it is computed from the rows without noise, and never sent.
+        """
+        return self._engine.clamped()
+
+    @property
+    def counted_as_missing(self) -> dict[str, int]:
+        """How many cells of each column did not fit, as last read; for the site's own eyes."""
+        return dict(self._engine.unreadable) if isinstance(self._engine, Batches) else {}
+
+    def unreadable(self) -> dict[str, int]:
+        """Read every cell that the schema names, and return how many of each column do not fit it.
+
+        For the site's own eyes, like `clamped`. A table that was opened with "error" raises instead.
+        """
+        self._engine.check()
+        return dict.fromkeys(self._schema, 0) | self.counted_as_missing
+
+    def check(self) -> None:
+        """Read every cell that the schema names, and raise `DataError` at the first that does not fit.
+
+        Opened with "missing", a table has no such cell. A table without rows is refused too; in a study whose
+        sizes are private it is added up as it is.
+        """
+        self._engine.check()
+        self.require_rows()
+
+    def require_rows(self) -> None:
+        """Raise `DataError` if the table is empty: where sizes are public, that is more likely a mistake."""
+        if self.rows() == 0:
+            raise faults.empty(self._name)
+
+    def __repr__(self) -> str:
+        return f"Table({self._name!r}, {self._schema!r})"
+
+
+def _design(block: Block) -> Design | None:
+    return block.design if isinstance(block, (Tensors, Newton, Nearest)) else None
+
+
+def _whole(block: Block) -> Block:
+    return replace(block, cell=None) if isinstance(block, Counts) else block

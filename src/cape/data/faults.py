@@ -1,0 +1,158 @@
+"""What a site's people are told when their table cannot be used: column, row and what was expected.
+
+Never a cell: texts are made here from the schema, names and types alone. Exceptions of other libraries
+quote cells, so `guarded` drops them and keeps only the name of their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from polars.exceptions import PanicException
+
+from cape import check
+from cape.data.schema import Category, Column, hint
+from cape.errors import CapeError, DataError
+
+__all__ = [
+    "empty",
+    "guarded",
+    "missing_cell",
+    "no_column",
+    "no_header",
+    "not_in_header",
+    "not_lazy",
+    "too_large",
+    "twice",
+    "unknown_category",
+    "wrong_type",
+]
+
+_SHOWN = 12
+T = TypeVar("T")
+
+
+def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
+    """Return what `call` returns; turn whatever goes wrong in other people's code into a `DataError`."""
+    try:
+        return call()
+    except CapeError:
+        raise
+    except (Exception, PanicException) as error:  # a panic of Rust is no Exception
+        kind = type(error).__name__
+    # Raised out here, so that the error does not carry the other one, which may quote a cell.
+    raise DataError(site, f"{what} could not be read ({kind}); {advice}")
+
+
+def empty(site: str) -> DataError:
+    """A table without rows."""
+    return DataError(site, "the table has no rows; a site takes part with at least one")
+
+
+def _named(column: str) -> str:
+    return check.show(column, 120)
+
+
+def no_column(site: str, column: str, known: Iterable[str]) -> DataError:
+    """A column of the schema that the table does not have."""
+    return DataError(site, f"no column {_named(column)} in the table{hint(column, map(str, known))}", column)
+
+
+def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
+    """A column that the first line of a text file does not have; what else stands there may be cells.
+
+    So it is for a file whose lines are not told apart, or whose first line has run into the second. Only a
+    name that is the schema's own but for case, spaces and signs is shown.
+    """
+    same = [name for name in known if _letters(name) == _letters(column)]
+    advice = f"did you mean {check.show(same[0])}?" if same else "compare it with the schema's names"
+    return DataError(site, f"no column {_named(column)} in the table; {advice}", column)
+
+
+def no_header(site: str, column: str) -> DataError:
+    """A text file in which no name of the schema stands in the first line: it may be a person's cells."""
+    return DataError(
+        site,
+        f"no column {_named(column)}, nor any other of the schema, in the first line of the file; if it has "
+        "no header, name its columns (columns = [...]), and if another sign separates its cells, say which "
+        "(separator = ';')",
+        column,
+    )
+
+
+def not_lazy(site: str, what: str) -> DataError:
+    """Something that an engine cannot compute for a lazy table."""
+    return DataError(
+        site,
+        f"{what} cannot be computed inside a lazy table; give this site its rows as a DataFrame, a Parquet "
+        "file or a polars LazyFrame",
+    )
+
+
+def too_large(site: str) -> DataError:
+    """A table whose vectors would take more memory than is kept."""
+    return DataError(
+        site,
+        "as vectors the table would need more than 512 MB of memory; divide it into several sites, or use "
+        "fewer features",
+    )
+
+
+def twice(site: str, column: str) -> DataError:
+    """A name that two columns of the table have."""
+    return DataError(site, f"the table has more than one column {_named(column)}; rename one", column)
+
+
+def type_name(kind: Any) -> str:
+    """Return the bare name of a column's type: in its brackets may stand cells, as the values of an Enum."""
+    return (kind if isinstance(kind, type) else type(kind)).__name__
+
+
+def wrong_type(
+    site: str, name: str, column: Column, found: str, row: int | None = None, *, text_file: bool = False
+) -> DataError:
+    """A cell, or a whole column, of a type that cannot hold what the schema says."""
+    advice = ""
+    if text_file:
+        advice = (
+            "; if a sign such as '?' or NA stands for a missing cell, say so: null_values = ['?'], in the "
+            "study file or in Csv(path, ...)"
+        )
+    elif "text" in found:
+        advice = "; if a sign such as '?' stands for a missing cell, make it null first"
+    return _fault(site, name, row, f"expected {_expected(column)}, found {found}{advice}")
+
+
+def unknown_category(site: str, name: str, column: Category, row: int | None = None) -> DataError:
+    """A cell that is none of the schema's categories."""
+    return _fault(
+        site, name, row, f"expected {_expected(column)}; correct the cell, or the schema at every site"
+    )
+
+
+def missing_cell(site: str, name: str, row: int | None = None) -> DataError:
+    """An empty cell where the schema says that there is none."""
+    return _fault(
+        site,
+        name,
+        row,
+        "the cell is missing, and the schema says that none is; leave missing = false out of it if some are",
+    )
+
+
+def _letters(name: str) -> str:
+    return "".join(sign for sign in name.casefold() if sign.isalnum())
+
+
+def _fault(site: str, name: str, row: int | None, problem: str) -> DataError:
+    place = f"column {_named(name)}" if row is None else f"column {_named(name)}, row {row} (the first is 0)"
+    return DataError(site, f"{place}: {problem}", name)
+
+
+def _expected(column: Column) -> str:
+    if not isinstance(column, Category):
+        return f"a number (the schema clamps it to {column.low:g} to {column.high:g})"
+    shown = ", ".join(repr(value) for value in column.values[:_SHOWN])
+    more = len(column.values) - _SHOWN
+    return f"one of {shown}" + (f" and {more} more" if more > 0 else "")

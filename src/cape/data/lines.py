@@ -1,0 +1,192 @@
+"""A text file read so that a line is a row, whatever stands in it.
+
+Claim. What is read of a line depends on that line and the first one (the header) only: a file in which one
+line is replaced by any other gives the same number of rows, and the same cells in all other rows.
+Reason. The file is cut at line ends before anything else is looked at. A line with an odd number of quotes,
+which could run on into the next, is put aside; so is one that the parser refuses, or makes anything but one
+row of (by halving what it was read with), and one with more cells than the header. Every cell of a line that
+was put aside is `BROKEN`, a text that is no number and no category. What is no UTF-8 is replaced by U+FFFD.
+A cell can therefore hold no line break: a quoted one with a line break in it makes two broken lines.
+Tested in tests/data/test_dirty_cells.py, with lines of random bytes among good ones.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from cape.errors import DataError
+
+__all__ = ["BROKEN", "LineReader"]
+
+BROKEN = "\0"
+"""What stands for each cell of a line that cannot be read."""
+
+_CHUNK = 1 << 24
+_LONGEST = 1 << 26  # bytes of a line; a longer one is put aside
+_QUOTE, _END, _MARK = b'"', b"\n", b"\xef\xbb\xbf"  # the last may stand at the start of a file
+
+
+_File = io.BufferedReader | gzip.GzipFile
+
+
+class LineReader:
+    """A text file, or a pattern of several with the same header, in batches of lines."""
+
+    text = True
+
+    def __init__(
+        self,
+        site: str,
+        path: str,
+        pattern: bool,
+        advice: str,
+        *,
+        separator: str,
+        columns: Sequence[str] | None,
+        null_values: Sequence[str],
+    ) -> None:
+        self.what, self.advice = f"{path!r}", advice
+        self._site = site
+        self._paths = sorted(glob.glob(path, recursive=True)) if pattern else [path]
+        self._separator = separator.encode()
+        if len(self._separator) != 1:
+            raise DataError(site, f"separator must be a sign of one byte, not {separator!r}")
+        self._columns = None if columns is None else list(columns)
+        self._nulls = list(null_values)
+
+    def names(self) -> list[str]:
+        """Return the names of the columns; none if no file holds a line."""
+        if self._columns is not None:
+            return self._columns
+        found: list[str] = []
+        for path in self._paths:
+            with self._opened(path) as file:
+                names = self._header(file)
+            if found and names and names != found:
+                raise DataError(self._site, f"the files of {self.what} have different first lines")
+            found = found or names
+        return found
+
+    def _opened(self, path: str) -> _File:
+        """Open a file, packed or not. Without a header its first bytes are a person's: then its name says."""
+        if self._columns is not None:
+            packed = path.lower().endswith(".gz")
+        else:
+            with open(path, "rb") as file:
+                packed = file.read(2) == b"\x1f\x8b"
+        return gzip.open(path, "rb") if packed else open(path, "rb")
+
+    def rows(self) -> int:
+        """Return the number of lines, but for headers."""
+        return sum(chunk.count(_END) for path in self._paths for chunk in self._chunks(path))
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, at most `rows` rows at a time."""
+        names = self.names()
+        for path in self._paths:
+            for chunk in self._chunks(path):
+                frame = self._parse(_put_aside(chunk, self._broken(len(names))), len(names))
+                yield from self._cells(frame, names, columns).iter_slices(rows)
+
+    def _header(self, file: _File) -> list[str]:
+        """Read the first line that is not blank, and return the names in it."""
+        while line := file.readline(_LONGEST):
+            line = line.removeprefix(_MARK)
+            if line.strip():
+                return pl.read_csv(
+                    io.BytesIO(line.rstrip(b"\r\n") + _END),
+                    separator=self._separator.decode(),
+                    infer_schema=False,
+                    encoding="utf8-lossy",
+                ).columns
+        return []
+
+    def _chunks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's lines below the header, many at a time; the last of them ends like the others."""
+        with self._opened(path) as file:
+            if self._columns is None:
+                self._header(file)
+            elif file.read(len(_MARK)) != _MARK:
+                file.seek(0)
+            rest, skipping = b"", False
+            while data := file.read(_CHUNK):
+                cut = data.rfind(_END) + 1
+                if not cut:
+                    rest += b"" if skipping else data
+                    if len(rest) > _LONGEST:
+                        rest, skipping = b"", True
+                    continue
+                start = data.find(_END) if skipping else 0  # an empty line is left of what was skipped
+                first = _QUOTE if skipping else rest  # and a quote in it puts it aside
+                yield first + data[start:cut]
+                rest, skipping = data[cut:], False
+            if rest or skipping:
+                yield (_QUOTE if skipping else rest) + _END
+
+    def _broken(self, width: int) -> bytes:
+        """A line with a cell too many."""
+        return self._separator * width + b"-"
+
+    def _parse(self, lines: bytes, width: int) -> pl.DataFrame:
+        """Return one row for each line; the cell past the last column is empty unless the line is broken."""
+        count = lines.count(_END)
+        try:
+            frame = pl.read_csv(
+                io.BytesIO(self._separator * width + _END + lines),  # says how many cells there are
+                has_header=False,
+                separator=self._separator.decode(),
+                infer_schema=False,
+                truncate_ragged_lines=True,
+                encoding="utf8-lossy",
+            ).slice(1)
+            if frame.height == count:
+                return frame
+        except pl.exceptions.PolarsError:
+            pass
+        if count == 1:
+            return self._parse(self._broken(width) + _END, width)
+        cut = lines.find(_END, len(lines) // 2)  # near the middle, and never the last
+        if cut in (-1, len(lines) - 1):
+            cut = lines.rfind(_END, 0, len(lines) - 1)
+        halves = lines[: cut + 1], lines[cut + 1 :]
+        return pl.concat([self._parse(half, width) for half in halves])
+
+    def _cells(self, frame: pl.DataFrame, names: list[str], columns: Sequence[str]) -> pl.DataFrame:
+        """Return the wanted columns by name: space removed, null where empty, broken lines marked."""
+        broken = frame.columns[len(names)]
+        places = {name: frame.columns[names.index(name)] for name in columns}
+        cells = frame.select(pl.col(place).str.strip_chars().alias(name) for name, place in places.items())
+        nulls = [c.name for c in cells if self._nulls or (c == "").any()]  # the parser has made most of them
+        cells = cells.with_columns(
+            pl.when(~pl.col(name).is_in(["", *self._nulls])).then(name).alias(name) for name in nulls
+        )
+        if frame[broken].null_count() < len(frame):
+            whole = frame[broken].is_null()
+            cells = cells.with_columns(
+                pl.when(whole).then(name).otherwise(pl.lit(BROKEN)).alias(name) for name in columns
+            )
+        return cells
+
+
+def _put_aside(lines: bytes, broken: bytes) -> bytes:
+    """Return the lines with `broken` in the place of each that is too long or has an odd number of quotes."""
+    if _QUOTE not in lines and len(lines) <= _LONGEST:
+        return lines
+    signs = np.frombuffer(lines, np.uint8)
+    ends = np.flatnonzero(signs == _END[0])
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    odd = np.bitwise_xor.reduceat((signs == _QUOTE[0]).view(np.uint8), starts)
+    aside = np.flatnonzero(odd.view(bool) | (ends - starts > _LONGEST))
+    if not aside.size:
+        return lines
+    parts, place = [], 0
+    for number in aside.tolist():
+        parts += [lines[place : starts[number]], broken]
+        place = int(ends[number])
+    return b"".join([*parts, lines[place:]])

@@ -1,0 +1,162 @@
+"""Rows in batches: one small interface over what is in memory and what is scanned from files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+import narwhals as nw
+import polars as pl
+
+from cape.data.cells import is_missing
+
+__all__ = ["FetchedReader", "FrameReader", "LazyReader", "Reader", "from_values", "text_scan"]
+
+
+class Reader(Protocol):
+    """Gives the named columns in batches, in the order of the rows, as often as asked."""
+
+    what: str
+    advice: str
+    text: bool  # every cell is text, because the file has no types
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        ...
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, about `rows` rows at a time."""
+        ...
+
+
+class LazyReader:
+    """A polars scan, run by the streaming engine; made anew each time, because it remembers its files."""
+
+    def __init__(
+        self, scan: Callable[[], pl.LazyFrame], what: str, advice: str, *, text: bool = False
+    ) -> None:
+        self._scan = scan
+        self.what, self.advice, self.text = what, advice, text
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return self._scan().collect_schema().names()
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self._scan().select(pl.len()).collect(engine="streaming").item())
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, about `rows` rows at a time."""
+        # Of a text file every column is read: only then does polars notice a line with too many cells, such
+        # as one whose decimal comma has shifted the others.
+        chosen = self._scan() if self.text else self._scan().select(columns)
+        batches = chosen.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
+        return (batch.select(columns) for batch in batches) if self.text else iter(batches)
+
+
+class FrameReader:
+    """A DataFrame or an Arrow table, in slices."""
+
+    what, advice, text = "the table", "check that its columns hold plain values", False
+
+    def __init__(self, frame: nw.DataFrame[Any]) -> None:
+        self._frame = frame
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return list(self._frame.columns)
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return len(self._frame)
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, `rows` rows at a time."""
+        frame = self._frame.select(*columns)
+        for start in range(0, len(frame), rows):
+            yield _to_polars(frame[start : start + rows])
+
+
+class FetchedReader:
+    """A lazy table of another engine, whose columns are fetched whole."""
+
+    what, advice, text = "the lazy table", "check that it can be computed on its own", False
+
+    def __init__(self, frame: nw.LazyFrame[Any]) -> None:
+        self._frame = frame
+
+    def names(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return list(self._frame.collect_schema())
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self._frame.select(nw.len()).collect().item())
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns, `rows` rows at a time."""
+        return FrameReader(self._frame.select(*columns).collect()).batches(columns, rows)
+
+
+def text_scan(
+    path: str, pattern: bool, separator: str, columns: Sequence[str] | None, null_values: Sequence[str]
+) -> pl.LazyFrame:
+    """Scan a text file with every cell as text, space around it removed, and what is empty as null.
+
+    Types are not guessed from the first lines: a cell that does not fit is then found at its row.
+    """
+    frame = pl.scan_csv(
+        path,
+        glob=pattern,
+        separator=separator,
+        has_header=columns is None,
+        new_columns=None if columns is None else list(columns),
+        infer_schema=False,
+    )
+    cell = pl.all().str.strip_chars()
+    return frame.with_columns(pl.when(~cell.is_in(["", *null_values])).then(cell))
+
+
+def from_values(name: str, values: list[Any]) -> pl.Series:
+    """Return Python values as a column; as objects, to be looked at one by one, if their types differ."""
+    if not any(isinstance(value, Decimal) and not value.is_finite() for value in values):  # polars panics
+        try:
+            return pl.Series(name, values, strict=True)
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            pass
+    return pl.Series(name, values, dtype=pl.Object)
+
+
+def _to_polars(frame: nw.DataFrame[Any]) -> pl.DataFrame:
+    if frame.implementation.is_polars():
+        native: pl.DataFrame = frame.to_native()
+        return native
+    if frame.implementation.is_pyarrow():
+        return pl.DataFrame(frame.to_native())
+    return pl.DataFrame([_column(name, frame[name].to_native()) for name in frame.columns])
+
+
+def _column(name: str, values: Any) -> pl.Series:
+    """Return a pandas column as a polars one; Arrow carries it if it is there and can.
+
+    Python objects do not go through Arrow: some mixtures of them end the process there.
+    """
+    kind = getattr(values.dtype, "kind", "O")
+    if kind in "biuf" and type(values.dtype).__module__.startswith("numpy"):
+        return pl.Series(name, values.to_numpy())
+    if str(values.dtype) != "object":
+        try:
+            return pl.Series(name, pl.from_pandas(values))
+        except Exception:
+            pass
+    try:
+        missing = values.isna()
+    except Exception:  # at a signaling NaN
+        missing = [is_missing(value) for value in values]
+    return from_values(name, [None if absent else v for v, absent in zip(values, missing, strict=True)])

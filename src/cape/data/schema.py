@@ -1,0 +1,229 @@
+"""The columns of a study with *public* bounds or categories: what everyone may know before any row is read.
+
+Bounds and categories come from people. They are never computed from the data, because then they would
+themselves be answers about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+from cape import check
+from cape.data.categories import Codes, Value
+from cape.errors import InvalidInput
+
+__all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
+
+_LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
+_SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric column between public bounds; what lies outside is clamped to them.
+
+    `missing=False` says that no cell is empty: means then divide by the public number of rows, and a
+    table with an empty cell is refused, or read with the middle of the bounds there (see `Table`).
+    """
+
+    low: float
+    high: float
+    missing: bool = True
+
+    def __post_init__(self) -> None:
+        low, high = check.real("low", self.low), check.real("high", self.high)
+        if not low < high:
+            raise InvalidInput(f"bounds must rise, as in (18, 90), not ({low:g}, {high:g})")
+        if high / 2 - low / 2 < _SMALLEST_HALF:
+            raise InvalidInput(f"bounds must be further apart than ({low!r}, {high!r}); use a larger unit")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def middle(self) -> float:
+        """The centre of the bounds: what a scaled value of 0 stands for."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> float:
+        """Half the range: what a scaled value of 1 stands for."""
+        return self.high / 2 - self.low / 2
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column with a public list of values; any other in a table is an error, or missing: see `Table`."""
+
+    values: tuple[Value, ...]
+    missing: bool = True
+
+    def __post_init__(self) -> None:
+        values = tuple(self.values)
+        if not all(isinstance(value, (str, int, bool)) for value in values):
+            raise InvalidInput(
+                f"categories must be text, integers or booleans, not {check.show(list(values))}"
+            )
+        distinct = min(len(set(values)), len(set(map(str, values))))  # True is 1, and "1" reads as 1
+        if not values or distinct != len(values):
+            raise InvalidInput(
+                f"categories must be different and at least one, not {check.show(list(values))}"
+            )
+        object.__setattr__(self, "values", values)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The place of each value in the list, by what a cell may hold."""
+        return Codes(self.values)
+
+
+Column = Number | Category
+
+
+@dataclass(frozen=True)
+class Site:
+    """A name and a table: what a consortium is made of. For a table's kinds see `cape.blocks.Table`."""
+
+    name: str
+    table: Any
+
+
+class Schema(Mapping[str, Column]):
+    """The columns of a study.
+
+    >>> Schema(age=(18, 90), sex=["female", "male"], visits=Number(0, 40, missing=False))
+    Schema(age=18 to 90, sex=female | male, visits=0 to 40, never missing)
+
+    Two numbers are bounds, a list of text is categories. A mapping does the same for names that are no
+    Python identifiers, and holds what a study file says: {"low": 0, "high": 40, "missing": False} or
+    {"categories": [0, 1]}.
+    """
+
+    def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        if columns is not None and not isinstance(columns, Mapping):
+            raise InvalidInput(
+                f"a schema has names and columns, as in Schema(age=(18, 90)), not {check.show(columns)}"
+            )
+        given: dict[Any, Any] = {**(columns or {}), **named}
+        if not given:
+            raise InvalidInput("a schema must have at least one column, as in Schema(age=(18, 90))")
+        self._columns = {name: _column(name, description) for name, description in given.items()}
+
+    def __getitem__(self, name: str) -> Column:
+        try:
+            return self._columns[name]
+        except (KeyError, TypeError):
+            raise InvalidInput(
+                f"no column {check.show(name)} in the schema{hint(name, self._columns)}"
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def number(self, name: str) -> Number:
+        """Return a numeric column, or raise an error that says what the column is."""
+        column = self[name]
+        if not isinstance(column, Number):
+            raise InvalidInput(
+                f"column {name!r} must have numeric bounds here; the schema gives it categories"
+            )
+        return column
+
+    def category(self, name: str) -> Category:
+        """Return a column with categories, or raise an error that says what the column is."""
+        column = self[name]
+        if not isinstance(column, Category):
+            raise InvalidInput(f"column {name!r} must have categories here; the schema gives it bounds")
+        return column
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        return {
+            name: {"low": c.low, "high": c.high, "missing": c.missing}
+            if isinstance(c, Number)
+            else {"categories": list(c.values), "missing": c.missing}
+            for name, c in self._columns.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self._columns.items())})"
+
+
+def _column(name: str, description: Any) -> Column:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"a column's name must be text, not {check.show(name)}")
+    try:
+        return _read(description)
+    except InvalidInput as error:
+        raise InvalidInput(f"column {check.show(name)}: {error}") from None
+
+
+def _read(description: Any) -> Column:
+    if isinstance(description, (Number, Category)):
+        return description
+    if isinstance(description, Mapping):
+        keys = set(description) - {"missing"}
+        missing = description.get("missing", True)
+        if not isinstance(missing, bool):
+            raise InvalidInput(f"missing must be true or false, not {check.show(missing)}")
+        if keys == {"low", "high"}:
+            return Number(description["low"], description["high"], missing)
+        if keys == {"categories"}:
+            return Category(_values(description["categories"]), missing)
+        raise InvalidInput(
+            "keys must be low and high, or categories (and missing), not "
+            f"{check.show(sorted(map(str, description)))}"
+        )
+    values = _values(description)
+    if isinstance(description, tuple) and len(values) != 2:
+        raise InvalidInput(
+            f"bounds must be two numbers, as in (18, 90), not {len(values)}; categories are a list"
+        )
+    if len(values) == 2 and not any(isinstance(value, (str, bool)) for value in values):
+        return Number(values[0], values[1])
+    numeric = sum(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+    if len(values) == numeric == 1 or 0 < numeric < len(values):
+        raise InvalidInput(
+            "bounds are two numbers, as in [18, 90], and categories are all text or all numbers, not "
+            f"{check.show(list(values))}"
+        )
+    return Category(values)
+
+
+def _values(description: Any) -> tuple[Any, ...]:
+    if not isinstance(description, (str, bytes)):
+        try:
+            return tuple(description)
+        except TypeError:  # an array of no dimensions says that it can be gone through, and cannot
+            pass
+    raise InvalidInput(
+        f'must be bounds such as [18, 90] or categories such as ["no", "yes"], not {check.show(description)}'
+    )
+
+
+def _describe(column: Column) -> str:
+    if isinstance(column, Number):
+        text = f"{column.low:g} to {column.high:g}"
+    else:
+        text = " | ".join(map(str, column.values))
+    return text if column.missing else f"{text}, never missing"
+
+
+def hint(name: Any, known: Iterable[str]) -> str:
+    """Return the end of an error's sentence: the name that was probably meant, or all there are."""
+    names, wanted = list(known), str(name)
+    close = difflib.get_close_matches(wanted, names, n=1) if len(wanted) <= _LONGEST_NAME else []
+    if close and len(close[0]) <= _LONGEST_NAME:
+        return f"; did you mean {close[0]!r}?"
+    shown = [check.plain(each, _SHOWN_NAME) for each in names[:_SHOWN_NAMES]]
+    return f"; it has {', '.join(shown)}" + (" and others" if len(names) > _SHOWN_NAMES else "")

@@ -1,0 +1,149 @@
+"""From a guarantee to integers: how much noise, on which grid, in which ring.
+
+Claim. A release made with a `Calibration` costs at most the mu that it was asked for.
+Reason. In units of the scales, a site adds noise of standard deviation gamma to every entry and one person
+moves the whole by at most `query.sensitivity`. Each array is then rounded once, to multiples of a step that
+is at least gamma / RESOLUTION, which moves a difference by at most one step an entry, so by sqrt(entries)
+steps in all; that is added to the sensitivity before gamma is found, and gamma is what the sampler uses:
+RESOLUTION steps, always, so that one table serves every release.
+The steps are integer multiples of powers of two: rounding the exact integer sum is integer arithmetic.
+Tested in tests/engine/test_calibration.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.blocks.block import Array
+from cape.data import Schema
+from cape.engine.query import Query
+from cape.errors import InvalidInput, OverflowRisk
+from cape.noise import Grid, Ring
+
+__all__ = ["RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
+
+RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise
+_FINENESS = 10  # a step is made of at least 2^10 finer ones, so that its size is right to 0.1%
+_MOST_BITS = 50  # remainders shifted by it, below 2^11, stay within 64 bits
+_OVERSHOOT = 1 + 2.0**-9
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The grid of one released array: the multiples of factor * 2^-bits."""
+
+    array: Array
+    bits: int
+    factor: int
+
+    @property
+    def size(self) -> float:
+        """The step in units of t, t² or rows."""
+        return math.ldexp(self.factor, -self.bits)
+
+    def round(self, sums: Int64) -> Int64:
+        """Return exact sums as the nearest multiples of the step, halves up.
+
+        sum = q factor + r, so sum 2^shift / factor is q 2^shift and the nearest integer to r 2^shift /
+        factor. The result is what the ring is proved to hold, so nothing here can overflow.
+        """
+        shift = self.bits - self.array.bits
+        quotient, remainder = np.divmod(sums.reshape(-1), self.factor)
+        return (quotient << shift) + Grid(1.0).coarsen(remainder << shift, self.factor)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The grid of every array and the noise of a site; `std` is None where no noise is added."""
+
+    steps: tuple[Step, ...]
+    std: float | None
+    local_noise: float  # gamma, in units of the scales
+
+    @property
+    def size(self) -> int:
+        """How many numbers are released."""
+        return sum(step.array.size for step in self.steps)
+
+    def encode(self, sums: tuple[Int64, ...]) -> Int64:
+        """Return a site's exact sums as one vector of steps: the contribution that noise is added to."""
+        return np.concatenate([step.round(part) for step, part in zip(self.steps, sums, strict=True)])
+
+    def decode(self, total: Int64) -> list[NDArray[np.float64]]:
+        """Return the released vector as arrays in units of t, t² or rows."""
+        arrays: list[NDArray[np.float64]] = []
+        start = 0
+        for step in self.steps:
+            part = total[start : start + step.array.size]
+            arrays.append((part.astype(np.float64) * step.size).reshape(step.array.shape))
+            start += step.array.size
+        return arrays
+
+    def noise(self, steps_std: float) -> list[float]:
+        """Return the standard deviation in each array, given that of the released vector in steps."""
+        return [steps_std * step.size for step in self.steps]
+
+    def ring(self, rows: int, sites: int, adders: int) -> Ring:
+        """Return the narrowest ring that cannot wrap, or raise `OverflowRisk`.
+
+        `rows` is how many there are at most in all, over `sites` sites, each of which rounds once;
+        `adders` is how many sites' noise the total may hold.
+        """
+        smallest = min((step.size for step in self.steps), default=1.0)
+        try:
+            return Ring.fitting(math.ceil(rows / smallest) + sites, self.std, max(1, adders))
+        except OverflowRisk:
+            raise OverflowRisk(
+                f"sums over up to {rows:,} rows, in steps as fine as this little noise needs, may not fit 64 "
+                "bits; use less epsilon or a smaller share"
+            ) from None
+
+
+def calibrate(query: Query, schema: Schema, local_std: float | None) -> Calibration:
+    """Return the calibration for a site's noise of `local_std` per unit of sensitivity, or for none.
+
+    `local_std` is linear in the sensitivity, so rounding is solved for in closed form:
+    gamma = k (D + c gamma) gives gamma = k D / (1 - k c), with c = sqrt(entries) / RESOLUTION.
+    """
+    arrays = query.arrays(schema)
+    entries = sum(array.size for array in arrays)
+    if local_std is None:
+        steps = tuple(Step(array, array.bits, 1) for array in arrays)
+        return Calibration(steps, None, 0.0)
+    per_gamma = math.sqrt(entries) / RESOLUTION * _OVERSHOOT
+    if local_std * per_gamma > 0.5:
+        raise InvalidInput(
+            f"the release of {entries} numbers at this budget would be mostly rounding; "
+            "use a larger share, more epsilon or fewer numbers"
+        )
+    gamma = local_std * query.sensitivity / (1 - local_std * per_gamma)
+    steps = tuple(_step(array, gamma * scale) for array, scale in zip(arrays, query.flat_scales, strict=True))
+    return Calibration(steps, float(RESOLUTION), gamma)
+
+
+def _step(array: Array, noise: float) -> Step:
+    """Return the grid on which `noise` is RESOLUTION steps, or at most 0.1% fewer."""
+    wanted = math.ceil(math.log2(RESOLUTION) + _FINENESS - math.log2(noise))
+    bits = max(array.bits, wanted)
+    if bits > _MOST_BITS:
+        raise InvalidInput(
+            "the noise of this release would be too small to be told from rounding; use less epsilon"
+        )
+    return Step(array, bits, math.ceil(math.ldexp(noise, bits) / RESOLUTION))
+
+
+def discretisation_error(honest: int) -> float:
+    """Return a bound on what using discrete in place of continuous noise adds to delta, per entry.
+
+    A sum of discrete Gaussians is not one; the gap in total variation (Kairouz, Liu and Steinke 2021) is
+    10 sum_k exp(-2 pi² s² k / (k + 1)) over k < honest, s the noise in steps. With s = 2^20 the largest
+    term is exp(-1e13): zero in any float.
+    """
+    exponents = [-2 * math.pi**2 * RESOLUTION**2 * k / (k + 1) for k in range(1, honest)]
+    return 10 * math.fsum(math.exp(max(e, -745.0)) if e > -745 else 0.0 for e in exponents)

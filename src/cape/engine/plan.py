@@ -1,0 +1,224 @@
+"""What a release will do to privacy and to accuracy, before any row is read.
+
+A plan is made from the schema, the budget and the number of rows that people expect; it opens no table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from cape.engine.query import Analysis, Query
+from cape.engine.result import Promise, as_text, number
+from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.setting import Setting
+from cape.engine.stages import Stages
+from cape.errors import InvalidInput
+from cape.privacy import gaussian
+
+__all__ = ["BESIDE", "Plan", "make_plan"]
+
+Times = Callable[[Setting, Mapping[str, int]], float]
+
+BESIDE = ("cape", "conventional", "local", "pooled")
+_HALF = 0.5 * (1 + 1e-9)
+_MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Noise in each column's own unit, for the chosen scheme and beside it the others.
+
+    Attributes:
+        noise: label -> scheme -> standard deviation of the privacy noise.
+        halving: what would halve the error: total epsilon, rows, sites; None where nothing of that
+            kind would.
+        fewer: a lower min_sites -> how many times the noise that it would cost; empty where none is allowed
+            or nothing would change.
+    """
+
+    analysis: Analysis
+    scheme: str
+    share: float
+    rows: int
+    assumed_rows: bool
+    noise: dict[str, dict[str, float]]
+    guarantee: Promise
+    halving: dict[str, float | None]
+    size: int
+    left: float
+    fewer: dict[int, float]
+
+    @property
+    def expected_error(self) -> dict[str, float]:
+        """The expected absolute error from privacy noise, by label."""
+        return {label: by[self.scheme] * _MEAN_OF_ABSOLUTE for label, by in self.noise.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {
+            "analysis": self.analysis.to_dict(),
+            "description": self.analysis.describe(),
+            "scheme": self.scheme,
+            "share": self.share,
+            "rows": self.rows,
+            "rows_assumed": self.assumed_rows,
+            "numbers": self.size,
+            "noise": self.noise,
+            "expected_error": self.expected_error,
+            "guarantee": self.guarantee.to_dict(),
+            "halving": self.halving,
+            "min_sites": {str(sites): times for sites, times in self.fewer.items()},
+        }
+
+    def table(self) -> Table:
+        """Return the noise under each scheme and the expected error, at most twelve rows of it."""
+        title = escape(f"{self.analysis.describe()} (share {self.share:g})")
+        table = Table(title=title, title_justify="left")
+        table.add_column("privacy noise, one standard deviation")
+        schemes = list(next(iter(self.noise.values()), {}))
+        for name in schemes:
+            table.add_column(name, justify="right", style="bold" if name == self.scheme else "")
+        table.add_column("expected error", justify="right")
+        shown = list(self.noise)[:12]
+        for label in shown:
+            cells = [number(self.noise[label][name]) for name in schemes]
+            table.add_row(escape(label), *cells, number(self.expected_error[label]))
+        if len(self.noise) > len(shown):
+            table.add_row(f"... and {len(self.noise) - len(shown)} more", *[""] * (len(schemes) + 1))
+        return table
+
+    def __rich__(self) -> Group:
+        assumed = " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
+        rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, scaled up to all rows."
+        return Group(self.table(), Text(f"{rows} {self.guarantee}\n{self.advice}", style="dim"))
+
+    @property
+    def advice(self) -> str:
+        """What would halve the error, in words."""
+        words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
+        ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
+        told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
+        if self.fewer:
+            costs = ", ".join(f"{times:.3g} times with min_sites = {n}" for n, times in self.fewer.items())
+            told.append(f"If sites may be lost, the noise grows: {costs}.")
+        if self.analysis.shape_matters:
+            told.append(
+                "Planned for values around the middle of their bounds, with an SD of a sixth of the width."
+            )
+        if self.share > self.left:
+            told.append(f"Only {self.left:.3g} of the budget is left.")
+        return " ".join(told)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+
+def make_plan(
+    analysis: Analysis,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int] | None,
+    left: float | Fraction = 1.0,
+) -> Plan:
+    """Return the plan of one analysis; `sizes` are the rows that people expect at each site.
+
+    `left` is what is left of the budget, as a share.
+    """
+    parties = setting.parties
+    given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
+    if len(given) != parties.sites:
+        raise InvalidInput(f"sizes must be given for each of the {parties.sites} sites, not for {len(given)}")
+    query = analysis.query(setting.schema, setting.neighbours)
+    names = dict.fromkeys([scheme.name, *BESIDE])
+    noise: dict[str, dict[str, float]] = {}
+    for name in names:
+        kind = scheme if name == scheme.name else SCHEMES[name]()
+        for label, value in _expected(analysis, query, setting, kind, share, given).items():
+            noise.setdefault(label, {})[name] = value
+    now = {label: by[scheme.name] for label, by in noise.items() if 0 < by[scheme.name] < math.inf}
+
+    def times(setting: Setting, sizes: Mapping[str, int]) -> float:
+        """Return how many times as noisy the median number would be."""
+        then = _expected(analysis, query, setting, scheme, share, sizes)
+        return sorted(then[label] / now[label] for label in now)[(len(now) - 1) // 2]
+
+    return Plan(
+        analysis,
+        scheme.name,
+        share,
+        scheme.rows(given),
+        not sizes,
+        noise,
+        setting.promise(scheme, share, query, Stages.of(analysis, setting, scheme, share).slack),
+        _halving(times, setting, given) if now else dict.fromkeys(("epsilon", "rows", "sites")),
+        sum(array.size for array in query.arrays(setting.schema)),
+        float(left),
+        _fewer(times, setting, given) if now else {},
+    )
+
+
+def _expected(
+    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the noise in each label that a scheme would leave."""
+    if not query.blocks:
+        return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
+    stages = Stages.of(analysis, setting, scheme, share)
+    calibration, local_std = stages.calibrate(len(stages) - 1, query)
+    total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
+    flat = iter(total * scale for scale in query.flat_scales)
+    by_block = [[next(flat) for _ in scales] for scales in query.scales]
+    rows, everyone = scheme.rows(sizes), sum(sizes.values())
+    expected = analysis.expected(setting.schema, by_block, rows, setting.neighbours)
+    if rows == everyone:
+        return expected
+    # A total over fewer rows (the scheme `local`) has to be scaled up to all rows. It is a total if more
+    # rows leave its noise as it is; the noise of a mean would halve.
+    twice = analysis.expected(setting.schema, by_block, 2 * rows, setting.neighbours)
+    return {
+        label: value * (everyone / rows if twice[label] > 0.75 * value else 1.0)
+        for label, value in expected.items()
+    }
+
+
+def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[str, float | None]:
+    """Return what would halve the noise."""
+    doubled = {name: 2 * rows for name, rows in sizes.items()}
+    more_rows = sum(doubled.values()) if times(setting, doubled) <= _HALF else None
+    budget = setting.budget
+    epsilon = gaussian.epsilon(budget.delta, 2 * budget.mu)
+    return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(times, setting, sizes)}
+
+
+def _fewer(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[int, float]:
+    """Return what it would cost to do without one more site, and without a quarter of them.
+
+    Fewer honest sites are sure to answer, so each adds more of its own.
+    """
+    p, found = setting.parties, dict[int, float]()
+    for sites in dict.fromkeys((p.min_sites - 1, 3 * p.sites // 4)):
+        if p.colluding < sites < p.min_sites:
+            lower = replace(setting, parties=Parties(p.sites, p.colluding, sites))
+            found[sites] = times(lower, sizes)
+    return {sites: cost for sites, cost in found.items() if cost > 1 + 1e-9}
+
+
+def _more_sites(times: Times, setting: Setting, sizes: Mapping[str, int]) -> float | None:
+    """Return how many sites of the average size would do, with as many colluding and as many lost."""
+    average = max(1, round(sum(sizes.values()) / len(sizes)))
+    p = setting.parties
+    for sites in range(p.sites + 1, 20 * p.sites + 1):
+        larger = replace(setting, parties=Parties(sites, p.colluding, p.min_sites + sites - p.sites))
+        if times(larger, {str(i): average for i in range(sites)}) <= _HALF:
+            return float(sites)
+    return None

@@ -1,0 +1,223 @@
+"""What is asked and what comes back, as plain data between an analysis and the machinery below it.
+
+An analysis turns itself into a `Query`: which sums over rows, how noise is to be shared out among them, and
+how far one person can move them. The machinery returns an `Answer`: the same sums over all sites, with
+noise of a known scale. The analysis turns that into `Estimate`s. Nothing else passes between the two.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from cape import check
+from cape.blocks import Block
+from cape.blocks.block import Array
+from cape.data import Schema
+from cape.errors import InvalidInput
+
+__all__ = [
+    "Analysis",
+    "Answer",
+    "Begun",
+    "Conversation",
+    "Estimate",
+    "Finding",
+    "Neighbours",
+    "Query",
+]
+
+Neighbours = Literal["replace-one", "add-remove"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Sums over rows, and what one person can do to them.
+
+    Attributes:
+        blocks: what each site adds up.
+        scales: for each block, the relative noise of each of its arrays: an array with scale 2 gets
+            twice the noise of one with scale 1.
+        sensitivity: the most that one person can change the arrays, each divided by its scale, in the
+            L2 norm over all of them together. Scaled cells t lie in [-1, 1]; counts change by 1.
+        norm: the most that one person alone can add, in the same norm; needed where rows are sampled,
+            because a row that is not drawn adds 0.
+    """
+
+    blocks: tuple[Block, ...]
+    scales: tuple[tuple[float, ...], ...]
+    sensitivity: float
+    norm: float | None = None
+    note: str = ""
+    """What is to be said of the run so far, from released numbers only."""
+    before: Callable[[], None] | None = None
+    """Called once the query is paid for, before anything is computed: to write down that it is asked."""
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        """Return the arrays of all blocks, one after the other, checked against the scales."""
+        arrays = tuple(array for block in self.blocks for array in block.arrays(schema))
+        if len(arrays) != len(self.flat_scales):
+            raise InvalidInput("a query must give one scale for each of its arrays")
+        return arrays
+
+    def __post_init__(self) -> None:
+        check.real("sensitivity", self.sensitivity, least=0.0)
+        if self.norm is not None:
+            check.real("norm", self.norm, above=0.0)
+        if self.blocks:
+            check.real("sensitivity", self.sensitivity, above=0.0)
+        for scale in self.flat_scales:
+            check.real("scales", scale, above=0.0)
+
+    @property
+    def flat_scales(self) -> tuple[float, ...]:
+        """The scales in the order of `arrays`."""
+        return tuple(scale for scales in self.scales for scale in scales)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The sums over the sites that took part, with noise.
+
+    Attributes:
+        sums: for each block its arrays, in units of t, t² or rows.
+        noise: for each block and array the standard deviation of the noise in every entry.
+        rows: how many rows the sites that took part hold, if that is public, else None.
+        schema: the columns.
+    """
+
+    sums: tuple[tuple[Floats, ...], ...]
+    noise: tuple[tuple[float, ...], ...]
+    rows: int | None
+    schema: Schema
+
+    def at_most(self, count: float) -> float:
+        """Return a noisy number of rows, cut at the public one: nearer the truth, whatever that is."""
+        return count if self.rows is None else min(count, float(self.rows))
+
+
+@dataclass(frozen=True, slots=True)  # a histogram may have a million
+class Estimate:
+    """One number with its error: from having sampled people, and from privacy noise.
+
+    `at` overrides the normal interval where a better one is known; `within` cuts the interval to what is
+    possible (a count is not negative).
+    """
+
+    label: str
+    value: float
+    sampling: float
+    privacy: float
+    within: tuple[float, float] = (-math.inf, math.inf)
+    at: Callable[[float], tuple[float, float]] | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """Of both kinds together."""
+        return math.hypot(self.sampling, self.privacy)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the interval that covers the population's value at this level."""
+        level = check.probability("level", level)
+        if self.at is not None:
+            low, high = self.at(level)
+        else:
+            reach = float(ndtri((1 + level) / 2)) * self.standard_error
+            low, high = self.value - reach, self.value + reach
+        return max(low, self.within[0]), min(high, self.within[1])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an analysis makes of noisy sums: estimates, and a model where there is more to it than numbers.
+
+    A model has `summary() -> str`, and `predict` or what else it is good for; `Release.model` hands it on.
+    """
+
+    estimates: Sequence[Estimate]
+    model: Any = None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that can be cut off: its name, and how many of its stages have begun, which stay paid for."""
+
+    run: str
+    stages: int
+
+
+Conversation = Generator[Query, Answer, "Finding | Sequence[Estimate]"]
+
+
+class Analysis(ABC):
+    """What is asked. It knows its sensitivity, its shape and its post-processing, and no data."""
+
+    kind: ClassVar[str]
+    shape_matters: ClassVar[bool] = False
+    """Whether the noise in the answer depends on how the values are spread within their bounds."""
+
+    @property
+    def sampling(self) -> float:
+        """The probability with which each row takes part in each stage, drawn in secret at the site."""
+        return 1.0
+
+    @abstractmethod
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the sums that it needs. The docstring of each analysis proves its sensitivity."""
+
+    @abstractmethod
+    def finish(self, answer: Answer) -> Finding | Sequence[Estimate]:
+        """Turn noisy sums into estimates: post-processing, which costs no privacy."""
+
+    def converse(
+        self, schema: Schema, neighbours: Neighbours, terms: str
+    ) -> tuple[Begun | None, Conversation]:
+        """Return the conversation, and which run it goes on with if it can be cut off and resumed.
+
+        `terms` are what a resumed run must have in common with the one that was cut off: budget, share,
+        scheme and parties.
+        """
+        return None, self.conduct(schema, neighbours)
+
+    def stages(self) -> tuple[float, ...]:
+        """Return how the share is divided among the queries that are asked one after the other."""
+        return (1.0,)
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask, and ask again once the answer is there: yields as many queries as there are stages.
+
+        An analysis with several stages overrides this; its `query` is then the one that decides how
+        large the error is, and is paid for by the last stage: what a plan goes by.
+        """
+        answer = yield self.query(schema, neighbours)
+        return self.finish(answer)
+
+    @abstractmethod
+    def expected(
+        self,
+        schema: Schema,
+        noise: Sequence[Sequence[float]],
+        rows: int,
+        neighbours: Neighbours = "replace-one",
+    ) -> dict[str, float]:
+        """Return, per label, the privacy noise that this noise in the sums would leave, with no data.
+
+        In the column's own unit, for `rows` rows in all; where the effect depends on the data, for the
+        middle of the bounds.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return one line that an ethics board can read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a study file would say."""
+        return {"kind": self.kind, **{key: value for key, value in vars(self).items() if value is not None}}

@@ -1,0 +1,152 @@
+"""Masks uniform over a ring, by secure aggregation: the default scheme, and what any run of it takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from cape import secagg
+from cape.engine.calibration import RESOLUTION
+from cape.engine.schemes.messages import Scheme, add_noise
+from cape.engine.schemes.task import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Int64, Outcome, Parties, Task
+from cape.errors import TooFewSites
+from cape.privacy import correlated
+
+__all__ = ["MOST_STEPS", "Cape", "by_round", "graph_failure", "secagg_choices", "secagg_cost"]
+
+MOST_STEPS = 1000  # for which keys are agreed at once
+
+
+class Cape(Scheme):
+    """Masks uniform over a ring, by secure aggregation: the aggregator learns the noisy sum alone."""
+
+    name = "cape"
+    rounds = SECAGG_ROUNDS
+
+    def local_std(self, mu: float, parties: Parties) -> float:
+        p = parties
+        return correlated.local_std(mu, 1.0, p.sites, p.colluding, math.inf, p.min_sites)
+
+    def cost_mu(self, local_std: float, parties: Parties) -> float:
+        return correlated.mu(1.0, local_std, math.inf, parties.honest)
+
+    def total_std(self, local_std: float, parties: Parties) -> float:
+        return correlated.aggregate_std(local_std, math.inf, parties.sites)
+
+    def failure(self, parties: Parties) -> float:
+        return graph_failure(parties)
+
+    def series(self, task: Task, steps: int) -> Scheme:
+        """Return what agrees on keys once for many steps."""
+        return _Series(steps)
+
+    def run(self, task: Task) -> Outcome:
+        noisy = _noisy(task)
+        began = time.perf_counter()
+        sent = False
+
+        def watch(round_: str, done: int, due: int) -> None:
+            nonlocal sent
+            sent = sent or round_ == "mask"
+
+        try:
+            run = secagg.simulate(
+                noisy,
+                bits=task.ring.bits,
+                drop=by_round(task.drop),
+                progress=watch,
+                stream=task.keys,
+                **secagg_choices(task.parties),
+            )
+        except TooFewSites as error:
+            error.sent = sent
+            raise
+        noise = RESOLUTION * math.sqrt(len(run.survivors))
+        return Outcome(run.total, noise, run.survivors, secagg_cost(run, time.perf_counter() - began))
+
+
+class _Series(Cape):
+    """Many tasks of one length: keys are agreed once, masks are fresh in each (see `cape.secagg.site`)."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._session: secagg.Session | None = None
+
+    def run(self, task: Task) -> Outcome:
+        began = time.perf_counter()
+        session, cost = self._open(task)
+        # Who is lost before it masks is silent in this step; the keys are agreed already.
+        silent = {site for site, when in task.drop.items() if when in SETUP_ROUNDS}
+        drop = {site: when for site, when in task.drop.items() if site not in silent}
+        noisy = {name: vector for name, vector in _noisy(task).items() if name not in silent}
+        self._steps -= 1
+        try:
+            run = session.step(noisy, drop=by_round(drop))
+        except TooFewSites as error:
+            error.sent = any(drop.get(name) != "mask" for name in noisy)
+            raise
+        noise = RESOLUTION * math.sqrt(len(run.survivors))
+        cost = cost + secagg_cost(run, time.perf_counter() - began - cost.seconds)
+        return Outcome(run.total, noise, run.survivors, cost)
+
+    def _open(self, task: Task) -> tuple[secagg.Session, Cost]:
+        """Return a session with a step left, and what opening it took."""
+        session = self._session
+        if session is not None and session.left and session.parameters.bits == task.ring.bits:
+            return session, Cost(0, 0, 0, 0.0)
+        began = time.perf_counter()
+        length = next(iter(task.vectors.values())).size
+        self._session = secagg.Session(
+            list(task.vectors),
+            length,
+            max(1, min(self._steps, MOST_STEPS)),
+            bits=task.ring.bits,
+            stream=task.keys,
+            **secagg_choices(task.parties),
+        )
+        return self._session, secagg_cost(self._session.setup, time.perf_counter() - began)
+
+
+def _noisy(task: Task) -> dict[str, Int64]:
+    return {name: add_noise(vector, task.streams[name]) for name, vector in task.vectors.items()}
+
+
+def secagg_choices(parties: Parties) -> dict[str, Any]:
+    """Return how secure aggregation is to be run for these parties."""
+    return {
+        "colluding": parties.colluding,
+        "dropping": parties.sites - parties.min_sites,
+        "threshold": parties.threshold,
+        "lying": parties.lying,
+    }
+
+
+def graph_failure(parties: Parties) -> float:
+    """Return the chance that the random graph of secure aggregation fails; 0 while all are neighbours."""
+    if parties.sites < 2:
+        return 0.0
+    dropping = parties.sites - parties.min_sites
+    found = secagg.automatic(
+        parties.sites, parties.colluding, dropping, parties.threshold, lying=parties.lying
+    )
+    return float(2.0**found.log2_failure)
+
+
+def secagg_cost(run: secagg.Outcome | secagg.Setup, seconds: float) -> Cost:
+    """Return what a run of secure aggregation took."""
+    traffic = list(run.traffic.values())
+    names = {name for round_ in traffic for name in round_.sent}
+    most = max((sum(round_.sent.get(name, 0) for round_ in traffic) for name in names), default=0)
+    total = sum(round_.aggregator_received + round_.aggregator_sent for round_ in traffic)
+    return Cost(len(traffic), total, most, seconds)
+
+
+def by_round(drop: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the sites that are lost in each round of secure aggregation."""
+    return {
+        round_: [site for site, when in drop.items() if when == round_]
+        for round_ in SECAGG_ROUNDS
+        if round_ in drop.values()
+    }

@@ -1,0 +1,149 @@
+"""The paper's Algorithms 1 and 2: zero-sum Gaussian noise made beforehand, then one message a site."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from cape import check, secagg
+from cape.engine.calibration import RESOLUTION
+from cape.engine.schemes.cape import by_round, graph_failure, secagg_choices, secagg_cost
+from cape.engine.schemes.messages import Messages
+from cape.engine.schemes.task import ROUNDS, Cost, Int64, Outcome, Parties, Task
+from cape.errors import InvalidInput
+from cape.noise.gaussian import MAX_STD, MIN_STD
+from cape.privacy import correlated
+
+__all__ = ["CapeGaussian"]
+
+_MOST_AHEAD = 1 << 22  # numbers of a site that are made at once: 32 MB
+
+
+@dataclass(frozen=True)
+class _Stock:
+    """Zero-sum noise not used yet: each site's, its scale in steps, for which sites, and how many drew it.
+
+    A site lost late in the offline run has drawn noise that is in the sum, and holds none.
+    """
+
+    noise: dict[str, Int64]
+    std: float
+    sites: frozenset[str]
+    drawn: int
+
+    @property
+    def left(self) -> int:
+        return min(part.size for part in self.noise.values())
+
+
+class CapeGaussian(Messages):
+    """The paper's Algorithms 1 and 2: zero-sum Gaussian noise from an offline run, then one message.
+
+    `correlated_std` is the standard deviation of what each site draws for the zero-sum noise, per unit of
+    sensitivity, or "paper" for the paper's choice, alpha² = sites gamma². With the paper's choice the noise
+    has the same size in steps for every release, so `prepare` can make it for many in one run.
+    """
+
+    name = "cape-gaussian"
+    rounds = ROUNDS
+
+    def __init__(self, correlated_std: float | Literal["paper"] = "paper") -> None:
+        if correlated_std != "paper":
+            correlated_std = check.real("correlated_std", correlated_std, above=0.0)
+        self.correlated_std = correlated_std
+        self._stock: _Stock | None = None
+        self._ahead = 0  # how many numbers' noise to make when the stock is used up; 0 for what is asked
+        self._lock = threading.Lock()  # no part of the stock may be handed out twice
+
+    def local_std(self, mu: float, parties: Parties) -> float:
+        p = parties
+        return correlated.local_std(mu, 1.0, p.sites, p.colluding, self.correlated_std, p.min_sites)
+
+    def cost_mu(self, local_std: float, parties: Parties) -> float:
+        alpha = local_std * math.sqrt(self._ratio(local_std, parties))
+        return correlated.mu(1.0, local_std, alpha, parties.honest)
+
+    def total_std(self, local_std: float, parties: Parties) -> float:
+        return correlated.aggregate_std(local_std, 0.0, parties.sites)
+
+    def failure(self, parties: Parties) -> float:
+        return graph_failure(parties)
+
+    def reach(self, parties: Parties, local_std: float) -> int:
+        # what a site draws, and its share of the sum of them, may both be left over when sites are lost
+        return math.ceil(parties.sites * (1 + 2 * math.sqrt(self._ratio(local_std, parties)) + 1))
+
+    def prepare(self, task: Task, entries: int) -> Cost:
+        """Make zero-sum noise for the next `entries` numbers, in one run without data."""
+        stock, cost = self._make(task, entries)
+        with self._lock:
+            self._stock = stock
+        return cost
+
+    def series(self, task: Task, steps: int) -> CapeGaussian:
+        """Return a scheme of its own that makes the noise of all steps, or of many, in one run."""
+        size = next(iter(task.vectors.values())).size
+        if self._stock is not None and self._stock.left >= steps * size:
+            return self
+        ahead = CapeGaussian(self.correlated_std)
+        ahead._ahead = size * max(1, min(steps, _MOST_AHEAD // size))
+        return ahead
+
+    def run(self, task: Task) -> Outcome:
+        size = next(iter(task.vectors.values())).size
+        made = Cost(0, 0, 0, 0.0)
+        std, sites = self._std(task), frozenset(task.vectors)
+        stock = self._take(size, std, sites)
+        if stock is None and self._ahead:  # everyone makes noise; who is lost now may be back later
+            made = self.prepare(replace(task, drop={}), self._ahead)
+            stock = self._take(size, std, sites)
+        if stock is None:
+            stock, made = self._make(task, size)
+        drop = {site: when for site, when in task.drop.items() if site in stock.noise}
+        vectors = {name: task.vectors[name] + noise for name, noise in stock.noise.items()}
+        outcome = super().run(replace(task, vectors=vectors, drop=drop))
+        missing = stock.drawn - len(outcome.participants)
+        left_over = missing * (stock.std / RESOLUTION) ** 2 / stock.drawn
+        return replace(outcome, noise=outcome.noise * math.sqrt(1 + left_over), cost=made + outcome.cost)
+
+    def _take(self, size: int, std: float, sites: frozenset[str]) -> _Stock | None:
+        """Return noise for `size` numbers out of the stock, which forgets it; None if there is too little."""
+        with self._lock:
+            stock = self._stock
+            if stock is None or stock.std != std or stock.left < size or stock.sites != sites:
+                return None
+            self._stock = replace(stock, noise={name: noise[size:] for name, noise in stock.noise.items()})
+        return replace(stock, noise={name: noise[:size] for name, noise in stock.noise.items()})
+
+    def _make(self, task: Task, entries: int) -> tuple[_Stock, Cost]:
+        """Return new zero-sum noise: Algorithm 1, over the sites of the task that stay to its end."""
+        began = time.perf_counter()
+        std = self._std(task)
+        if not MIN_STD <= std <= MAX_STD:
+            raise InvalidInput(
+                "correlated_std must be 2^-21 to 2^20 times a site's own noise; here it is "
+                f"{std / RESOLUTION:.3g} times"
+            )
+        made = secagg.zero_sum_gaussian(
+            std,
+            list(task.vectors),
+            entries,
+            drop=by_round(task.drop),
+            stream=task.keys,
+            **secagg_choices(task.parties),
+        )
+        noise = {name: part[0] for name, part in made.noise.items()}
+        stock = _Stock(noise, std, frozenset(task.vectors), len(made.outcome.survivors))
+        return stock, secagg_cost(made.outcome, time.perf_counter() - began)
+
+    def _std(self, task: Task) -> float:
+        return RESOLUTION * math.sqrt(self._ratio(task.local_std, task.parties))
+
+    def _ratio(self, local_std: float, parties: Parties) -> float:
+        """Return alpha² / gamma²."""
+        if self.correlated_std == "paper":
+            return float(parties.sites)
+        return (float(self.correlated_std) / local_std) ** 2

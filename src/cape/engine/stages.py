@@ -1,0 +1,142 @@
+"""How a share is divided among the queries of one analysis, and how much noise each of them gets.
+
+Claim. The stages of an analysis together cost at most the mu that its share of the budget buys.
+Reason. Without sampling, stage i is given the part p_i of the share, so mu_i² = p_i share mu²; the parts are
+fractions that add up to exactly 1, and mu² adds. With Poisson sampling all stages are alike, and their
+noise is that of `privacy.covered_noise`: the whole run is dominated by one Gaussian release of mu² = share
+mu'², but for a slack that the promise adds to delta. mu' is the mu of the budget with twice that slack taken
+off its delta (of a whole share): the budget's own (epsilon, delta) then holds with the slack included.
+Tested in tests/engine/test_stages.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from cape import check
+from cape.engine.calibration import Calibration, calibrate
+from cape.engine.query import Analysis, Query
+from cape.engine.result import Promise
+from cape.engine.schemes import Scheme
+from cape.engine.setting import Setting
+from cape.errors import InvalidInput
+from cape.privacy import Budget, covered_noise
+from cape.privacy.subsampling import Relation
+
+__all__ = ["SLACK", "Stages", "sampled_mu"]
+
+SLACK = 1e-3
+"""The part of delta that a run with sampling gives up, so that its share adds to those of other releases."""
+
+_LEAST_SLACK = 1e-12  # below, the accountant's own rounding is as large
+_LEAST_SAMPLING = 1e-5
+
+
+def sampled_mu(budget: Budget) -> float:
+    """Return the mu of a whole budget as runs over samples use it."""
+    return Budget(budget.epsilon, budget.delta * (1 - 2 * SLACK)).mu
+
+
+@dataclass(frozen=True)
+class Stages:
+    """One analysis at one share: what each of its queries is paid, and the noise that this buys."""
+
+    setting: Setting
+    scheme: Scheme
+    share: Fraction
+    parts: tuple[Fraction, ...]
+    sampling: float
+
+    @classmethod
+    def of(cls, analysis: Analysis, setting: Setting, scheme: Scheme, share: float) -> Stages:
+        """Return the stages of an analysis."""
+        given = [Fraction(check.real("stages", part, above=0.0)) for part in analysis.stages()]
+        if not given:
+            raise InvalidInput("an analysis must have at least one stage")
+        sampling = check.real("sampling", analysis.sampling, least=_LEAST_SAMPLING, most=1.0)
+        if sampling < 1 and len(set(given)) > 1:
+            raise InvalidInput("an analysis that samples must have stages of equal size")
+        total = sum(given)
+        return cls(setting, scheme, Fraction(repr(share)), tuple(part / total for part in given), sampling)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @property
+    def mu(self) -> float:
+        """The mu of the whole budget; where rows are sampled, less what makes room for the slack in delta."""
+        budget = self.setting.budget
+        return budget.mu if self.sampling == 1 else sampled_mu(budget)
+
+    @property
+    def slack(self) -> float:
+        """What sampling adds to delta, and the random graph of masks in each stage after the first."""
+        graphs = (len(self) - 1) * self.scheme.failure(self.setting.parties)
+        return graphs + (0.0 if self.sampling == 1 else self._given_up)
+
+    @property
+    def _given_up(self) -> float:
+        slack = SLACK * float(self.share) * self.setting.budget.delta
+        if slack < _LEAST_SLACK:
+            least = _LEAST_SLACK / SLACK / float(self.share)
+            raise InvalidInput(
+                f"a run with sampling needs a delta of at least {least:.2g} at a share of "
+                f"{float(self.share):g}, not {self.setting.budget.delta:g}"
+            )
+        return slack
+
+    def cost(self, asked: int) -> Fraction:
+        """Return the share that is spent once `asked` stages have begun."""
+        if not asked or self.scheme.name == "none":
+            return Fraction(0)
+        return self.share * (1 if self.sampling < 1 else sum(self.parts[:asked], Fraction(0)))
+
+    def promise(self, asked: int) -> Promise:
+        """Return what is promised once so many stages have begun."""
+        share = self.share if self.scheme.name == "none" else self.cost(asked)
+        nothing = None if asked else Query((), (), 0.0)
+        return self.setting.promise(self.scheme, float(share) or 1.0, nothing, self.slack if asked else 0.0)
+
+    @property
+    def terms(self) -> str:
+        """What a run that is cut off and resumed must have in common: all that its promise depends on."""
+        setting = self.setting
+        told = [
+            setting.budget.epsilon,
+            setting.budget.delta,
+            str(self.share),
+            self.scheme.name,
+            str(getattr(self.scheme, "correlated_std", "")),
+            [setting.parties.sites, setting.parties.colluding, setting.parties.min_sites],
+            setting.neighbours,
+        ]
+        return json.dumps(told)
+
+    def calibrate(self, stage: int, query: Query) -> tuple[Calibration, float]:
+        """Return the grid and noise of a stage, and that noise per unit of sensitivity (0 for none).
+
+        With sampling, what noise stands against is what one record alone adds, not what a pair differs by.
+        """
+        setting = self.setting
+        if self.sampling == 1:
+            local_std = setting.local_std(self.scheme, float(self.share * self.parts[stage]))
+            return calibrate(query, setting.schema, local_std), local_std or 0.0
+        if query.norm is None:
+            raise InvalidInput("a query over a sample must say how much one record alone can add")
+        if len(query.blocks) > 1:
+            raise InvalidInput(
+                "a query over a sample must have one block: each would draw a sample of its own"
+            )
+        if getattr(query.blocks[0], "rate", self.sampling) != self.sampling:
+            raise InvalidInput("a query must sample as its analysis says")
+        local_std = None
+        if self.scheme.name != "none":
+            relation: Relation = "replace" if setting.neighbours == "replace-one" else "add-or-remove"
+            whole = self.mu * math.sqrt(self.share)
+            multiplier = covered_noise(whole, self.sampling, len(self), self._given_up, relation=relation)
+            local_std = self.scheme.local_std(1 / multiplier, setting.parties)
+        alone = replace(query, sensitivity=query.norm)
+        return calibrate(alone, setting.schema, local_std), local_std or 0.0

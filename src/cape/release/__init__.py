@@ -1,5 +1,0 @@
-"""One private sum across sites: planned, calibrated, run through a scheme, and paid for from a budget."""
-
-from cape.release.query import Analysis, Answer, Conversation, Estimate, Finding, Neighbours, Query
-
-__all__ = ["Analysis", "Answer", "Conversation", "Estimate", "Finding", "Neighbours", "Query"]

@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import threading
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cape.analyses import Sum
+from cape.data import Number, Schema, Site
+from cape.engine.calibration import calibrate
+from cape.engine.consortium import Consortium
+from cape.engine.schemes import SCHEMES, CapeGaussian
+from cape.errors import (
+    BadMessage,
+    BudgetExceeded,
+    CapeError,
+    DataError,
+    InvalidInput,
+    PrivacyLeakWarning,
+    TooFewSites,
+)
+from cape.noise import SecureStream
+from cape.privacy import Budget
+from tests.engine.questions import Average, Bins, Size, Squares
+
+RNG = np.random.default_rng(11)
+TABLES = {
+    name: pl.DataFrame({"age": RNG.normal(50, 12, rows)})
+    for name, rows in {"a": 60, "b": 900, "c": 300, "d": 40, "e": 200}.items()
+}
+SCHEMA = Schema(age=Number(18, 90, missing=False))
+EDGES = np.linspace(18, 90, 37)
+BUDGET = Budget(epsilon=1.0, delta=1e-6)
+
+
+def consortium(key=b"consortium", budget=BUDGET, **options):
+    options.setdefault("colluding", 1)
+    options.setdefault("stream", SecureStream(key.ljust(32, b"-")))
+    return Consortium(TABLES, SCHEMA, budget, **options)
+
+
+def truth():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        return np.array(list(consortium().release(Bins("age", EDGES), 0.1, scheme="none").value.values()))
+
+
+def test_without_noise_the_answer_is_the_exact_one_and_a_warning_says_so():
+    ages = np.concatenate([t["age"].to_numpy() for t in TABLES.values()]).clip(18, 90)
+    together = consortium()
+    with pytest.warns(PrivacyLeakWarning, match="not private"):
+        release = together.release(Bins("age", EDGES), 0.5, scheme="none")
+    assert list(release.value.values()) == np.histogram(ages, EDGES)[0].tolist()
+    assert together.budget.spent == 0
+    assert release.guarantee.mu == math.inf
+    assert "Nothing is promised" in release.guarantee.statement
+
+
+@pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional", "pooled"])
+def test_the_stated_error_is_the_error(scheme):
+    exact = truth()
+    together = consortium(scheme.encode(), scheme=scheme)
+    z = []
+    for _ in range(20):
+        release = together.release(Bins("age", EDGES), 0.05)
+        z.append((np.array(list(release.value.values())) - exact) / release.estimates[0].privacy)
+    assert np.std(z) == pytest.approx(1, abs=4 / math.sqrt(2 * 20 * exact.size))
+    assert np.std(z) != pytest.approx(1.15, abs=4 / math.sqrt(2 * 20 * exact.size))  # sqrt(4/3): a lost site
+
+
+def test_shares_compose_exactly_and_cannot_be_overdrawn():
+    together = consortium()
+    mus = [together.release(Bins("age", EDGES), 0.1).guarantee.mu for _ in range(10)]
+    assert math.sqrt(sum(mu * mu for mu in mus)) == pytest.approx(BUDGET.mu, rel=1e-12)
+    assert together.budget.remaining == 0
+    with pytest.raises(BudgetExceeded, match=r"at most what is left, 0, not 0\.1"):
+        together.release(Bins("age", EDGES), 0.1)
+    assert len(together.releases) == 10
+
+
+def test_a_skipped_composition_would_be_seen():
+    """Ten releases at the whole budget each would cost sqrt(10) times its mu: the noise tells."""
+    share, whole = (consortium().release(Bins("age", EDGES), s).estimates[0].privacy for s in (0.1, 1.0))
+    assert share == pytest.approx(whole * math.sqrt(10), rel=2e-3)
+
+
+def test_releases_at_once_cannot_overdraw():
+    together = consortium()
+    done, refused = [], []
+
+    def ask():
+        try:
+            done.append(together.release(Bins("age", EDGES), 0.3))
+        except BudgetExceeded:
+            refused.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(done), len(refused)) == (3, 5)
+    noise = [np.array(list(r.value.values())) for r in done]
+    assert not np.array_equal(noise[0], noise[1])
+
+
+@pytest.mark.parametrize(("when", "spent"), [("share", 0.0), ("mask", 0.25)])
+def test_a_failed_release_costs_its_share_only_if_a_message_left_a_site(when, spent):
+    together = consortium(min_sites=4)
+    with pytest.raises(TooFewSites):
+        together.release(Bins("age", EDGES), 0.25, drop={"a": when, "b": when})
+    assert float(together.budget.spent) == spent
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError, BadMessage])
+@pytest.mark.parametrize(
+    ("scheme", "place"),
+    [("cape", "cape.secagg.shamir.combine"), ("conventional", "cape.engine.schemes.messages.aggregate")],
+)
+def test_whatever_breaks_once_messages_may_have_left_the_share_is_spent(monkeypatch, failure, scheme, place):
+    def broken(*_):
+        raise failure
+
+    together = consortium(scheme=scheme)
+    monkeypatch.setattr(place, broken)
+    with pytest.raises(failure):
+        together.release(Bins("age", EDGES), 0.25)
+    assert float(together.budget.spent) == 0.25
+
+
+def test_a_function_that_fails_is_paid_for():
+    """Whether it fails is a fact about the rows: asking again and again would find a cell."""
+
+    def picky(batch):
+        if batch["age"].max() > 60:
+            raise KeyError
+        return batch["age"]
+
+    together = consortium()
+    with pytest.raises(DataError):
+        together.release(Sum.of(picky, columns=["age"], bound=90), 0.25)
+    assert float(together.budget.spent) == 0.25
+
+
+def test_the_largest_site_is_chosen_by_what_is_public():
+    sizes = {"a": 10, "b": 5, "c": 5, "d": 5, "e": 5}  # b is the largest, which is private here
+    together = consortium(neighbours="add-remove", scheme="local", sizes=sizes)
+    assert together.release(Bins("age", EDGES), 0.2).participants == ("a",)
+    assert consortium(scheme="local").release(Bins("age", EDGES), 0.2).participants == ("b",)
+
+
+def test_a_site_without_rows_is_a_mistake_unless_sizes_are_private():
+    tables = {**TABLES, "f": TABLES["a"].head(0)}
+    together = Consortium(tables, SCHEMA, BUDGET, colluding=1)
+    with pytest.raises(DataError, match="no rows"):
+        together.release(Bins("age", EDGES), 0.5)
+    assert together.budget.spent == 0
+    private = Consortium(tables, SCHEMA, BUDGET, colluding=1, neighbours="add-remove")
+    assert len(private.release(Bins("age", EDGES), 0.5).participants) == 6
+
+
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_consortium_cannot_be_copied(copier):
+    with pytest.raises(TypeError, match="spend the budget again"):
+        copier(consortium())
+
+
+def test_a_plan_of_what_is_public_costs_nothing():
+    plan = consortium().plan(Size(), 0.5)
+    assert plan.noise == {"rows": dict.fromkeys(("cape", "conventional", "local", "pooled"), 0.0)}
+    assert plan.guarantee.mu == 0
+    assert "is public" in plan.guarantee.statement
+    assert consortium().release(Size(), 0.5).guarantee.mu == 0
+
+
+def test_a_plan_scales_what_one_site_counts_to_all():
+    sizes = {"a": 900, "b": 25, "c": 25, "d": 25, "e": 25}
+    counts = consortium(sizes=sizes).plan(Bins("age", EDGES), 0.5).noise["bin 0"]
+    assert counts["local"] / counts["pooled"] == pytest.approx(1000 / 900, rel=1e-3)
+    means = consortium(sizes=sizes).plan(Average("age"), 0.5).noise["age"]
+    assert means["local"] / means["pooled"] == pytest.approx(1000 / 900, rel=1e-3)
+
+
+def test_a_plan_says_when_too_little_is_left():
+    together = consortium()
+    together.release(Average("age"), 0.9)
+    assert "Only 0.1 of the budget is left." in together.plan(Average("age"), 0.2).advice
+    assert "is left" not in together.plan(Average("age"), 0.1).advice
+
+
+def test_tables_in_memory_show_their_lengths_where_sizes_are_public():
+    assert consortium().plan(Average("age"), 0.5).rows == 1500
+    assert not consortium().plan(Average("age"), 0.5).assumed_rows
+    assert consortium(neighbours="add-remove").plan(Bins("age", EDGES), 0.5).assumed_rows
+
+
+def test_the_random_graph_of_many_sites_is_in_the_promise():
+    sites = {f"{i:03d}": "nowhere.csv" for i in range(200)}
+    together = Consortium(sites, SCHEMA, BUDGET, colluding=10, min_sites=180)
+    promise = together.plan(Average("age"), 0.5).guarantee
+    assert 0 < promise.extra < 2.0**-40
+    assert f"adds at most {promise.extra:.1g} to delta" in promise.statement
+    strict = Consortium(sites, SCHEMA, Budget(1.0, 1e-14), colluding=10, min_sites=180)
+    with pytest.raises(InvalidInput, match="delta must be more than twice"):
+        strict.plan(Average("age"), 0.5)
+    assert consortium().plan(Average("age"), 0.5).guarantee.extra == 0
+
+
+def test_a_lost_site_is_named_by_its_absence():
+    release = consortium(min_sites=4).release(Average("age"), 0.5, drop={"b": "mask"})
+    assert release.participants == ("a", "c", "d", "e")
+    assert release.rows == 600
+    ages = np.concatenate([TABLES[n]["age"].to_numpy() for n in "acde"]).clip(18, 90)
+    assert abs(release.value - ages.mean()) < 6 * release.estimates[0].privacy
+
+
+def test_fewer_required_sites_cost_noise():
+    all_five, three = (
+        consortium(min_sites=n).release(Average("age"), 0.5).estimates[0].privacy for n in (5, 3)
+    )
+    assert three / all_five == pytest.approx(math.sqrt(4 / 2), rel=2e-3)
+
+
+def test_a_table_that_does_not_fit_costs_nothing():
+    tables = {**TABLES, "bad": pl.DataFrame({"wrong": [1.0]})}
+    together = Consortium(tables, SCHEMA, BUDGET, colluding=1)
+    with pytest.raises(CapeError, match="bad"):
+        together.release(Bins("age", EDGES), 0.5)
+    assert together.budget.spent == 0
+
+
+def test_under_add_remove_the_number_of_rows_is_nobodys_business():
+    release = consortium(neighbours="add-remove").release(Bins("age", EDGES), 0.5)
+    assert release.rows is None
+    assert "added or left out" in release.guarantee.statement
+    assert "sizes of sites public" not in release.guarantee.statement
+
+
+def test_the_ring_is_made_from_what_is_public():
+    query = Bins("age", EDGES).query(SCHEMA, "add-remove")
+    calibration = calibrate(query, SCHEMA, 100.0)
+    for neighbours, expected in (("replace-one", [32, 64]), ("add-remove", [64, 64])):
+        together = consortium(neighbours=neighbours)
+        rows = [dict.fromkeys("abcde", count) for count in (10, 10**8)]
+        rings = [together._ring(SCHEMES["cape"](), calibration, each, 100.0) for each in rows]
+        assert [ring.bits for ring in rings] == expected, "private numbers of rows change nothing"
+
+
+def test_what_is_public_costs_nothing():
+    together = consortium()
+    assert together.release(Size(), 0.5).value == 1500
+    assert together.budget.spent == 0
+
+
+def test_one_instance_of_cape_gaussian_keeps_its_stock():
+    together = consortium(scheme=CapeGaussian())
+    first = together.release(Average("age"), 0.2)
+    assert first.cost.rounds == 6
+    together.prepare(numbers=100)
+    later = [together.release(Average("age"), 0.2) for _ in range(2)]
+    assert [release.cost.rounds for release in later] == [1, 1]
+    assert ("6 rounds," in str(first), "1 round," in str(later[0])) == (True, True)
+    with pytest.raises(InvalidInput, match="cape-gaussian"):
+        consortium().prepare(numbers=10)
+
+
+def test_the_same_key_gives_the_same_release_and_no_key_does_not():
+    one, two = (consortium(b"same").release(Average("age"), 0.5).value for _ in range(2))
+    assert one == two
+    free = [
+        Consortium(TABLES, SCHEMA, BUDGET, colluding=1).release(Average("age"), 0.5).value for _ in range(2)
+    ]
+    assert free[0] != free[1]
+
+
+def test_a_release_prints_and_serialises():
+    release = consortium().release(Average("age"), 0.5)
+    assert release.interval(0.95)[0] < release.value < release.interval(0.95)[1]
+    text = str(release)
+    for word in ("average of age", "standard error", "cape: a, b, c, d, e", "share 0.5"):
+        assert word in text
+    plain = release.to_dict()
+    assert plain["guarantee"]["epsilon"] == pytest.approx(release.guarantee.epsilon)
+    assert plain["cost"]["rounds"] == 5
+    assert "mu = " in str(release.guarantee)
+    assert "Consortium(a, b, c, d, e; 1 colluding, 5 of 5" in repr(consortium())
+
+
+def test_plans_read_no_data_and_agree_with_the_release():
+    together = Consortium(
+        {"a": "/nowhere/a.csv", "b": "/nowhere/b.csv", "c": "/nowhere/c.parquet", "d": "x.csv"},
+        SCHEMA,
+        BUDGET,
+    )
+    plan = together.plan(Average("age"), 0.5)
+    assert plan.assumed_rows
+    assert plan.rows == 4000
+    assert together.budget.spent == 0
+    sized = consortium(sizes={name: len(t) for name, t in TABLES.items()})
+    planned = sized.plan(Average("age"), 0.5)
+    assert planned.noise["age"]["cape"] == pytest.approx(
+        sized.release(Average("age"), 0.5).estimates[0].privacy, rel=2e-3
+    )
+    assert planned.noise["age"]["conventional"] / planned.noise["age"]["pooled"] == pytest.approx(
+        math.sqrt(5), rel=2e-3
+    )
+    assert planned.noise["age"]["cape"] / planned.noise["age"]["pooled"] == pytest.approx(
+        math.sqrt(5 / 4), rel=2e-3
+    )
+    assert "The error would halve with" in str(planned)
+    assert planned.to_dict()["guarantee"]["mu"] == planned.guarantee.mu
+
+
+def test_what_a_plan_says_would_halve_the_error_does():
+    sizes = dict.fromkeys(TABLES, 300)
+    plan = consortium(sizes=sizes).plan(Average("age"), 0.5)
+    now = plan.noise["age"]["cape"]
+    more = Budget(plan.halving["epsilon"], BUDGET.delta)
+    assert consortium(sizes=sizes, budget=more).plan(Average("age"), 0.5).noise["age"][
+        "cape"
+    ] == pytest.approx(now / 2, rel=2e-3)
+    doubled = {name: round(plan.halving["rows"] / 5) for name in sizes}
+    assert consortium(sizes=doubled).plan(Average("age"), 0.5).noise["age"]["cape"] <= now / 2 * 1.002
+    count = int(plan.halving["sites"])
+    for sites, holds in ((count, True), (count - 1, False)):
+        larger = Consortium(
+            {str(i): "x.csv" for i in range(sites)},
+            SCHEMA,
+            BUDGET,
+            colluding=1,
+            sizes={str(i): 300 for i in range(sites)},
+        )
+        assert (larger.plan(Average("age"), 0.5).noise["age"]["cape"] <= now / 2 * 1.0005) is holds
+    assert consortium(sizes=sizes).plan(Bins("age", EDGES), 0.5).halving["rows"] is None
+
+
+def test_what_a_plan_says_of_a_lower_min_sites_is_what_it_costs():
+    plan = consortium().plan(Average("age"), 0.5)
+    lower = consortium(min_sites=4).plan(Average("age"), 0.5)
+    assert list(plan.fewer) == [4, 3]
+    assert plan.fewer[4] == pytest.approx(lower.noise["age"]["cape"] / plan.noise["age"]["cape"])
+    assert plan.fewer[4] == pytest.approx(math.sqrt(4 / 3), rel=2e-3), "of five sites one colludes"
+    said = "the noise grows: 1.15 times with min_sites = 4, 1.41 times with min_sites = 3."
+    assert said in " ".join(str(plan).split())
+    assert plan.to_dict()["min_sites"].keys() == {"3", "4"}
+    assert consortium(min_sites=2).plan(Average("age"), 0.5).fewer == {}
+    assert consortium(scheme="pooled").plan(Average("age"), 0.5).fewer == {}
+
+
+def test_three_sites_or_fewer_warn_that_no_site_may_be_curious():
+    with pytest.warns(PrivacyLeakWarning, match="no colluding site"):
+        Consortium({n: TABLES[n] for n in "abc"}, SCHEMA, BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scheme": "capes"}, "scheme must be one of cape, cape-gaussian"),
+        ({"neighbours": "replace"}, "neighbours must be 'replace-one' or 'add-remove', not 'replace'"),
+        ({"colluding": 5}, "colluding must be an integer at least 0 and at most 4, not 5"),
+        ({"min_sites": 1}, r"min_sites \(1\) must be above colluding \(1\)"),
+        ({"budget": 1.0}, "budget must be a Budget, not float"),
+        ({"scheme": []}, "scheme must be one of cape"),
+        ({"sizes": {"a": 3}}, "sizes must give a number of rows for each of a, b, c, d, e"),
+        ({"sizes": [1, 2, 3, 4, 5]}, "sizes must give a number of rows"),
+        ({"sizes": dict.fromkeys("abcde", -1)}, "must be an integer at least 0, not -1"),
+        ({"stream": np.random.default_rng(1)}, "stream must be a SecureStream"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        consortium(**options).plan(Average("age"), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.release("mean", 0.1), "analysis must be one, as in cape.Mean"),
+        (lambda c: c.release(Average("age"), 0.0), "share must be a finite number above 0 and at most 1"),
+        (lambda c: c.release(Average("age"), 2.0), "share must be"),
+        (lambda c: c.release(Average("aeg"), 0.1), "no column 'aeg' in the schema; did you mean 'age'"),
+        (lambda c: c.release(Average("age"), 0.1, drop={"q": "mask"}), "drop names site 'q'"),
+        (lambda c: c.release(Average("age"), 0.1, drop={"a": "message"}), "must be at one of .*unmask, not"),
+        (lambda c: c.plan(Average("age"), -1.0), "share must be"),
+    ],
+)
+def test_bad_questions_cost_nothing(call, message):
+    together = consortium()
+    with pytest.raises(InvalidInput, match=message):
+        call(together)
+    assert together.budget.spent == 0
+
+
+@pytest.mark.parametrize("sites", [{}, [], "abc", None, {"": "a.csv"}, ["a.csv"]])
+def test_no_sites_at_all(sites):
+    with pytest.raises(InvalidInput, match="at least one name to a table"):
+        Consortium(sites, SCHEMA, BUDGET)
+
+
+@pytest.mark.parametrize("name", ["\udc80", "a\nb", "x" * 201])
+def test_names_that_cannot_be_printed(name):
+    with pytest.raises(InvalidInput, match="all printable"):
+        Consortium({name: TABLES["a"], "b": TABLES["b"]}, SCHEMA, BUDGET, colluding=0)
+
+
+def test_sites_may_come_as_a_list():
+    sites = [Site(name, table) for name, table in TABLES.items()]
+    together = Consortium(sites, SCHEMA, BUDGET, colluding=1)
+    assert together.release(Average("age"), 0.5).participants == tuple(TABLES)
+    with pytest.raises(InvalidInput, match="different names"):
+        Consortium([*sites, sites[0]], SCHEMA, BUDGET)
+
+
+def test_without_noise_private_sizes_do_not_matter():
+    with pytest.warns(PrivacyLeakWarning):
+        consortium(neighbours="add-remove").release(Squares("age"), 0.5, scheme="none")
