@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cape.secagg import Identity, Roster
-from cape.steward import Request, SiteFolder, Talk, make_request, read
+from cape.steward import Request, SiteFolder, make_request, read
 from cape.steward.template import plain_policy
 
 __all__ = ["CELL", "OWN", "Asking", "make_folder", "peer", "private_of", "signed"]
@@ -54,7 +54,7 @@ class Asking:
     def request(self, analysis: dict[str, Any], run: bytes) -> Request:
         """Return the signed request for the first stage, of a study of its own: each states what it costs."""
         study = self.study(analysis, f"run {run.hex()}")
-        talk = Talk(read(study, 1))
+        talk = read(study, 1).session()
         return make_request(study, 1, talk, roster=self._roster, run=run, identity=self._office)
 
 

@@ -16,7 +16,7 @@ from assurance.site_folder import CELL, make_folder, signed
 from cape.secagg import Identity
 from cape.steward import Grant, Refusal, Request, envelope
 from cape.steward.envelope import FRONT_BYTES
-from cape.steward.request import LABEL, Talk, read
+from cape.steward.request import LABEL, read
 
 __all__ = ["Requests"]
 
@@ -87,7 +87,7 @@ class Requests(Surface):
                 os.truncate(self._log, 0)
         request = Request.open(given, trusted=lambda key: True)
         request.check()
-        Talk(read(request.study, request.number)).calibrate()
+        read(request.study, request.number).session().calibrate()
 
     def said(self) -> str:
         """Return the refusal and the lines of the site's log."""

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cape.data import Number, Schema
 from cape.engine.consortium import Consortium
+from cape.engine.execute import Execution
 from cape.engine.schemes import Conventional
 from cape.errors import CapeError
 from cape.privacy import Budget
@@ -118,7 +119,7 @@ class Consortiums(RuleBasedStateMachine):
     @rule(share=SHARES)
     def is_cut_off_before(self, share: float) -> None:
         with (
-            mock.patch.object(Consortium, "_contributions", side_effect=OSError),
+            mock.patch.object(Execution, "_task", side_effect=OSError),
             suppress(CapeError, OSError),
         ):
             self.consortium.release(Average("age"), share)

@@ -14,8 +14,8 @@ from cape.cli import screen, words
 from cape.cli.report import svg
 from cape.cli.report.answers import answer
 from cape.cli.results import Answered
+from cape.engine.execute import Progress
 from cape.engine.query import Estimate
-from cape.engine.run import Progress
 from cape.study import Entry
 from tests.cli.test_report import Balanced
 

@@ -247,16 +247,16 @@ def test_ctrl_c_while_tables_are_checked_costs_nothing(cape, study, monkeypatch)
 def test_ctrl_c_in_an_analysis_says_what_it_cost_and_keeps_what_was_released(
     cape, study, monkeypatch, sent, spent
 ):
-    from cape.engine.consortium import Consortium
+    from cape.engine.execute import Execution
 
-    step = "_task" if sent else "_contributions"
-    real, calls = getattr(Consortium, step), []
+    step = "_carry" if sent else "_task"
+    real, calls = getattr(Execution, step), []
 
     def second(*arguments: object) -> object:
         calls.append(1)
         return interrupt() if len(calls) == 2 else real(*arguments)
 
-    monkeypatch.setattr(Consortium, step, second)
+    monkeypatch.setattr(Execution, step, second)
     done = cape("run", study, "--out", study.parent / "out")
     assert done.code == 130
     assert done.err.startswith("cape: interrupted in analysis 2 (table-one). ")

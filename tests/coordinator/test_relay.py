@@ -27,7 +27,7 @@ from cape.coordinator.calls import (
 from cape.engine.calibration import RESOLUTION
 from cape.errors import BadMessage, InvalidInput
 from cape.secagg import Identity
-from cape.steward import Request, Talk, document, make_request, read, wire
+from cape.steward import Request, document, make_request, read, wire
 from tests.coordinator.world import HISTOGRAM, MEAN, NAMES, ROWS, World
 
 
@@ -37,7 +37,7 @@ class Asking:
     def __init__(self, world: World, **study: Any) -> None:
         self.world = world
         self.document = document(world.study(f"{HISTOGRAM}\nshare = 0.25", **study))  # room for four runs
-        self.talk = Talk(read(self.document, 1))
+        self.talk = read(self.document, 1).session()
         self.size = self.talk.calibrate()[0].size
 
     def request(self, identity: Identity | None = None, **changes: Any) -> Request:
@@ -383,7 +383,7 @@ def test_other_analyses_are_not_in_the_way(world: World):
 def test_a_mean_has_more_than_one_array(world: World):
     asking = Asking(world)
     asking.document = document(world.study(MEAN, name="means"))
-    asking.talk = Talk(read(asking.document, 1))
+    asking.talk = read(asking.document, 1).session()
     asking.size = asking.talk.calibrate()[0].size
     outcome = asking.stage()
     assert len(outcome.total) == 8 * asking.size

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from cape.analyses import KINDS
-from cape.engine.query import Finding
-from cape.steward import Earlier, Talk, read
+from cape.engine.schemes import Cost
+from cape.engine.session import StageResult
+from cape.steward import read
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "count": {"columns": ["age"]},
@@ -60,22 +61,19 @@ def made_of_released_numbers() -> dict[str, str]:
     found = {}
     for number, kind in enumerate(EXAMPLES, 1):
         asked = read(study(), number)
-        talk, draw = Talk(asked), np.random.default_rng(number)
+        talk, draw = asked.session(), np.random.default_rng(number)
         told: list[object] = []
-        while True:
+        while not talk.done:
             calibration, _ = talk.calibrate()
             told.append([[step.bits, step.factor] for step in calibration.steps])
             sizes = np.concatenate(
                 [np.full(s.array.size, s.size) for s in calibration.steps] or [np.zeros(0)]
             )
             total = (draw.uniform(100, 900, calibration.size) / sizes).astype(np.int64)
-            try:
-                talk.tell(Earlier.of(total, 4, 2000))
-            except StopIteration as stop:
-                finding = stop.value if isinstance(stop.value, Finding) else Finding(stop.value)
-                break
-        told.append([(e.label, e.value, e.sampling, e.privacy, e.interval(0.9)) for e in finding.estimates])
-        model = getattr(finding.model, "to_dict", None)
+            talk.tell(StageResult.of(total, 4, 2000))
+        release = talk.release(study()["sites"], Cost(0, 0, 0, 0.0))
+        told.append([(e.label, e.value, e.sampling, e.privacy, e.interval(0.9)) for e in release.estimates])
+        model = getattr(release.model, "to_dict", None)
         told.append(repr(model()) if model else None)
         found[kind] = sha256(repr(told).encode()).hexdigest()
     return found

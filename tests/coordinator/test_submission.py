@@ -26,8 +26,8 @@ from cape.coordinator.calls import (
     unpack_call,
     unpack_reply,
 )
+from cape.engine.execute import Progress
 from cape.engine.result import Release
-from cape.engine.run import Progress
 from cape.errors import InvalidInput, ProtocolError, TooFewSites
 from cape.privacy import gaussian
 from cape.secagg import Identity

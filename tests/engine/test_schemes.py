@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from scipy import stats
 
 from cape.engine import schemes
 from cape.engine.calibration import RESOLUTION
+from cape.engine.contribution import add_noise
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Task, check_drop
 from cape.errors import InvalidInput, TooFewSites
 from cape.noise import Ring, SecureStream
@@ -26,24 +27,36 @@ MU = 0.3
 NAMES = list(SCHEMES)
 
 
+@dataclass(frozen=True)
+class Known(Task):
+    """A task whose exact sums are known, for comparison."""
+
+    exact: dict[str, np.ndarray] = field(default_factory=dict)
+
+
 def task(scheme, key, entries=ENTRIES, parties=PARTIES, drop=None, mu=MU, rows=ROWS):
     rng = np.random.default_rng(5)
     root = SecureStream(key.ljust(32, b"."))
     local_std = scheme.local_std(mu, parties) or 0.0
-    return Task(
-        vectors={name: rng.integers(-(2**40), 2**40, entries) for name in rows},
+    exact = {name: rng.integers(-(2**40), 2**40, entries) for name in rows}
+    noisy = scheme.noisy(rows, drop or {})
+    return Known(
+        vectors={
+            name: add_noise(vector, root.fork(f"site {name}")) if name in noisy else vector
+            for name, vector in exact.items()
+        },
         rows=rows,
         parties=parties,
         local_std=local_std,
         ring=Ring(64),
         drop=drop or {},
-        streams={name: root.fork(f"site {name}") for name in rows},
         keys=root.fork("keys"),
+        exact=exact,
     )
 
 
 def exact(task, participants):
-    return sum(task.vectors[name] for name in participants)
+    return sum(task.exact[name] for name in participants)
 
 
 def over_pooled(outcome, task):
@@ -162,8 +175,7 @@ def test_one_offline_run_serves_many_releases():
     assert made.rounds == 5
     totals = []
     for number in range(3):
-        fresh = replace(this, streams={n: SecureStream(bytes([number]) * 31 + n.encode()) for n in ROWS})
-        outcome = scheme.run(fresh)
+        outcome = scheme.run(task(scheme, b"stock %d" % number, entries=100))
         assert outcome.cost.rounds == 1
         totals.append(outcome.total)
     assert len({t.tobytes() for t in totals}) == 3

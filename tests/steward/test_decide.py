@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 from cape.engine.calibration import RESOLUTION
+from cape.engine.session import StageResult
 from cape.errors import Refused
 from cape.noise import SecureStream
 from cape.privacy import Budget, gaussian
 from cape.secagg import Aggregator, Identity, Roster, Site
 from cape.secagg.drive import drive
-from cape.steward import Code, Earlier, Grant, Offer, Refusal, Talk, answer, decide, read
+from cape.steward import Code, Grant, Offer, Refusal, answer, read
 from cape.steward.keyring import public_text
 from cape.steward.preview import preview
 from tests.steward.world import NAMES, SECRET, World, ask, document
@@ -290,7 +291,7 @@ def test_garbage_names_no_key_that_is_trusted(world: World, data: bytes):
         {"bits": 8},
         {"number": 0},
         {"number": 2},
-        {"earlier": (Earlier(b"", 1, 1),)},
+        {"earlier": (StageResult(b"", 1, 1),)},
     ],
 )
 def test_numbers_that_cannot_be_right_are_refused(world: World, changes: dict):
@@ -336,15 +337,8 @@ def test_the_last_day_counts(world: World):
 
     def at(now: datetime) -> Grant | Refusal:
         issued = int(now.timestamp())
-        return decide(
-            site.policy,
-            site.ledger,
-            world.request(issued=issued, expires=issued + 60).pack(),
-            own=site.identity.public,
-            table=site.table,
-            nonces=site.nonces,
-            now=now,
-        )
+        decider = replace(site.decider(), clock=lambda: now)
+        return decider.decide(world.request(issued=issued, expires=issued + 60).pack())
 
     assert isinstance(at(datetime(2020, 1, 31, 23, 59, tzinfo=UTC)), Grant)
     late = at(datetime(2020, 2, 1, tzinfo=UTC))
@@ -366,12 +360,12 @@ def test_one_run_cannot_become_another_in_a_later_stage(world: World):
     )
     request = world.request(study)
     world.granted(request)
-    talk = Talk(read(study, 1))
-    earlier = Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
+    talk = read(study, 1).session()
+    earlier = StageResult.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
     talk.tell(earlier)
     dear = copy.deepcopy(study)
     dear["analyses"][0]["share"] = 0.2
-    theirs = Talk(read(dear, 1))
+    theirs = read(dear, 1).session()
     theirs.tell(earlier)
     assert world.code(world.request(dear, run=request.run, talk=theirs, earlier=(earlier,))) == "run"
     world.granted(world.request(study, run=request.run, talk=talk, earlier=(earlier,)))
@@ -384,8 +378,8 @@ def test_one_run_cannot_change_its_roster_in_a_later_stage(world: World):
     study = document(analyses=[DESCENT | {"share": 0.5}])
     request = world.request(study)
     world.granted(request)
-    talk = Talk(read(study, 1))
-    earlier = Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
+    talk = read(study, 1).session()
+    earlier = StageResult.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
     talk.tell(earlier)
     renewed = Identity()
     world.edit(public_text(world.identities["b"].public), public_text(renewed.public))
@@ -396,11 +390,11 @@ def test_one_run_cannot_change_its_roster_in_a_later_stage(world: World):
 
 def test_runs_at_once_are_asked_their_own_questions(world: World):
     study = document(analyses=[DESCENT | {"share": 0.5}])
-    size = Talk(read(study, 1)).calibrate()[0].size
+    size = read(study, 1).session().calibrate()[0].size
     runs = {}
     for number in (1, 2):  # two submissions, of which each has released something else
-        told = Earlier.of(np.full(size, number << 22), 3, 1200)
-        runs[bytes([number] * 16)] = Talk(read(study | {"name": f"lungs {number}"}, 1)), told
+        told = StageResult.of(np.full(size, number << 22), 3, 1200)
+        runs[bytes([number] * 16)] = read(study | {"name": f"lungs {number}"}, 1).session(), told
     for stage in range(3):
         for run, (talk, told) in runs.items():
             named = study | {"name": f"lungs {run[0]}"}
@@ -487,8 +481,8 @@ def test_a_coordinator_that_lies_gets_no_more_than_the_study_states(world: World
     study = document(analyses=[analysis | {"share": 0.3}, analysis | {"share": 0.7}])
     requests = [world.request(study, number=1 + i % 2) for i in range(16)]
     for request in requests[:8] if kind == "k-means" else ():
-        talk = Talk(read(study, request.number))
-        made_up = Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
+        talk = read(study, request.number).session()
+        made_up = StageResult.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200)
         talk.tell(made_up)
         later = {"number": request.number, "run": request.run, "talk": talk, "earlier": (made_up,)}
         requests.insert(0, world.request(study, **later))
@@ -564,15 +558,8 @@ def test_a_failure_inside_says_nothing_to_others(world: World):
         raise RuntimeError(f"cell {SECRET}")
 
     site, lines = world.site, []
-    found = decide(
-        site.policy,
-        site.ledger,
-        world.request().pack(),
-        own=site.identity.public,
-        table=broken,
-        nonces=site.nonces,
-        log=lines.append,
-    )
+    decider = replace(site.decider(), table=broken, log=lines.append)
+    found = decider.decide(world.request().pack())
     assert isinstance(found, Refusal)
     assert found.code is Code.SITE
     assert str(SECRET) not in found.sentence + "".join(lines)
@@ -608,9 +595,9 @@ def test_no_secret_and_no_cell_in_the_log(world: World):
 @pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
 def test_stage_after_stage(world: World, scheme: str, analysis: dict):
     study = document(scheme=scheme, analyses=[analysis | {"share": 1.0}])
-    talk, run = Talk(read(study, 1)), bytes(range(16))
-    history: list[Earlier] = []
-    while True:
+    talk, run = read(study, 1).session(), bytes(range(16))
+    history: list[StageResult] = []
+    while not talk.done:
         total = 0
         for name in NAMES:
             # b has kept everything, a forgets (a restart) and needs it all
@@ -625,13 +612,8 @@ def test_stage_after_stage(world: World, scheme: str, analysis: dict):
             vector = world.folders[name].answer(grant)
             assert isinstance(vector, np.ndarray)
             total = total + vector
-        history.append(Earlier.of(total, 3, 1200))
-        try:
-            talk.tell(history[-1])
-        except StopIteration as stop:
-            found = stop.value
-            break
-    assert found is not None
+        history.append(StageResult.of(total, 3, 1200))
+        talk.tell(history[-1])
     assert len(history) == len(read(study, 1).stages)
     whole = WHOLE
     assert world.site.ledger.spent().mu_squared == whole, "the stages add up to the share, exactly"
@@ -640,12 +622,12 @@ def test_stage_after_stage(world: World, scheme: str, analysis: dict):
 def test_a_run_over_samples_is_paid_once_by_each_site(world: World):
     analysis = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 1}
     study = document(analyses=[analysis | {"sampling": 0.2, "share": 0.5}])
-    talk, run, history = Talk(read(study, 1)), bytes(16), []
+    talk, run, history = read(study, 1).session(), bytes(16), []
     for stage in range(3):
         if stage:  # the site missed the first stage
             request = world.request(study, run=run, talk=talk, earlier=tuple(history))
             world.granted(request)
-        history.append(Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200))
+        history.append(StageResult.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200))
         talk.tell(history[-1])
     first, second = world.site.ledger.entries()
     assert first.charged.mu_squared == Fraction(1, 2) * Fraction(read(study, 1).stages.mu) ** 2 < WHOLE
@@ -657,21 +639,21 @@ def test_made_up_answers_of_earlier_stages_are_refused_or_harmless(world: World)
     study = document(
         analyses=[{"kind": "logistic-regression", "target": "ill", "features": ["age"], "share": 0.5}]
     )
-    talk = Talk(read(study, 1))
+    talk = read(study, 1).session()
     size = talk.calibrate()[0].size
-    good = Earlier.of(np.zeros(size, np.int64), 3, 1200)
+    good = StageResult.of(np.zeros(size, np.int64), 3, 1200)
     talk.tell(good)
     for bad in (
-        Earlier(b"", 3, 1200),
-        Earlier(bytes(8 * size + 8), 3, 1200),
-        Earlier(bytes(8 * size), 0, 1200),
-        Earlier(bytes(8 * size), 4, 1200),
-        Earlier(bytes(8 * size), 3, None),
-        Earlier(bytes(8 * size), 3, -1),
+        StageResult(b"", 3, 1200),
+        StageResult(bytes(8 * size + 8), 3, 1200),
+        StageResult(bytes(8 * size), 0, 1200),
+        StageResult(bytes(8 * size), 4, 1200),
+        StageResult(bytes(8 * size), 3, None),
+        StageResult(bytes(8 * size), 3, -1),
     ):
         assert world.code(world.request(study, talk=talk, earlier=(bad,))) == "request"
     for value in (-(2**63), 2**63 - 1):
-        wild = Earlier.of(np.full(size, value), 3, 1200)
+        wild = StageResult.of(np.full(size, value), 3, 1200)
         found = world.decide(world.request(study, talk=talk, earlier=(wild,)))
         assert isinstance(found, Grant) or found.code in {Code.NOISE, Code.REQUEST}
 

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from cape.engine.session import StageResult
 from cape.secagg import Identity
-from cape.steward import Code, Earlier, Grant, Refusal, Request, SiteFolder, envelope, wire
+from cape.steward import Code, Grant, Refusal, Request, SiteFolder, envelope, wire
 from cape.steward.codes import Denied
-from cape.steward.decide import consider, reconsider
 from cape.steward.envelope import FRONT_BYTES, MOST_INSIDE, Envelope
 from cape.steward.member import Member
 from cape.steward.request import LABEL, MOST_STUDY, MOST_VALID, SKEW, VALID
@@ -170,7 +170,7 @@ def test_a_vector_that_no_message_could_carry_is_refused_before_it_is_paid_for(
 
 def test_messages_of_64_megabytes_pass(world: World):
     """As far as a request's numbers go, which belong to no stage: it was opened, and read whole."""
-    large = Earlier(bytes(64 * MEGABYTE), 3, 1200)
+    large = StageResult(bytes(64 * MEGABYTE), 3, 1200)
     request = replace(world.request(), earlier=(large,)).signed(world.office)
     answer = wire.unpack_from_site(
         Member(world.site).handle(bytearray(wire.pack(wire.Ask(7, request.pack()))))
@@ -202,11 +202,10 @@ def test_a_request_is_valid_for_its_time(world: World):
 def test_a_request_that_expires_while_it_waits_is_not_answered(world: World):
     site, request = world.site, world.request()
     later = datetime.now(UTC) + timedelta(seconds=VALID + 60)
-    given: dict[str, Any] = {"own": site.identity.public, "table": site.table}
-    first = consider(site.policy, site.ledger, request.pack(), nonces=site.nonces, **given)
+    first = site.consider(request.pack())
     assert not isinstance(first, Refusal)
-    assert not isinstance(reconsider(site.policy, site.ledger, first.request, **given), Refusal)
-    found = reconsider(site.policy, site.ledger, first.request, now=later, **given)
+    assert not isinstance(site.reconsider(first.request), Refusal)
+    found = replace(site.decider(), clock=lambda: later).reconsider(first.request)
     assert isinstance(found, Refusal)
     assert found.code is Code.VALIDITY
 

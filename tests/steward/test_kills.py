@@ -19,7 +19,7 @@ import os, random, signal, sys, time
 import numpy as np
 from cape.secagg import Identity, Roster
 from pathlib import Path
-from cape.steward import Grant, answer, decide, Policy, Ledger
+from cape.steward import Decider, Grant, answer, Policy, Ledger
 from cape.steward.keyring import load_identity
 from cape.steward.nonces import Nonces
 from tests.steward.world import ask, document
@@ -50,7 +50,7 @@ def live(begun):
     os.write(begun, b".")
     while True:
         data = ask(study(), roster, office).pack()
-        grant = decide(policy, ledger, data, own=own, table=Rows, nonces=nonces)
+        grant = Decider(policy, ledger, own, Rows, nonces).decide(data)
         assert isinstance(grant, Grant), grant
         vector = answer(grant, Rows())
         os.write(out, grant.request.run + vector.tobytes())
@@ -59,7 +59,7 @@ def live(begun):
 first = ask(study(), roster, office)
 key = lambda: load_identity(Path(folder + "/identity.key"))
 ledger = Ledger(folder + "/ledger.sqlite", key)
-warm = decide(policy, ledger, first.pack(), own=own, table=Rows, nonces=nonces)
+warm = Decider(policy, ledger, own, Rows, nonces).decide(first.pack())
 answer(warm, Rows())  # tables of the sampler are made here, once
 draw = random.Random(7)
 for _ in range(kills):

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from cape import secagg
+from cape.engine.session import StageResult
 from cape.secagg import Aggregator, Identity, Send
 from cape.secagg import messages as m
-from cape.steward import Earlier, Request, SiteFolder, Talk, read, wire
+from cape.steward import Request, SiteFolder, read, wire
 from cape.steward.member import Member
 from tests.steward.world import NAMES, SECRET, World, ask, document
 
@@ -32,7 +33,7 @@ class Table:
     def __init__(self, world: World, request: Request, names: tuple[str, ...] = NAMES) -> None:
         self.world, self.request = world, request
         self.members = {name: Member(world.folders[name]) for name in NAMES}
-        self.size = Talk(read(request.study, request.number)).calibrate()[0].size
+        self.size = read(request.study, request.number).session().calibrate()[0].size
         self.number = 0
 
     def say(self, name: str, message: Any) -> wire.FromSite:
@@ -107,7 +108,7 @@ def test_the_whole_way(table: Table):
     assert [table.lines(name) for name in NAMES] == [1, 1, 1], "a vector is paid for"
     (finished,) = [e for e in table.deliver(table.deliver(events)) if isinstance(e, secagg.Finished)]
     scale = read(table.request.study, 1)
-    step = Talk(scale).calibrate()[0].steps[0].size
+    step = scale.session().calibrate()[0].steps[0].size
     assert finished.total.sum() * step == pytest.approx(1200, abs=400)
     assert not table.members["a"]._sessions, "forgotten when over"
     assert code(table.ask("a")) == "run"
@@ -339,17 +340,17 @@ def descent(world: World) -> Table:
     """A session of several steps: stages 1 to 3 of a network."""
     study = document(analyses=[NETWORK | {"share": 1.0}])
     table = Table(world, world.request(study))
-    table.talk, table.study = Talk(read(study, 1)), study  # type: ignore[attr-defined]
+    table.talk, table.study = read(study, 1).session(), study  # type: ignore[attr-defined]
     table.size = table.talk.calibrate()[0].size  # type: ignore[attr-defined]
     return table
 
 
 def _stages(table: Any, world: World, stage: int, **more: Any) -> Request:
     """The request of a stage in the session that stage 0 opened, answers made up."""
-    talk = Talk(read(table.study, 1))
+    talk = read(table.study, 1).session()
     history = []
     for _ in range(stage):
-        history.append(Earlier.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200))
+        history.append(StageResult.of(np.zeros(talk.calibrate()[0].size, np.int64), 3, 1200))
         talk.tell(history[-1])
     wanted = {"first": 0, "steps": 4, "earlier": tuple(history)} | more
     return world.request(table.study, run=bytes(range(16)), talk=talk, **wanted)
@@ -403,7 +404,7 @@ def test_a_stage_is_answered_once_whatever_came_before_it(descent: Any, world: W
     openings = {e.to: e.data for e in descent.aggregator.begin(1) if isinstance(e, Send)}
     request = _stages(descent, world, 1)
     assert isinstance(descent.ask("a", request, openings["a"]), wire.Offered)
-    other = (Earlier.of(np.ones(descent.size, np.int64), 3, 1200),)
+    other = (StageResult.of(np.ones(descent.size, np.int64), 3, 1200),)
     assert code(descent.ask("a", _stages(descent, world, 1, earlier=other), openings["a"])) == "run"
     assert code(descent.ask("a", request, openings["a"])) == "run"
     assert descent.lines() == 2
@@ -419,8 +420,8 @@ def test_a_stage_needs_its_session_and_its_opening(descent: Any, world: World):
     assert code(descent.ask("a", _stages(descent, world, 2), openings["a"])) == "run", "another step's"
     assert code(descent.ask("a", _stages(descent, world, 1, steps=3), openings["a"])) == "run"
     dear = dict(descent.study, analyses=[NETWORK | {"share": 0.5}])
-    talk = Talk(read(dear, 1))
-    earlier = (Earlier.of(np.zeros(descent.size, np.int64), 3, 1200),)
+    talk = read(dear, 1).session()
+    earlier = (StageResult.of(np.zeros(descent.size, np.int64), 3, 1200),)
     talk.tell(earlier[0])
     bent = world.request(dear, run=bytes(range(16)), talk=talk, first=0, steps=4, earlier=earlier)
     assert code(descent.ask("a", bent, openings["a"])) == "run", "the session was opened for something else"

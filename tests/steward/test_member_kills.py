@@ -26,7 +26,7 @@ from cape.coordinator import Relay
 from cape.noise import SecureStream, discrete_gaussian
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Identity, Roster
-from cape.steward import Member, SiteFolder, Talk, make_request, read, wire
+from cape.steward import Member, SiteFolder, make_request, read, wire
 from tests.steward.world import NAMES, document
 
 folder, kills, office = sys.argv[1], int(sys.argv[2]), Identity(bytes.fromhex(sys.argv[3]))
@@ -114,7 +114,7 @@ for kill in range(kills):
         channel.run = os.urandom(16)
         scheme = ("cape", "conventional")[draw.randrange(2)]
         study = document(scheme=scheme, description=channel.run.hex(), analyses=[analysis])
-        talk = Talk(read(study, 1))
+        talk = read(study, 1).session()
         request = make_request(study, 1, talk, roster=roster, run=channel.run, identity=office)
         outcome = relay.stage(dict.fromkeys(NAMES, request.pack()), 2)
         assert not outcome.refusals, outcome

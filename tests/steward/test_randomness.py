@@ -24,7 +24,7 @@ from scipy import stats
 from cape.blocks import kept
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Aggregator, Finished, Send
-from cape.steward import Request, SiteFolder, Talk, read, wire
+from cape.steward import Request, SiteFolder, read, wire
 from cape.steward.member import Member
 from tests.steward.world import NAMES, World, document
 
@@ -73,7 +73,7 @@ def _say(member: Member, message: Any) -> wire.FromSite:
 
 def _aggregate(members: dict[str, Member], request: Request) -> NDArray[np.int64]:
     asked = read(request.study, request.number)
-    size = Talk(asked).calibrate()[0].size
+    size = asked.session().calibrate()[0].size
     aggregator = Aggregator(request.parameters(asked.setting.parties, size))
     events: tuple[Any, ...] = ()
     for member in members.values():

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from cape.engine.session import AnalysisSession
 from cape.secagg import Identity, Roster
-from cape.steward import Grant, Refusal, Request, SiteFolder, Talk, make_request, read
+from cape.steward import Grant, Refusal, Request, SiteFolder, make_request, read
 from cape.steward.template import plain_policy
 
 SECRET = 71.90625  # a cell that stands in every table once, and may stand nowhere else
@@ -58,11 +59,11 @@ def ask(
     *,
     number: int = 1,
     run: bytes | None = None,
-    talk: Talk | None = None,
+    talk: AnalysisSession | None = None,
     **changes: Any,
 ) -> Request:
     """A signed request; `changes` are of its fields, and signed too."""
-    talk = Talk(read(study, number)) if talk is None else talk
+    talk = read(study, number).session() if talk is None else talk
     request = make_request(study, number, talk, roster=roster, run=run or os.urandom(16), identity=identity)
     return replace(request, **changes).signed(identity) if changes else request
 

@@ -40,11 +40,12 @@ from cape.audit.view import Stage, Watch, encoded
 from cape.audit.world import SCHEMA, Remembered, analysis_of, frame, stream_of
 from cape.engine.calibration import Calibration
 from cape.engine.query import Query
+from cape.engine.session import AnalysisSession, StageResult
 from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Earlier, Member, Request, SiteFolder, Talk, make_request, read, wire
+from cape.steward import Member, Request, SiteFolder, make_request, read, wire
 from cape.steward.request import Asked
 from cape.steward.template import plain_policy
 
@@ -140,18 +141,18 @@ class _Sites:
         with _system_randomness(keys.fork("requests")):
             self.stages = [self._asked_for(*stage) for stage in _stages(game, self.asked)]
 
-    def _asked_for(self, talk: Talk, told: list[Earlier]) -> _Asked:
+    def _asked_for(self, talk: AnalysisSession, told: list[StageResult]) -> _Asked:
         """Return a stage with its request, which every run sends as it is, and with its exact sums."""
         roster = Roster.of({name: identity.public for name, identity in self.identities.items()})
         request = make_request(
             self.study, 1, talk, roster=roster, run=self.run_name, identity=self.office, earlier=told
         )
-        calibration, _ = talk.calibrate()
+        query, (calibration, _) = talk.pending(), talk.calibrate()
         left = [name for name in self.honest if name not in self.lost]
         exact = tuple(
-            {name: encoded(world[name], talk.query, calibration) for name in left} for world in self.tables
+            {name: encoded(world[name], query, calibration) for name in left} for world in self.tables
         )
-        return _Asked(request, request.pack(), talk.query, calibration, exact)
+        return _Asked(request, request.pack(), query, calibration, exact)
 
     def _policy(self, name: str) -> str:
         """Return a policy that allows this study, and no site less than it supposes."""
@@ -260,7 +261,7 @@ def document(game: Game) -> dict[str, Any]:
     }
 
 
-def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> Earlier:
+def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> StageResult:
     """Return a made-up total of a stage: numbers of all sizes, which no rows need to give."""
     stream = stream_of("forged", analysis, stage)
     parts = []
@@ -268,19 +269,19 @@ def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> Ear
         powers = stream.integers(_MOST - _LEAST, step.array.size).astype(np.float64) + _LEAST
         signs = 1.0 - 2.0 * stream.integers(2, step.array.size)
         parts.append(np.rint(signs * 2.0**powers / step.size).astype(np.int64))
-    return Earlier.of(np.concatenate(parts), 1, rows)
+    return StageResult.of(np.concatenate(parts), 1, rows)
 
 
 def forged_questions(game: Game) -> list[tuple[Query, Calibration]]:
     """Return what sites are asked, and on which grids, when every earlier answer is made up."""
-    return [(talk.query, talk.calibrate()[0]) for talk, _ in _stages(game, read(document(game), 1))]
+    return [(talk.pending(), talk.calibrate()[0]) for talk, _ in _stages(game, read(document(game), 1))]
 
 
-def _stages(game: Game, asked: Asked) -> Iterator[tuple[Talk, list[Earlier]]]:
+def _stages(game: Game, asked: Asked) -> Iterator[tuple[AnalysisSession, list[StageResult]]]:
     """Yield the coordinator's talk at each stage, and what it says that the stages before have released."""
     if len(asked.stages) > 1 and not game.forged:
         raise CapeError("an analysis in several stages is asked of deployed sites with forged answers only")
-    talk, told = Talk(asked), list[Earlier]()
+    talk, told = asked.session(), list[StageResult]()
     rows = sum(map(len, (game.tables.one, *game.tables.others)))
     yield talk, told
     for stage in range(len(asked.stages) - 1):

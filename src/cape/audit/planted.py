@@ -29,7 +29,7 @@ from cape.engine.stages import Stages
 from cape.noise import Ring, SecureStream, discrete_gaussian
 from cape.secagg import masks
 from cape.steward import folder
-from cape.steward.decide import Grant, answer
+from cape.steward.grant import Grant, answer
 
 __all__ = ["BUGS", "LESS", "float_noise"]
 

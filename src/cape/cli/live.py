@@ -23,8 +23,8 @@ from cape.check import plain
 from cape.cli import words
 from cape.cli.results import Answered
 from cape.coordinator import Event, SiteReport
+from cape.engine.execute import Progress
 from cape.engine.result import number
-from cape.engine.run import Progress
 from cape.privacy import Budget
 from cape.study import Entry
 

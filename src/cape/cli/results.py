@@ -17,8 +17,8 @@ from cape.cli import models, screen, words
 from cape.cli.sites import Heard, SiteOutcome, outcomes
 from cape.data import Schema
 from cape.engine.consortium import Consortium
+from cape.engine.execute import Progress
 from cape.engine.result import Promise, Release
-from cape.engine.run import Progress
 from cape.errors import CapeError, DataError
 from cape.privacy import Budget
 from cape.study import Entry, Study

@@ -6,8 +6,8 @@ import math
 
 from scipy.special import ndtr, ndtri
 
+from cape.engine.execute import Progress
 from cape.engine.result import Promise, count
-from cape.engine.run import Progress
 from cape.engine.setting import Setting
 
 __all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence", "step"]

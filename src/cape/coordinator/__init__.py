@@ -4,7 +4,8 @@ from cape.coordinator.calls import Channel, Event, Link, StageOutcome
 from cape.coordinator.folder import CoordinatorFolder
 from cape.coordinator.record import Record
 from cape.coordinator.relay import Relay
-from cape.coordinator.submission import SiteReport, Submission
+from cape.coordinator.site_report import SiteReport
+from cape.coordinator.submission import Submission
 
 __all__ = [
     "Channel",

@@ -16,10 +16,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cape.coordinator.calls import (
     AskHello,
@@ -40,13 +39,11 @@ from cape.coordinator.calls import (
 from cape.coordinator.folder import CoordinatorFolder
 from cape.coordinator.heads import HEADS, Heads
 from cape.coordinator.record import Answered, Attempt, Record
-from cape.engine.calibration import Calibration
-from cape.engine.consortium import MOST_ROWS
-from cape.engine.query import Finding
+from cape.coordinator.site_report import SiteReport
+from cape.engine.execute import Progress
 from cape.engine.result import Promise, Release
-from cape.engine.run import Progress
 from cape.engine.schemes import Cost
-from cape.engine.schemes.cape import MOST_STEPS
+from cape.engine.session import AnalysisSession, StageResult
 from cape.errors import (
     BadMessage,
     BudgetExceeded,
@@ -59,80 +56,15 @@ from cape.errors import (
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward.codes import Code
 from cape.steward.policy import SCHEMES
-from cape.steward.request import Asked, Earlier, Talk, document, hash_of, make_request, read
-from cape.steward.wire import Inquiry, Known, Present, Refused, Reviewed
+from cape.steward.request import Asked, document, hash_of, make_request, read
+from cape.steward.wire import Inquiry, Known, Refused, Reviewed
 from cape.study import Entry, Study
 
-__all__ = ["SiteReport", "Submission"]
+__all__ = ["Submission"]
 
 _Reply = TypeVar("_Reply", bound=Reply)
 Told = Callable[[int, Mapping[str, Refused], Mapping[str, str]], None]
-
-
-@dataclass(frozen=True)
-class SiteReport:
-    """What one site says of a study before anything is asked of its rows.
-
-    Attributes:
-        present: who answered, None if nobody did.
-        key_differs: whether it has another key, or another name, than the one that is pinned.
-        refusals: for each analysis why it would be refused; None where it would be answered.
-        refused: why it did not look at the study at all, if so.
-        rows: how many rows it holds, where public.
-    """
-
-    site: str
-    present: Present | None
-    key_differs: bool
-    refusals: tuple[Refused | None, ...]
-    refused: Refused | None
-    rows: int | None
-
-    @property
-    def held(self) -> bool:
-        """Whether the study waits for the site's steward."""
-        return any(each is not None and each.code == Code.APPROVAL for each in self.refusals)
-
-    @property
-    def ready(self) -> bool:
-        """Whether every analysis would be answered now."""
-        well = self.present is not None and not self.key_differs and self.refused is None
-        return well and bool(self.refusals) and all(each is None for each in self.refusals)
-
-    def would_answer(self, number: int) -> bool:
-        """Return whether an analysis, counted from 1, would be answered now."""
-        well = self.present is not None and not self.key_differs and self.refused is None
-        return well and len(self.refusals) >= number and self.refusals[number - 1] is None
-
-    def could_answer(self, number: int) -> bool:
-        """Return whether it would, perhaps after the steward's approval."""
-        refusal = self.refusals[number - 1] if len(self.refusals) >= number else None
-        return self.would_answer(number) or (refusal is not None and refusal.code == Code.APPROVAL)
-
-    def __str__(self) -> str:
-        if self.present is not None and self.key_differs:
-            return (
-                f"{self.site}: answers as {self.present.name!r} with another key than the one that is pinned"
-            )
-        if self.refused is not None:  # perhaps even to say who it is: its policy may be broken
-            return f"{self.site}: refused ({self.refused})"
-        if self.present is None:
-            return f"{self.site}: is not connected"
-        refused: dict[str, list[str]] = {}
-        for number, each in enumerate(self.refusals, 1):
-            if each is not None:
-                refused.setdefault(str(each), []).append(str(number))
-        if refused and all(each is None or each.code == Code.APPROVAL for each in self.refusals):
-            return f"{self.site}: waits for its steward"
-        why = [f"{self._which(them)} ({reason})" for reason, them in refused.items()]
-        return f"{self.site}: " + (f"refuses {'; '.join(why)}" if why else "would answer")
-
-    def _which(self, numbers: Sequence[str]) -> str:
-        if len(numbers) == len(self.refusals) > 1:
-            return f"all {len(numbers)} analyses"
-        return f"{'analysis' if len(numbers) == 1 else 'analyses'} {', '.join(numbers)}"
 
 
 class Submission:
@@ -175,7 +107,7 @@ class Submission:
         self._link, self._progress = link, progress
         self._document = document(study)
         self._asked: Callable[[int], Asked] = cache(lambda number: read(self._document, number))
-        self._free = cache(self._is_free)
+        self._first = cache(lambda number: self._asked(number).session())  # never told anything
         for entry in study.analyses:
             self._asked(entry.number)  # what cannot be asked fails before anything is
         record.of(hash_of(self._document), study.name)
@@ -288,47 +220,41 @@ class Submission:
             done = self._finished(entry.number)
         if done is not None:
             return done
-        asked = self._asked(entry.number)
-        whole = self._cost(entry.number, len(asked.stages))
+        session = self._asked(entry.number).session()
+        whole = session.price(len(session.stages))
         if whole > self._left_for(entry):
             raise self._exceeded(entry, whole)
-        asked.stages.promise(len(asked.stages))  # what cannot be promised fails before it is paid for
-        talk = Talk(asked)
-        talk.calibrate()
+        session.guarantee(len(session.stages))  # what cannot be guaranteed fails before it is paid for
+        session.calibrate()
         attempt = self.record.begin(entry.number, SecureStream().bytes(RUN_BYTES))
-        return self._run(attempt, asked, talk)
+        return self._run(attempt, session)
 
-    def _run(self, attempt: Attempt, asked: Asked, talk: Talk) -> Release:
-        sessions = _Sessions(len(asked.stages), masked=asked.scheme.name == "cape")
-        history: list[Earlier] = []
-        last: Sequence[str] = ()  # who took part in the last stage, and knows all answers before it
-        while True:
-            began = time.perf_counter()
-            calibration, local_std = talk.calibrate()
-            first, steps = sessions.at(talk.stage, calibration.size)
-            requests = self._requests(attempt, talk, history, last, first, steps)
+    def _run(self, attempt: Attempt, session: AnalysisSession) -> Release:
+        history: list[StageResult] = []
+        last: Sequence[str] = ()  # who took part in the last stage, and knows all results before it
+        while not session.done:
+            began, note = time.perf_counter(), session.pending().note
+            requests = self._requests(attempt, session, history, last)
             self.record.asked(attempt)
             shown = {site: self._heads.shown(site) for site in requests}
-            outcome = self._call(AskStage.of(requests, calibration.size), StageOutcome)
+            outcome = self._call(AskStage.of(requests, session.calibrate()[0].size), StageOutcome)
             self._tell(attempt, outcome)
             took_part = {site: shown[site] for site in outcome.participants if site in shown}
             for problem in self._heads.take(outcome.heads, took_part):
                 warnings.warn(problem, LedgerWarning, stacklevel=2)
             if outcome.failure is not None:
                 raise self._too_few(attempt, outcome)
-            answered = self._answered(asked, calibration, local_std, outcome)
+            answered = self._answered(session, outcome)
             self.record.answered(attempt, answered)
-            history.append(_earlier(answered))
-            last, note = answered.participants, talk.query.note
+            history.append(_result(answered))
+            last = answered.participants
             if self._progress is not None:
-                spent = asked.stages.promise(0 if self._free(attempt.number) else talk.stage + 1)
-                took = time.perf_counter() - began
-                self._progress(Progress(talk.stage + 1, len(asked.stages), spent.epsilon, took, note))
-            try:
-                talk.tell(history[-1])
-            except StopIteration as stop:
-                self.record.finished(attempt)
-                return self._release(attempt, stop.value)
+                done, took = session.stage + 1, time.perf_counter() - began
+                epsilon = session.guarantee(done).epsilon
+                self._progress(Progress(done, len(session.stages), epsilon, took, note))
+            session.tell(history[-1])
+        self.record.finished(attempt)
+        return self._release(attempt, session)
 
     def _tell(self, attempt: Attempt, outcome: StageOutcome) -> None:
         """Write down who refused, and say it; the aggregator may have named anybody."""
@@ -341,20 +267,19 @@ class Submission:
     def _requests(
         self,
         attempt: Attempt,
-        talk: Talk,
-        history: Sequence[Earlier],
+        session: AnalysisSession,
+        history: Sequence[StageResult],
         last: Sequence[str],
-        first: int,
-        steps: int,
     ) -> dict[str, bytes]:
-        """Return each site's request: who took part in the last stage needs its answer only."""
+        """Return each site's request: who took part in the last stage needs its result only."""
+        first, steps = session.keys()
 
         @cache
         def packed(knows: bool) -> bytes:
             return make_request(
                 self._document,
                 attempt.number,
-                talk,
+                session,
                 roster=self._roster,
                 run=attempt.run,
                 identity=self._identity,
@@ -376,7 +301,7 @@ class Submission:
         return make_request(
             self._document,
             number,
-            Talk(self._asked(number)),
+            self._asked(number).session(),
             roster=self._roster,
             run=SecureStream().bytes(RUN_BYTES),
             identity=self._identity,
@@ -384,27 +309,24 @@ class Submission:
             heads=self._shown(),
         ).pack()
 
-    def _answered(
-        self, asked: Asked, calibration: Calibration, local_std: float, outcome: StageOutcome
-    ) -> Answered:
+    def _answered(self, session: AnalysisSession, outcome: StageOutcome) -> Answered:
         """Return what a stage gave, if it can be right."""
-        setting, took_part = asked.setting, outcome.participants
+        setting, took_part = session.stages.setting, outcome.participants
+        size, rows = session.calibrate()[0].size, None
         known = len(set(took_part)) == len(took_part) and set(took_part) <= set(self._roster.names)
         if not known or len(took_part) < setting.parties.min_sites:
             raise BadMessage("the aggregator named participants that cannot be right")
-        if len(outcome.total) != 8 * calibration.size:
+        if len(outcome.total) != 8 * size:
             raise BadMessage("the aggregator's total does not have as many numbers as the stage releases")
-        rows = None
         if setting.neighbours == "replace-one":
             if set(outcome.rows) != set(took_part):
                 raise BadMessage("the aggregator did not say how many rows each participant holds")
             rows = sum(outcome.rows.values())
-        if calibration.steps:  # each site is sure of its own rows only
-            reach = asked.scheme.reach(setting.parties, local_std)
-            calibration.ring(MOST_ROWS if rows is None else rows, setting.parties.sites, reach)
+        if size:
+            session.ring(rows)  # each site is sure of its own rows only
         traffic = outcome.traffic
-        size = sum(each.sent + each.received for each in traffic)
-        cost = Cost(len(traffic), size, outcome.per_site, sum(each.seconds for each in traffic))
+        sent = sum(each.sent + each.received for each in traffic)
+        cost = Cost(len(traffic), sent, outcome.per_site, sum(each.seconds for each in traffic))
         return Answered(outcome.total, took_part, rows, cost)
 
     def _too_few(self, attempt: Attempt, outcome: StageOutcome) -> TooFewSites:
@@ -426,15 +348,15 @@ class Submission:
 
     def _replayed(self, attempt: Attempt) -> Release | None:
         """Return the release that the recorded numbers give; None if the analysis would ask for more."""
-        talk = Talk(self._asked(attempt.number))
+        session = self._asked(attempt.number).session()
         for answered in attempt.answers:
+            if session.done:
+                break
             try:
-                talk.tell(_earlier(answered))
-            except StopIteration as stop:
-                return self._release(attempt, stop.value)
+                session.tell(_result(answered))
             except CapeError:  # it fails as it did then
                 return None
-        return None
+        return self._release(attempt, session) if session.done else None
 
     def _finished(self, number: int) -> Release | None:
         for attempt in self.record.attempts:
@@ -448,32 +370,13 @@ class Submission:
                 return release
         return None
 
-    def _release(self, attempt: Attempt, finding: Finding | Sequence[Any]) -> Release:
-        asked, answers = self._asked(attempt.number), attempt.answers
-        found = finding if isinstance(finding, Finding) else Finding(finding)
-        took_part = {site for answered in answers for site in answered.participants}
-        cost = Cost(0, 0, 0, 0.0)
-        for answered in answers:
-            cost = cost + answered.cost
-        free = self._free(attempt.number)
-        return Release(
-            self.study.analyses[attempt.number - 1].analysis,
-            tuple(found.estimates),
-            asked.stages.promise(0 if free else len(answers)),
-            float(self._cost(attempt.number, len(answers))),
-            asked.scheme.name,
-            tuple(site for site in self.study.sites if site in took_part),
-            answers[-1].rows,
-            cost,
-            found.model,
-        )
-
-    def _is_free(self, number: int) -> bool:
-        """Return whether nothing private is asked."""
-        return not Talk(self._asked(number)).query.blocks
+    def _release(self, attempt: Attempt, session: AnalysisSession) -> Release:
+        took_part = {site for answered in attempt.answers for site in answered.participants}
+        cost = sum((answered.cost for answered in attempt.answers), Cost(0, 0, 0, 0.0))
+        return session.release([site for site in self.study.sites if site in took_part], cost)
 
     def _cost(self, number: int, stages: int) -> Fraction:
-        return Fraction(0) if self._free(number) else self._asked(number).stages.cost(stages)
+        return self._first(number).price(stages)
 
     def _can_be_asked(self, entry: Entry) -> bool:
         whole = self._cost(entry.number, len(self._asked(entry.number).stages))
@@ -511,27 +414,6 @@ class Submission:
         return reply
 
 
-class _Sessions:
-    """Which session of secure aggregation carries a stage: as in `cape.engine.run`.
-
-    The second query of the same length opens a session for all stages that are left.
-    """
-
-    def __init__(self, stages: int, *, masked: bool) -> None:
-        self._stages, self._masked = stages, masked
-        self._length = -1
-        self._series: tuple[int, int] | None = None
-
-    def at(self, stage: int, length: int) -> tuple[int, int]:
-        """Return the session's first stage, and how many it has."""
-        if not self._masked or length != self._length:
-            self._length, self._series = length, None
-            return stage, 1
-        if self._series is None or stage >= sum(self._series):
-            self._series = stage, max(1, min(self._stages - stage, MOST_STEPS))
-        return self._series
-
-
 def _said(known: Known | None, key: bytes, inquiry: Inquiry) -> bool | None:
     """Return what a site says of its ledger; None if it said nothing that it signed."""
     try:
@@ -543,5 +425,5 @@ def _said(known: Known | None, key: bytes, inquiry: Inquiry) -> bool | None:
     return None
 
 
-def _earlier(answered: Answered) -> Earlier:
-    return Earlier(answered.total, len(answered.participants), answered.rows)
+def _result(answered: Answered) -> StageResult:
+    return StageResult(answered.total, len(answered.participants), answered.rows)

@@ -24,8 +24,9 @@ from cape.engine.query import Query
 from cape.errors import InvalidInput, OverflowRisk
 from cape.noise import Grid, Ring
 
-__all__ = ["RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
+__all__ = ["MOST_ROWS", "RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
 
+MOST_ROWS = 1 << 36  # what the ring is made to hold when the number of rows is private
 RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise
 _FINENESS = 10  # a step is made of at least 2^10 finer ones, so that its size is right to 0.1%
 _MOST_BITS = 50  # remainders shifted by it, below 2^11, stay within 64 bits

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cape import check
-from cape.blocks import Block
-from cape.blocks.block import Array
+from cape.blocks import Block, Custom
+from cape.blocks.block import Array, Held
 from cape.data import Schema
 from cape.errors import InvalidInput
 
@@ -76,6 +76,16 @@ class Query:
             check.real("sensitivity", self.sensitivity, above=0.0)
         for scale in self.flat_scales:
             check.real("scales", scale, above=0.0)
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is asked of the tables."""
+        return bool(self.blocks)
+
+    @property
+    def brings_code(self) -> bool:
+        """Whether a function of whoever asks runs over the rows: it could tell something by failing."""
+        return any(isinstance(block, (Custom, Held)) for block in self.blocks)
 
     @property
     def flat_scales(self) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cape.engine.query import Analysis, Estimate, Neighbours
-from cape.engine.schemes import Cost, Parties
+from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.privacy import gaussian
 
 __all__ = ["Promise", "Release", "as_text", "between", "count", "number"]
@@ -55,27 +55,15 @@ class Promise:
             if self.neighbours == "replace-one"
             else "one person's row is added or left out"
         )
-        distributed = self.scheme not in ("pooled", "local")
-        whom = {
-            "pooled": "anyone but the curator, who sees everything and is trusted",
-            "local": "anyone but that site",
-        }.get(
-            self.scheme,
-            (
-                f"the aggregator and {p.colluding} of the {p.sites} sites, if they follow the protocol"
-                if p.colluding
-                else "the aggregator alone, if it follows the protocol"
-            )
-            + (" (an aggregator that lies is held off too)" if self.scheme == "cape" and p.lying else ""),
-        )
+        scheme = SCHEMES[self.scheme]()
+        may_be_lost = p.min_sites < p.sites and scheme.distributed
         return (
-            f"When {change}, what is seen by {whom} changes by at most mu = {self.mu:.4g}: "
+            f"When {change}, what is seen by {scheme.seen_by(p)} changes by at most mu = {self.mu:.4g}: "
             f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: one row "
             "per person, bounds given by people, fresh noise"
             + (", sizes of sites public" if self.neighbours == "replace-one" else "")
-            + (f", at least {p.min_sites} sites answering" if p.min_sites < p.sites and distributed else "")
-            + (", AES-256, X25519 and Ed25519 unbroken" if self.scheme.startswith("cape") else "")
-            + "."
+            + (f", at least {p.min_sites} sites answering" if may_be_lost else "")
+            + f"{scheme.assumes}."
             + (
                 f" Sampling, or a random graph of masks, adds at most {self.extra:.1g} to delta."
                 if self.extra

@@ -41,7 +41,7 @@ class Setting:
 
         `slack` is what sampling adds to delta.
         """
-        if query is not None and not query.blocks:  # nothing is asked of the tables
+        if query is not None and not query.private:  # nothing is asked of the tables
             return Promise(0.0, self.budget.delta, scheme.name, self.parties, self.neighbours)
         extra = discretisation_error(self.parties.honest) + scheme.failure(self.parties) + slack
         if extra >= self.budget.delta / 2:

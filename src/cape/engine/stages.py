@@ -90,13 +90,13 @@ class Stages:
 
     def cost(self, asked: int) -> Fraction:
         """Return the share that is spent once `asked` stages have begun."""
-        if not asked or self.scheme.name == "none":
+        if not asked or not self.scheme.private:
             return Fraction(0)
         return self.share * (1 if self.sampling < 1 else sum(self.parts[:asked], Fraction(0)))
 
     def promise(self, asked: int) -> Promise:
         """Return what is promised once so many stages have begun."""
-        share = self.share if self.scheme.name == "none" else self.cost(asked)
+        share = self.cost(asked) if self.scheme.private else self.share
         nothing = None if asked else Query((), (), 0.0)
         return self.setting.promise(self.scheme, float(share) or 1.0, nothing, self.slack if asked else 0.0)
 
@@ -133,7 +133,7 @@ class Stages:
         if getattr(query.blocks[0], "rate", self.sampling) != self.sampling:
             raise InvalidInput("a query must sample as its analysis says")
         local_std = None
-        if self.scheme.name != "none":
+        if self.scheme.private:
             relation: Relation = "replace" if setting.neighbours == "replace-one" else "add-or-remove"
             whole = self.mu * math.sqrt(self.share)
             multiplier = covered_noise(whole, self.sampling, len(self), self._given_up, relation=relation)

@@ -2,20 +2,21 @@
 
 from cape.steward.amount import Allowance, Basis
 from cape.steward.codes import Code, Refusal
-from cape.steward.decide import Grant, Offer, answer, consider, decide
+from cape.steward.decide import Decider
 from cape.steward.folder import SiteFolder
+from cape.steward.grant import Grant, Offer, answer
 from cape.steward.heads import Head
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.member import Member
 from cape.steward.policy import Policy
-from cape.steward.request import Earlier, Request, Talk, document, make_request, read
+from cape.steward.request import Request, document, make_request, read
 
 __all__ = [
     "Allowance",
     "Amount",
     "Basis",
     "Code",
-    "Earlier",
+    "Decider",
     "Entry",
     "Grant",
     "Head",
@@ -27,10 +28,7 @@ __all__ = [
     "Refusal",
     "Request",
     "SiteFolder",
-    "Talk",
     "answer",
-    "consider",
-    "decide",
     "document",
     "make_request",
     "read",

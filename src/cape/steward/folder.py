@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from cape.noise import SecureStream
 from cape.secagg.keys import Identity
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Refusal
-from cape.steward.decide import SOMETHING, Conversations, Grant, Offer, answer, consider, reconsider
+from cape.steward.decide import Decider
+from cape.steward.grant import SOMETHING, Grant, Offer, answer
 from cape.steward.keyring import Card, load_identity, make_identity, new_folder, pin, unpin, write_whole
 from cape.steward.ledger import Ledger
 from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
+from cape.steward.replay import Sessions
 from cape.steward.request import Request
 from cape.steward.template import site_toml
 
@@ -38,6 +40,7 @@ OLD_LOG = "site.log.1"
 MOST_LOG = 1 << 26
 """Bytes of a log, after which it is put aside."""
 _YEAR = timedelta(days=365)
+_T = TypeVar("_T")
 
 
 class SiteFolder:
@@ -55,7 +58,7 @@ class SiteFolder:
                 f"{str(self.path)!r} is no site's folder: it has no {POLICY}; `cape site init DIR` makes one"
             )
         self.approvals = Approvals(self.path)
-        self._conversations = Conversations()
+        self._sessions = Sessions()
         self._lock = threading.Lock()
         self._logging = threading.Lock()
         self._table: Table | None = None
@@ -119,33 +122,37 @@ class SiteFolder:
 
     def consider(self, data: bytes) -> Offer | Refusal:
         """Return what this site would agree to, not paid for yet, or a refusal. Never raises."""
-        return self._now(partial(consider, data=data, nonces=self.nonces))
+        return self._now(lambda site: site.consider(data))
 
     def reconsider(self, request: Request) -> Offer | Refusal:
         """Return the same of a request that was considered before, as policy, ledger and clock are now."""
-        return self._now(partial(reconsider, request=request))
-
-    def _now(self, work: Callable[..., Offer | Refusal]) -> Offer | Refusal:
-        """Return what comes of it with this site's policy, ledger and key as they are now."""
-        try:
-            policy, ledger, own = self.policy, self.ledger, self.identity.public
-        except CapeError as error:
-            self.log(f"failed: {error}")
-            return Refusal(Code.SITE, SOMETHING)
-        return work(
-            policy=policy,
-            ledger=ledger,
-            own=own,
-            table=lambda: self.table(policy),
-            approvals=self.approvals,
-            conversations=self._conversations,
-            log=self.log,
-        )
+        return self._now(lambda site: site.reconsider(request))
 
     def decide(self, data: bytes) -> Grant | Refusal:
         """Return a grant, in the ledger already, or a refusal that may be sent. Never raises."""
-        offer = self.consider(data)
-        return offer if isinstance(offer, Refusal) else offer.reserve()
+        return self._now(lambda site: site.decide(data))
+
+    def decider(self) -> Decider:
+        """Return what decides with this site's policy, ledger and key as they are now."""
+        policy = self.policy
+        return Decider(
+            policy,
+            self.ledger,
+            self.identity.public,
+            lambda: self.table(policy),
+            self.nonces,
+            self.approvals,
+            self._sessions,
+            self.log,
+        )
+
+    def _now(self, work: Callable[[Decider], _T]) -> _T | Refusal:
+        try:
+            site = self.decider()
+        except CapeError as error:
+            self.log(f"failed: {error}")
+            return Refusal(Code.SITE, SOMETHING)
+        return work(site)
 
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:
         """Return this site's noisy vector, or a refusal; the ledger holds the release either way."""

@@ -27,9 +27,9 @@ from cape.errors import Refused as NotAnswered
 from cape.secagg import messages, states
 from cape.steward import wire
 from cape.steward.codes import Code, Denied, Refusal
-from cape.steward.decide import SOMETHING, Grant, Offer, story
 from cape.steward.folder import SiteFolder
 from cape.steward.gaps import Unsettled
+from cape.steward.grant import SOMETHING, Grant, Offer, story
 from cape.steward.ledger import Amount
 from cape.steward.request import Request
 

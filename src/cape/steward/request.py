@@ -9,13 +9,13 @@ of limited size, whose values and depth are counted before they are decoded. It 
 expiry and a nonce, which a site remembers (`cape.steward.nonces`).
 Tested in tests/steward/test_request.py and test_decide.py.
 
-A request carries numbers that were released before (`Earlier`), never rows. Whatever they are, true or made
-up, the question that follows from them has a known sensitivity: that is what an analysis proves of itself.
+A request carries numbers that were released before (`StageResult`), never rows. Whatever they are, true or
+made up, the question that follows from them has a known sensitivity: that is what an analysis proves of
+itself.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,16 +24,15 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from cape import check, packed
 from cape.analyses import build
 from cape.data import Schema
-from cape.engine.calibration import RESOLUTION, Calibration
-from cape.engine.query import Analysis, Answer, Query
+from cape.engine.calibration import Calibration
+from cape.engine.query import Analysis
 from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.setting import Setting
 from cape.engine.stages import Stages
 from cape.errors import BadMessage, InvalidInput
@@ -47,7 +46,7 @@ from cape.steward.envelope import Envelope
 from cape.steward.heads import MOST_BYTES as MOST_HEAD
 from cape.study import Study, places
 
-__all__ = ["Asked", "Earlier", "Request", "Talk", "document", "hash_of", "make_request", "read"]
+__all__ = ["Asked", "Request", "document", "hash_of", "make_request", "read"]
 
 LABEL = b"cape request 2\0"
 NONCE_BYTES = 16
@@ -75,19 +74,6 @@ _STUDY = (
     "sites",
     "analyses",
 )
-
-
-class Earlier(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an earlier stage released: the total (int64, little-endian), over how many sites and rows."""
-
-    total: bytes
-    participants: int
-    rows: int | None = None
-
-    @classmethod
-    def of(cls, total: NDArray[np.int64], participants: int, rows: int | None) -> Earlier:
-        """Pack a total."""
-        return cls(np.asarray(total, "<i8").tobytes(), participants, rows)
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,7 @@ class Request:
     stage: int
     first: int
     steps: int
-    earlier: tuple[Earlier, ...]
+    earlier: tuple[StageResult, ...]
     grid: tuple[tuple[int, int], ...]
     bits: int
     coordinator: bytes
@@ -223,7 +209,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     stage: int
     first: int
     steps: int
-    earlier: Annotated[tuple[Earlier, ...], Meta(max_length=MAX_STEPS)]
+    earlier: Annotated[tuple[StageResult, ...], Meta(max_length=MAX_STEPS)]
     grid: Annotated[tuple[tuple[int, int], ...], Meta(max_length=MAX_STEPS)]
     bits: int
     issued: int
@@ -264,6 +250,10 @@ class Asked:
     scheme: Scheme
     stages: Stages
     sites: tuple[str, ...]
+
+    def session(self) -> AnalysisSession:
+        """Return the analysis at its first stage."""
+        return AnalysisSession(self.analysis, self.stages)
 
     @property
     def release_mu_squared(self) -> Fraction:
@@ -306,57 +296,15 @@ def read(study: Mapping[str, Any], number: int) -> Asked:
     return Asked(analysis, asked, setting, scheme, stages, tuple(study["sites"]))
 
 
-class Talk:
-    """An analysis asked stage after stage, from released numbers alone: at a site, and at a coordinator."""
-
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-        self._conversation = asked.analysis.conduct(asked.setting.schema, asked.setting.neighbours)
-        self.stage = 0
-        self.query: Query = next(self._conversation)
-
-    def calibrate(self) -> tuple[Calibration, float]:
-        """Return grid and noise of the present stage, and that noise per unit of sensitivity."""
-        stages = self._asked.stages
-        if self.stage >= len(stages):
-            raise InvalidInput(f"the analysis has {len(stages)} stages only")
-        return stages.calibrate(self.stage, self.query)
-
-    def tell(self, earlier: Earlier) -> None:
-        """Go on to the next stage. Raises `StopIteration`, with what was found, if there is none."""
-        calibration, _ = self.calibrate()
-        self.query = self._conversation.send(self._answer(calibration, earlier))
-        self.stage += 1
-
-    def _answer(self, calibration: Calibration, earlier: Earlier) -> Answer:
-        setting = self._asked.setting
-        participants = check.integer(
-            "participants", earlier.participants, least=1, most=setting.parties.sites
-        )
-        if len(earlier.total) != 8 * calibration.size:
-            raise InvalidInput("a total must have as many numbers as its stage releases")
-        public = setting.neighbours == "replace-one"
-        rows = check.integer("rows", earlier.rows, least=0) if public else None
-        noisy = RESOLUTION * math.sqrt(participants) if calibration.std is not None else 0.0
-        arrays = iter(calibration.decode(np.frombuffer(earlier.total, "<i8").astype(np.int64)))
-        noise = iter(calibration.noise(noisy))
-        return Answer(
-            tuple(tuple(next(arrays) for _ in scales) for scales in self.query.scales),
-            tuple(tuple(next(noise) for _ in scales) for scales in self.query.scales),
-            rows,
-            setting.schema,
-        )
-
-
 def make_request(
     study: Mapping[str, Any],
     number: int,
-    talk: Talk,
+    session: AnalysisSession,
     *,
     roster: Roster,
     run: bytes,
     identity: Identity,
-    earlier: Sequence[Earlier] = (),
+    earlier: Sequence[StageResult] = (),
     first: int | None = None,
     steps: int = 1,
     bits: int = 64,
@@ -364,8 +312,8 @@ def make_request(
     now: int | None = None,
     heads: Sequence[bytes] = (),
 ) -> Request:
-    """Return the signed request for the stage that a coordinator's own talk is at; valid from now on."""
-    calibration, _ = talk.calibrate()
+    """Return the signed request for the stage that a coordinator's session is at; valid from now on."""
+    calibration, _ = session.calibrate()
     issued = int(time.time()) if now is None else now
     pairs = tuple(zip(roster.names, roster.keys, strict=True))
     return Request(
@@ -373,8 +321,8 @@ def make_request(
         number=number,
         roster=pairs,
         run=run,
-        stage=talk.stage,
-        first=talk.stage if first is None else first,
+        stage=session.stage,
+        first=session.stage if first is None else first,
         steps=steps,
         earlier=tuple(earlier),
         grid=grid_of(calibration),

@@ -36,9 +36,9 @@ from cape.blocks.holder import Holder
 from cape.blocks.sampling import sample
 from cape.data import Schema
 from cape.engine.consortium import Consortium
+from cape.engine.execute import Progress
 from cape.engine.query import Finding, Neighbours, Query
 from cape.engine.result import Release
-from cape.engine.run import Progress
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training

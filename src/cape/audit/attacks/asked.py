@@ -26,9 +26,10 @@ from cape.audit.attacks.sites import (
     new_run,
     study,
 )
+from cape.engine.session import StageResult
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity
-from cape.steward import Earlier, envelope, wire
+from cape.steward import envelope, wire
 from cape.steward.keyring import public_text
 from cape.steward.request import LABEL, Request, grid_of
 
@@ -218,7 +219,7 @@ def a_stage_asked_again_with_other_answers(world: World) -> None:
         session.loot((0, 1))
     alone = world.request(document, run=run, stage=1, first=1, told=9)
     Session(world, alone).whole()
-    history = (Earlier.of(np.zeros(3, np.int64), 5, 480),)
+    history = (StageResult.of(np.zeros(3, np.int64), 5, 480),)
     for name in HONEST:
         world.ask(name, world.sign(replace(alone, earlier=history)))
 

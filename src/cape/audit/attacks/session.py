@@ -21,7 +21,7 @@ from cape.errors import ProtocolError
 from cape.secagg import messages as m
 from cape.secagg.keys import Identity, Roster, Verifier
 from cape.secagg.parameters import Parameters
-from cape.steward.request import Request, Talk, read
+from cape.steward.request import Request, read
 
 __all__ = ["Session", "parameters_of", "puppet"]
 
@@ -38,7 +38,7 @@ class _Gullible(Verifier):
 def parameters_of(request: Request) -> Parameters:
     """Return a session's parameters, as everybody computes them."""
     asked = read(request.study, request.number)
-    return request.parameters(asked.setting.parties, Talk(asked).calibrate()[0].size)
+    return request.parameters(asked.setting.parties, asked.session().calibrate()[0].size)
 
 
 def puppet(parameters: Parameters, name: str, identity: Identity) -> secagg.Site:

@@ -21,10 +21,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.engine.session import StageResult
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Earlier, Grant, Member, Refusal, Request, SiteFolder, Talk, make_request, read, wire
+from cape.steward import Grant, Member, Refusal, Request, SiteFolder, make_request, read, wire
 from cape.steward.template import plain_policy
 
 __all__ = [
@@ -173,10 +174,10 @@ class World:
     ) -> Request:
         """Return what the coordinator signs. `told` is what it says that every earlier stage released."""
         document = study() if document is None else document
-        talk, earlier = Talk(read(document, number)), []
+        talk, earlier = read(document, number).session(), []
         for _ in range(stage):
             total = np.full(talk.calibrate()[0].size, told, np.int64)
-            earlier.append(Earlier.of(total, len(document["sites"]), ROWS * len(HONEST)))
+            earlier.append(StageResult.of(total, len(document["sites"]), ROWS * len(HONEST)))
             talk.tell(earlier[-1])
         made = make_request(
             document,

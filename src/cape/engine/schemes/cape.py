@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cape import secagg
-from cape.engine.calibration import RESOLUTION
-from cape.engine.schemes.messages import Scheme, add_noise
-from cape.engine.schemes.task import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Int64, Outcome, Parties, Task
+from cape.engine.schemes.messages import Scheme
+from cape.engine.schemes.task import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Outcome, Parties, Task
 from cape.errors import TooFewSites
 from cape.privacy import correlated
 
@@ -24,6 +23,9 @@ class Cape(Scheme):
 
     name = "cape"
     rounds = SECAGG_ROUNDS
+    masked = True
+    keeps_keys = True
+    assumes = ", AES-256, X25519 and Ed25519 unbroken"
 
     def local_std(self, mu: float, parties: Parties) -> float:
         p = parties
@@ -38,12 +40,15 @@ class Cape(Scheme):
     def failure(self, parties: Parties) -> float:
         return graph_failure(parties)
 
+    def seen_by(self, parties: Parties) -> str:
+        lying = " (an aggregator that lies is held off too)" if parties.lying else ""
+        return super().seen_by(parties) + lying
+
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what agrees on keys once for many steps."""
         return _Series(steps)
 
     def run(self, task: Task) -> Outcome:
-        noisy = _noisy(task)
         began = time.perf_counter()
         sent = False
 
@@ -53,7 +58,7 @@ class Cape(Scheme):
 
         try:
             run = secagg.simulate(
-                noisy,
+                task.vectors,
                 bits=task.ring.bits,
                 drop=by_round(task.drop),
                 progress=watch,
@@ -63,7 +68,7 @@ class Cape(Scheme):
         except TooFewSites as error:
             error.sent = sent
             raise
-        noise = RESOLUTION * math.sqrt(len(run.survivors))
+        noise = self.noise_in_total(len(run.survivors))
         return Outcome(run.total, noise, run.survivors, secagg_cost(run, time.perf_counter() - began))
 
 
@@ -80,14 +85,14 @@ class _Series(Cape):
         # Who is lost before it masks is silent in this step; the keys are agreed already.
         silent = {site for site, when in task.drop.items() if when in SETUP_ROUNDS}
         drop = {site: when for site, when in task.drop.items() if site not in silent}
-        noisy = {name: vector for name, vector in _noisy(task).items() if name not in silent}
+        vectors = {name: vector for name, vector in task.vectors.items() if name not in silent}
         self._steps -= 1
         try:
-            run = session.step(noisy, drop=by_round(drop))
+            run = session.step(vectors, drop=by_round(drop))
         except TooFewSites as error:
-            error.sent = any(drop.get(name) != "mask" for name in noisy)
+            error.sent = any(drop.get(name) != "mask" for name in vectors)
             raise
-        noise = RESOLUTION * math.sqrt(len(run.survivors))
+        noise = self.noise_in_total(len(run.survivors))
         cost = cost + secagg_cost(run, time.perf_counter() - began - cost.seconds)
         return Outcome(run.total, noise, run.survivors, cost)
 
@@ -107,10 +112,6 @@ class _Series(Cape):
             **secagg_choices(task.parties),
         )
         return self._session, secagg_cost(self._session.setup, time.perf_counter() - began)
-
-
-def _noisy(task: Task) -> dict[str, Int64]:
-    return {name: add_noise(vector, task.streams[name]) for name, vector in task.vectors.items()}
 
 
 def secagg_choices(parties: Parties) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes.task import Cost, Int64, Outcome, Parties, Task
 from cape.errors import TooFewSites
-from cape.noise import Ring, SecureStream, discrete_gaussian
+from cape.noise import Ring
 
-__all__ = ["Conventional", "Local", "Messages", "NoNoise", "Pooled", "Scheme", "add_noise", "aggregate"]
+__all__ = ["Conventional", "Local", "Messages", "NoNoise", "Pooled", "Scheme", "aggregate"]
 
 
 class Scheme(ABC):
@@ -25,6 +25,16 @@ class Scheme(ABC):
     name: ClassVar[str]
     rounds: ClassVar[tuple[str, ...]]
     """In which rounds a site may be lost."""
+    private: ClassVar[bool] = True
+    """Whether any noise is added."""
+    masked: ClassVar[bool] = False
+    """Whether contributions are masked by secure aggregation."""
+    keeps_keys: ClassVar[bool] = False
+    """Whether keys, or noise that cancels, are made once for many stages."""
+    distributed: ClassVar[bool] = True
+    """Whether several sites make the answer, without anybody who is trusted."""
+    assumes: ClassVar[str] = ""
+    """What the guarantee rests on besides noise, for the end of its statement."""
 
     @abstractmethod
     def local_std(self, mu: float, parties: Parties) -> float | None:
@@ -44,6 +54,21 @@ class Scheme(ABC):
 
         Raises `TooFewSites`, whose `sent` says whether anything that depends on data had left a site.
         """
+
+    def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
+        """Return the sites that add noise of their own, of those that hold so many rows."""
+        return set(rows)
+
+    def noise_in_total(self, participants: int) -> float:
+        """Return the standard deviation, in steps, of the noise in a total over so many sites."""
+        return RESOLUTION * math.sqrt(participants)
+
+    def seen_by(self, parties: Parties) -> str:
+        """Return whose view the guarantee is about, for its statement."""
+        if not parties.colluding:
+            return "the aggregator alone, if it follows the protocol"
+        sites = f"{parties.colluding} of the {parties.sites} sites"
+        return f"the aggregator and {sites}, if they follow the protocol"
 
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what runs `steps` tasks like this one: where keys or noise can be made once for all."""
@@ -72,19 +97,11 @@ class Messages(Scheme):
         left = [name for name in task.vectors if name not in task.drop]
         if len(left) < task.parties.min_sites:
             raise too_few(len(left), task.parties.min_sites, sent=bool(left))
-        messages = [task.ring.encode(self.contribution(task, name, left)) for name in left]
+        messages = [task.ring.encode(task.vectors[name]) for name in left]
         total = aggregate(task.ring, messages)
         size = messages[0].nbytes
         cost = Cost(1, size * len(messages), size, time.perf_counter() - began)
-        return Outcome(total, self.noise(task, len(left)), tuple(left), cost)
-
-    def contribution(self, task: Task, name: str, left: list[str]) -> Int64:
-        """Return what a site sends, before it enters the ring: its sums and its own noise."""
-        return add_noise(task.vectors[name], task.streams[name])
-
-    def noise(self, task: Task, participants: int) -> float:
-        """Return the noise in the total, in steps."""
-        return RESOLUTION * math.sqrt(participants)
+        return Outcome(total, self.noise_in_total(len(left)), tuple(left), cost)
 
 
 class Conventional(Messages):
@@ -106,9 +123,16 @@ class Local(Conventional):
     """The largest site answers alone, from its own rows."""
 
     name = "local"
+    distributed = False
+
+    def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
+        return {_largest(rows)}
+
+    def seen_by(self, parties: Parties) -> str:
+        return "anyone but that site"
 
     def run(self, task: Task) -> Outcome:
-        largest = max(task.vectors, key=lambda name: (task.rows[name], name))
+        largest = _largest(task.rows)
         drop = {site: when for site, when in task.drop.items() if site == largest}
         vectors = {largest: task.vectors[largest]}
         return super().run(replace(task, vectors=vectors, parties=Parties(1, 0, 1), drop=drop))
@@ -124,22 +148,26 @@ class Pooled(Conventional):
     """A trusted curator sees the exact sums and adds noise once: what no site here would agree to."""
 
     name = "pooled"
+    distributed = False
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return local_std
 
-    def contribution(self, task: Task, name: str, left: list[str]) -> Int64:
-        exact = task.vectors[name]
-        return add_noise(exact, task.streams[name]) if name == left[0] else exact
+    def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
+        return set([name for name in rows if name not in drop][:1])
 
-    def noise(self, task: Task, participants: int) -> float:
+    def noise_in_total(self, participants: int) -> float:
         return float(RESOLUTION)
+
+    def seen_by(self, parties: Parties) -> str:
+        return "anyone but the curator, who sees everything and is trusted"
 
 
 class NoNoise(Messages):
     """No noise at all: the exact answer, for comparison. It is not private."""
 
     name = "none"
+    private = False
 
     def local_std(self, mu: float, parties: Parties) -> None:
         return None
@@ -150,16 +178,15 @@ class NoNoise(Messages):
     def total_std(self, local_std: float, parties: Parties) -> float:
         return 0.0
 
-    def contribution(self, task: Task, name: str, left: list[str]) -> Int64:
-        return task.vectors[name]
+    def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
+        return set()
 
-    def noise(self, task: Task, participants: int) -> float:
+    def noise_in_total(self, participants: int) -> float:
         return 0.0
 
 
-def add_noise(vector: Int64, stream: SecureStream) -> Int64:
-    """Return exact sums plus a site's own noise: fresh, on integers, from its own stream."""
-    return vector + discrete_gaussian(float(RESOLUTION), vector.size, stream)
+def _largest(rows: Mapping[str, int]) -> str:
+    return max(rows, key=lambda name: (rows[name], name))
 
 
 def aggregate(ring: Ring, messages: list[NDArray[Any]]) -> Int64:

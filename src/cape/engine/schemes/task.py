@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.engine.observer import Observer
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 
@@ -70,14 +71,14 @@ class Task:
     """One release as the parties run it.
 
     Attributes:
-        vectors: each site's exact sums, in steps.
-        rows: how many rows each site holds.
+        vectors: what each site contributes, in steps: its sums, and its own noise where the scheme has some.
+        rows: how many rows each site holds, as everyone may know it.
         parties: who may collude or be lost.
         local_std: a site's own noise per unit of sensitivity; it is RESOLUTION steps.
         ring: where messages live; the total cannot wrap in it.
         drop: site -> the round from which on it says nothing.
-        streams: each site's own randomness.
         keys: the randomness of the run's keys.
+        observer: watches what is sent.
     """
 
     vectors: Mapping[str, Int64]
@@ -86,8 +87,8 @@ class Task:
     local_std: float
     ring: Ring
     drop: Mapping[str, str]
-    streams: Mapping[str, SecureStream]
     keys: SecureStream
+    observer: Observer = field(default_factory=Observer)
 
 
 @dataclass(frozen=True)

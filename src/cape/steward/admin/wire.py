@@ -16,8 +16,8 @@ from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.admin import data
 from cape.steward.admin.desk import Desk
 from cape.steward.admin.hidden import hide
-from cape.steward.decide import story
 from cape.steward.folder import SiteFolder
+from cape.steward.grant import story
 
 __all__ = ["MOST_TEXT", "SOCKET", "Client", "handler", "serve"]
 

@@ -1,0 +1,75 @@
+"""What one site says of a study before anything is asked of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cape.steward.codes import Code
+from cape.steward.wire import Present, Refused
+
+__all__ = ["SiteReport"]
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """What one site says of a study before anything is asked of its rows.
+
+    Attributes:
+        present: who answered, None if nobody did.
+        key_differs: whether it has another key, or another name, than the one that is pinned.
+        refusals: for each analysis why it would be refused; None where it would be answered.
+        refused: why it did not look at the study at all, if so.
+        rows: how many rows it holds, where public.
+    """
+
+    site: str
+    present: Present | None
+    key_differs: bool
+    refusals: tuple[Refused | None, ...]
+    refused: Refused | None
+    rows: int | None
+
+    @property
+    def held(self) -> bool:
+        """Whether the study waits for the site's steward."""
+        return any(each is not None and each.code == Code.APPROVAL for each in self.refusals)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every analysis would be answered now."""
+        well = self.present is not None and not self.key_differs and self.refused is None
+        return well and bool(self.refusals) and all(each is None for each in self.refusals)
+
+    def would_answer(self, number: int) -> bool:
+        """Return whether an analysis, counted from 1, would be answered now."""
+        well = self.present is not None and not self.key_differs and self.refused is None
+        return well and len(self.refusals) >= number and self.refusals[number - 1] is None
+
+    def could_answer(self, number: int) -> bool:
+        """Return whether it would, perhaps after the steward's approval."""
+        refusal = self.refusals[number - 1] if len(self.refusals) >= number else None
+        return self.would_answer(number) or (refusal is not None and refusal.code == Code.APPROVAL)
+
+    def __str__(self) -> str:
+        if self.present is not None and self.key_differs:
+            return (
+                f"{self.site}: answers as {self.present.name!r} with another key than the one that is pinned"
+            )
+        if self.refused is not None:  # perhaps even to say who it is: its policy may be broken
+            return f"{self.site}: refused ({self.refused})"
+        if self.present is None:
+            return f"{self.site}: is not connected"
+        refused: dict[str, list[str]] = {}
+        for number, each in enumerate(self.refusals, 1):
+            if each is not None:
+                refused.setdefault(str(each), []).append(str(number))
+        if refused and all(each is None or each.code == Code.APPROVAL for each in self.refusals):
+            return f"{self.site}: waits for its steward"
+        why = [f"{self._which(them)} ({reason})" for reason, them in refused.items()]
+        return f"{self.site}: " + (f"refuses {'; '.join(why)}" if why else "would answer")
+
+    def _which(self, numbers: Sequence[str]) -> str:
+        if len(numbers) == len(self.refusals) > 1:
+            return f"all {len(numbers)} analyses"
+        return f"{'analysis' if len(numbers) == 1 else 'analyses'} {', '.join(numbers)}"

@@ -1,0 +1,51 @@
+"""A site's side of a stage: exact sums over its rows, on the release's grid, plus its own noise.
+
+Claim. What this returns may be masked and sent: its noise is that of the calibration, fresh, and added to
+exact integers on the grid.
+Reason. The sums are exact integers (`cape.blocks`), rounding to the grid is integer arithmetic
+(`Calibration.encode`), and the noise is RESOLUTION steps of a discrete Gaussian from a stream that is used
+once.
+Tested in tests/engine/test_schemes.py and tests/steward/test_decide.py, which reject a wrong scale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cape.blocks.holder import Holder
+from cape.blocks.table import Table
+from cape.engine.calibration import RESOLUTION, Calibration
+from cape.engine.query import Query
+from cape.engine.schemes.task import Int64
+from cape.noise import SecureStream, discrete_gaussian
+
+__all__ = ["add_noise", "contribution", "exact_sums"]
+
+
+def contribution(
+    table: Table | Holder,
+    query: Query,
+    calibration: Calibration,
+    *,
+    sample: SecureStream,
+    noise: SecureStream | None,
+) -> Int64:
+    """Return what a site contributes to a stage; a site that samples rows draws them from `sample`.
+
+    `noise` is None for a site whose scheme adds none.
+    """
+    exact = exact_sums(table, query, calibration, sample)
+    return exact if noise is None else add_noise(exact, noise)
+
+
+def exact_sums(
+    table: Table | Holder, query: Query, calibration: Calibration, sample: SecureStream | None = None
+) -> Int64:
+    """Return a table's exact sums in steps of the release's grid: a secret of the site."""
+    sums = tuple(part for parts in table.sums(query.blocks, sample) for part in parts)
+    return calibration.encode(sums) if sums else np.zeros(0, np.int64)
+
+
+def add_noise(vector: Int64, stream: SecureStream) -> Int64:
+    """Return exact sums plus a site's own noise: fresh, on integers, from its own stream."""
+    return vector + discrete_gaussian(float(RESOLUTION), vector.size, stream) if vector.size else vector

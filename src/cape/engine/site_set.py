@@ -1,0 +1,94 @@
+"""The tables of a consortium's sites, opened when they are first asked, and what is public of their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cape import check
+from cape.blocks.holder import Holder
+from cape.blocks.table import Table
+from cape.data import Schema, Site
+from cape.errors import InvalidInput
+
+__all__ = ["SiteSet"]
+
+
+class SiteSet:
+    """Sites by name.
+
+    Args:
+        sites: name -> table, or a list of `Site`s.
+        schema: the columns that all tables are read by.
+        expected: how many rows people expect at each site.
+        public: whether the numbers of rows are public.
+    """
+
+    def __init__(self, sites: Any, schema: Schema, expected: Any, *, public: bool) -> None:
+        self.sources = _named(sites)
+        self.expected = _sizes(expected, self.sources)
+        self._schema, self._public = schema, public
+        self._tables: dict[str, Table] = {}  # a plan opens none
+
+    def table(self, name: str) -> Table | Holder:
+        """Return a site's table."""
+        source = self.sources[name]
+        if isinstance(source, Holder):
+            return source
+        if name not in self._tables:
+            self._tables[name] = Table(name, source, self._schema)
+        return self._tables[name]
+
+    def rows(self) -> dict[str, int]:
+        """Return how many rows each site holds. Where that is public, none may be empty."""
+        if self._public:
+            for name in self.sources:
+                self.table(name).require_rows()
+        return {name: self.table(name).rows() for name in self.sources}
+
+    def known(self, rows: dict[str, int]) -> dict[str, int]:
+        """Return the sizes as everyone may know them: where they are private, what people expect."""
+        return rows if self._public else dict.fromkeys(rows, 0) | (self.expected or {})
+
+    def planned(self) -> dict[str, int] | None:
+        """Return the sizes for a plan: what people expect, or what tables in memory show of themselves."""
+        if self.expected or not self._public:
+            return self.expected
+        lengths = {name: _length(table) for name, table in self.sources.items()}
+        found = {name: length for name, length in lengths.items() if length is not None}
+        return found if len(found) == len(lengths) else None
+
+
+def _named(sites: Any) -> dict[str, Any]:
+    if not isinstance(sites, Mapping):
+        listed = list(sites) if isinstance(sites, Iterable) and not isinstance(sites, (str, bytes)) else []
+        if not all(isinstance(site, Site) for site in listed):
+            listed = []
+        if len({site.name for site in listed}) < len(listed):
+            raise InvalidInput("sites must have different names")
+        sites = {site.name: site.table for site in listed}
+    if not sites or not all(isinstance(name, str) and name for name in sites):
+        raise InvalidInput("sites must map at least one name to a table, as in {'a': 'a.csv'}")
+    for name in sites:
+        if not name.isprintable() or len(name) > 200:
+            raise InvalidInput(
+                f"a site's name must have at most 200 characters, all printable, not {check.show(name)}"
+            )
+    return dict(sites)
+
+
+def _length(table: Any) -> int | None:
+    """Return the number of rows of a table in memory: what it says of itself, with no row read."""
+    length = getattr(table, "num_rows", None)  # Arrow
+    if length is None and hasattr(table, "columns"):
+        shape = getattr(table, "shape", None)  # pandas, polars
+        length = shape[0] if isinstance(shape, tuple) and shape else None
+    return length if isinstance(length, int) else None
+
+
+def _sizes(sizes: Any, sites: Mapping[str, Any]) -> dict[str, int] | None:
+    if not sizes:
+        return None
+    if not isinstance(sizes, Mapping) or set(sizes) != set(sites):
+        raise InvalidInput(f"sizes must give a number of rows for each of {', '.join(sites)}")
+    return {name: check.integer(f"sizes[{name!r}]", rows, least=0) for name, rows in sizes.items()}

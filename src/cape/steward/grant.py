@@ -1,0 +1,169 @@
+"""What a site agrees to: an offer that costs nothing, and a grant that is in the ledger and answers once.
+
+Claim. When a `Grant` exists, the ledger holds it, synced; and it is answered at most once.
+Reason. Only `Offer.reserve` makes one, after the ledger has written it in one transaction with its limits.
+Two vectors of one grant would have two noises for one price, so a grant is used up by its first.
+Why two steps. The first rounds of secure aggregation do not depend on data: a site plays them on an offer,
+and pays right before its masked vector leaves. A site that refuses or is lost early costs others nothing.
+Tested in tests/steward/test_decide.py, test_member.py and test_kills.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NoReturn, TypeVar
+
+from cape.blocks.table import Table
+from cape.engine.calibration import Calibration
+from cape.engine.contribution import contribution
+from cape.engine.query import Query
+from cape.engine.schemes import Parties
+from cape.engine.schemes.task import Int64
+from cape.errors import BudgetExceeded, CapeError, Refused
+from cape.noise import SecureStream
+from cape.secagg.parameters import Parameters
+from cape.steward.amount import Incomparable
+from cape.steward.codes import Code, Denied, Refusal
+from cape.steward.gaps import Unsettled
+from cape.steward.ledger import Amount, Entry, Ledger, Limit
+from cape.steward.request import Request
+
+__all__ = ["SOMETHING", "Grant", "Log", "Offer", "answer", "guarded", "story"]
+
+Log = Callable[[str], None]
+SOMETHING = "something went wrong at this site; its steward can find it in the log"
+_T = TypeVar("_T")
+
+
+class _Once:
+    """What can be used once, by one thread of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used = False
+
+    def use(self) -> None:
+        """Use it, or raise."""
+        with self._lock:
+            if self._used:
+                raise Refused(
+                    "a grant answers once; a second vector is a new release, asked for and paid again"
+                )
+            self._used = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Grant cannot be copied or pickled: the copy would answer again")
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """All that a site needs to compute its vector, found by its own code.
+
+    Attributes:
+        query: the sums; calibration: their grid and noise; local_std: noise per unit of sensitivity.
+        parties: who may collude or be lost.
+        rows: how many rows the site holds, where that is public, else None.
+        parameters: the session of secure aggregation as this site agrees to it; None where it needs none.
+    """
+
+    request: Request
+    query: Query
+    calibration: Calibration
+    local_std: float
+    parties: Parties
+    rows: int | None
+    parameters: Parameters | None
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+        return self.calibration.size
+
+
+@dataclass(frozen=True, eq=False)
+class Grant(Agreed):
+    """What a site has agreed to and paid for.
+
+    Attributes:
+        number: the line of the ledger.
+        mu_squared: what the ledger was charged for this stage, or for its run.
+    """
+
+    number: int
+    mu_squared: Fraction
+    once: _Once = field(default_factory=_Once, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Offer(Agreed):
+    """What a site would agree to: checked whole, and neither paid for nor written down.
+
+    Attributes:
+        whole: what all stages of the run together cost.
+    """
+
+    whole: Amount
+    entry: Entry = field(repr=False)
+    ledger: Ledger = field(repr=False)
+    limits: tuple[Limit, ...] = field(repr=False)
+    who: str = field(repr=False)
+    log: Log = field(repr=False)
+
+    def reserve(self) -> Grant | Refusal:
+        """Write the ledger, synced, and return the grant after that; or return why not. Never raises."""
+        return guarded(self._reserve, self.who, self.log)
+
+    def _reserve(self) -> Grant:
+        if self.request.trial:
+            raise Denied(Code.REQUEST, "the request was signed to be looked at, not to be answered")
+        try:
+            number = self.ledger.reserve(self.entry, self.limits)
+        except BudgetExceeded as error:
+            raise Denied(Code.BUDGET, str(error)) from None
+        except (Incomparable, Unsettled) as error:
+            raise Denied(Code.LEDGER, str(error)) from None
+        except Refused as error:
+            raise Denied(Code.RUN, str(error)) from None
+        self.log(f"granted {self.who}: line {number} of the ledger, {self.request.study_hash[:16]}")
+        agreed = {name: getattr(self, name) for name in Agreed.__dataclass_fields__}
+        paid = self.entry.cost.mu_squared + self.entry.once.mu_squared
+        return Grant(**agreed, number=number, mu_squared=paid)
+
+
+def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> Int64:
+    """Return what a site contributes: its exact sums on the grid, plus its own noise. Once for each grant.
+
+    With scheme "cape" this vector goes into secure aggregation (`grant.parameters`); with "conventional" it
+    is protected by itself.
+    """
+    grant.once.use()
+    own = (stream or SecureStream()).fork(f"release {grant.number}")
+    return contribution(
+        table, grant.query, grant.calibration, sample=own.fork("sample"), noise=own.fork("noise")
+    )
+
+
+def guarded(work: Callable[[], _T], who: str, log: Log) -> _T | Refusal:
+    """Return what comes of it, or a refusal; the full story goes to the log."""
+    try:
+        return work()
+    except Denied as denied:
+        verb = "held" if denied.code is Code.APPROVAL else "refused"
+        detail = f" [{denied.detail}]" if denied.detail else ""
+        log(f"{verb} {who}: {denied.code}: {denied.sentence}{detail}")
+        return denied.refusal
+    except Exception as error:  # never a stack trace to others; and no text of others' errors in the log
+        log(f"failed {who}: {story(error)}")
+        return Refusal(Code.SITE, SOMETHING)
+
+
+def story(error: BaseException) -> str:
+    """Return what kind of error and where, without its text: other libraries quote cells and keys."""
+    text = str(error) if isinstance(error, CapeError) else ""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    where = " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))
+    return f"{type(error).__name__} {text} at {where}"

@@ -1,0 +1,62 @@
+"""The sessions of analyses in several stages, kept at a site so that a stage needs the last result only."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+
+from cape.engine.session import AnalysisSession
+from cape.errors import CapeError, InvalidInput
+from cape.steward.codes import Code, Denied
+from cape.steward.request import Asked, Request
+
+__all__ = ["Sessions"]
+
+_MOST = 32
+
+
+class Sessions:
+    """Analysis sessions by run, at the stage that each was asked last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[bytes, AnalysisSession] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def at(self, request: Request, asked: Asked) -> AnalysisSession:
+        """Return the session at the request's stage, calibrated, from released numbers."""
+        with self._lock:
+            session = self._kept.pop(request.plan, None)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of answers that say little: not this site's concern
+                    session = self._forward(session, request, asked)
+                    session.calibrate()
+            except InvalidInput as error:  # about the request's own numbers
+                raise Denied(Code.REQUEST, f"the study is not in order: {error}") from None
+            except (Denied, CapeError):
+                raise
+            except Exception as error:
+                kind = type(error).__name__
+            else:
+                if not request.trial and len(asked.stages) > 1:
+                    self._kept[request.plan] = session
+                while len(self._kept) > _MOST:
+                    self._kept.popitem(last=False)
+                return session
+        raise Denied(Code.REQUEST, "the answers of earlier stages lead to no question", kind)
+
+    def _forward(self, session: AnalysisSession | None, request: Request, asked: Asked) -> AnalysisSession:
+        start = request.stage - len(request.earlier)
+        if session is None or not start <= session.stage <= request.stage:
+            if start > 0:
+                raise Denied(
+                    Code.HISTORY,
+                    "this site has no answers of earlier stages; send all of them with the request",
+                )
+            session = asked.session()
+        for result in request.earlier[session.stage - start :]:
+            session.tell(result)
+            if session.done:
+                raise Denied(Code.HISTORY, "the analysis is over before this stage")
+        return session
