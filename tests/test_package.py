@@ -90,6 +90,51 @@ def test_imports_point_downwards(path):
             assert LAYERS.index(parts[1]) <= LAYERS.index(own), f"{own} imports {name}"
 
 
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def defined(tree: ast.AST) -> set[str]:
+    """The names that a module gives to functions, classes, variables and attributes of its objects."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and of_itself(node):
+            found.add(node.attr)
+    return found
+
+
+def of_itself(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
+def reached(tree: ast.AST) -> Iterator[str]:
+    """The private names that a module uses of something else than itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "cape":
+            yield from (alias.name for alias in node.names if private(alias.name))
+        elif isinstance(node, ast.Attribute) and private(node.attr) and not of_itself(node):
+            yield node.attr
+
+
+def test_no_module_reaches_into_another_ones_private_names():
+    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    ours = {name for tree in trees.values() for name in defined(tree) if private(name)}
+    for path, tree in trees.items():
+        taken = {name for name in reached(tree) if name in ours} - defined(tree)
+        assert not taken, f"{path.relative_to(SOURCE)} uses {', '.join(sorted(taken))} of another module"
+
+
+def test_a_private_name_of_another_module_would_be_seen():
+    tree = ast.parse(
+        "from cape.a import _b\nself._c = 1\nx._c\nx._d = 1\nx.e._f\nx.__g__\nclass _H: pass\ny._H"
+    )
+    assert set(reached(tree)) - defined(tree) == {"_b", "_d", "_f"}
+
+
 def test_no_predictable_generator_in_the_package():
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text())

@@ -9,7 +9,7 @@ from dp_accounting import gaussian_mechanism
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from cape.privacy import _tail, compose, delta, epsilon, mu
+from cape.privacy import compose, delta, epsilon, mu, tail
 
 BAR = 1e-10  # the relative error that the module promises
 ROUNDING = 100 * np.finfo(float).eps
@@ -116,7 +116,7 @@ def test_few_steps_suffice_everywhere(monkeypatch):
     deltas = 10.0 ** np.linspace(-300, -1e-6, 200)
     mus, epsilons = np.geomspace(1e-8, 1e3, 100)[:, None], np.geomspace(1e-300, 1e4, 100)[:, None]
     wanted = epsilon(deltas, mus), mu(epsilons, deltas)
-    monkeypatch.setattr(_tail, "_MOST_STEPS", 8)
+    monkeypatch.setattr(tail, "_MOST_STEPS", 8)
     np.testing.assert_array_equal(epsilon(deltas, mus), wanted[0])
     np.testing.assert_array_equal(mu(epsilons, deltas), wanted[1])
 
@@ -125,7 +125,7 @@ def test_a_bad_start_still_converges(monkeypatch):
     cases = [(e, d) for e in (1e-6, 0.3, 1e3) for d in (1e-250, 1e-6, 0.2, 0.7, 0.9999)]
     wanted = [mu(e, d) for e, d in cases], [epsilon(d, mu(e, d)) for e, d in cases]
     for shift in (-5.0, 3.0):
-        monkeypatch.setattr(_tail, "_start", lambda on, delta, h, u, shift=shift: u + shift)
+        monkeypatch.setattr(tail, "_start", lambda on, delta, h, u, shift=shift: u + shift)
         assert [mu(e, d) for e, d in cases] == pytest.approx(wanted[0], rel=1e-12)
         again = [epsilon(d, mu(e, d)) for e, d in cases]
         assert again == pytest.approx(wanted[1], rel=1e-10, abs=1e-14)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.blocks.design import Design
-from cape.data.cells import _code, _number, is_missing
+from cape.data.cells import code_of, is_missing, number_of
 from cape.data.schema import Category, Number, Schema
 from cape.errors import InvalidInput
 
@@ -142,7 +142,7 @@ def _numbers(cells: NDArray[Any], name: str) -> Floats:
         return cells.astype(np.float64)
     numbers = np.full(len(cells), np.nan)
     for row, cell in enumerate(cells):
-        number = _number(cell)
+        number = number_of(cell)
         if number is not None:
             numbers[row] = number
         elif not is_missing(cell):
@@ -155,7 +155,7 @@ def _codes(cells: NDArray[Any], name: str, column: Category) -> NDArray[np.int64
     keys = column.codes
     codes = np.full(len(cells), -1, np.int64)
     for row, cell in enumerate(cells):
-        code = _code(cell, keys)
+        code = code_of(cell, keys)
         if code is not None:
             codes[row] = code
         elif not is_missing(cell):

@@ -28,7 +28,7 @@ from cape.data import faults
 from cape.data.categories import Codes
 from cape.data.schema import Category, Column, Number, Schema
 
-__all__ = ["Cells", "Lenient", "Strict", "is_missing"]
+__all__ = ["Cells", "Lenient", "Strict", "code_of", "is_missing", "number_of"]
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
@@ -69,7 +69,7 @@ class Cells(ABC):
     def _codes(self, series: pl.Series, column: Category, offset: int) -> NDArray[np.int64]:
         kind, keys = series.dtype, column.codes
         if kind == pl.Object:
-            codes = pl.Series(series.name, [_code(value, keys) for value in series], dtype=pl.Int64)
+            codes = pl.Series(series.name, [code_of(value, keys) for value in series], dtype=pl.Int64)
             missing = _objects_missing(series)
         else:
             if kind.is_float():
@@ -108,7 +108,7 @@ class Strict(Cells):
         return _nothing(series, pl.Float64)
 
     def _parse_objects(self, series: pl.Series) -> pl.Series:
-        return pl.Series(series.name, [_number(value) for value in series], dtype=pl.Float64)
+        return pl.Series(series.name, [number_of(value) for value in series], dtype=pl.Float64)
 
     def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
         if not unreadable.any():
@@ -147,7 +147,7 @@ class Lenient(Cells):
     def _parse_objects(self, series: pl.Series) -> pl.Series:
         # a text of a lone half of a sign is none that polars takes
         texts = [v.encode(errors="replace").decode() if isinstance(v, str) else None for v in series]
-        numbers = pl.Series(series.name, [_number(value) for value in series], dtype=pl.Float64)
+        numbers = pl.Series(series.name, [number_of(value) for value in series], dtype=pl.Float64)
         return numbers.zip_with(
             numbers.is_not_null(), self._parse_text(pl.Series(series.name, texts, dtype=pl.String))
         )
@@ -195,7 +195,7 @@ def _comparable(series: pl.Series, row: int, keys: Codes) -> bool:
     kind = series.dtype
     if kind == pl.Object:
         value = series[row]
-        return isinstance(value, str) or (_number(value) is not None and bool(keys.numerals))
+        return isinstance(value, str) or (number_of(value) is not None and bool(keys.numerals))
     return kind in _TEXT or ((kind.is_numeric() or kind == pl.Boolean) and bool(keys.numerals))
 
 
@@ -223,7 +223,7 @@ def _objects_missing(series: pl.Series) -> pl.Series:
     return pl.Series(series.name, [is_missing(value) for value in series], dtype=pl.Boolean)
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """Return a Python value as a float if it is a number that is not missing."""
     if is_missing(value) or not isinstance(value, (Real, Decimal, np.bool_)):
         return None
@@ -233,11 +233,11 @@ def _number(value: Any) -> float | None:
         return math.inf if abs(value) == value else -math.inf
 
 
-def _code(value: Any, keys: Codes) -> int | None:
+def code_of(value: Any, keys: Codes) -> int | None:
     """Return the code of a Python value, or None if it is missing or no category."""
     if isinstance(value, str):
         return keys.texts.get(value)
-    number = _number(value)
+    number = number_of(value)
     if number is None or not math.isfinite(number):
         return None
     exact = int(value)

@@ -30,7 +30,7 @@ from scipy.special import erf
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.privacy import _tail
+from cape.privacy import tail
 
 __all__ = ["compose", "delta", "epsilon", "mu"]
 
@@ -60,7 +60,7 @@ def delta(epsilon: ArrayLike, mu: ArrayLike) -> float | Array:
     with np.errstate(over="ignore", under="ignore"):
         result: float | Array = on.pick(
             (e < math.inf) & (m > 0.0) & (m < math.inf),
-            lambda e, m: _tail.delta(e, m, on),
+            lambda e, m: tail.delta(e, m, on),
             lambda e, m: on.where((e == math.inf) | (m == 0.0), 0.0, 1.0),
             e,
             m,
@@ -85,7 +85,7 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> float | Array:
     with np.errstate(over="ignore", under="ignore"):
         result: float | Array = on.pick(
             (m < _HUGE) & (d < erf(m / _SQRT8)),
-            lambda d, m: _tail.epsilon(d, m, on),
+            lambda d, m: tail.epsilon(d, m, on),
             lambda d, m: on.where(m < _HUGE, 0.0, math.inf),
             d,
             m,
@@ -109,7 +109,7 @@ def mu(epsilon: ArrayLike, delta: ArrayLike) -> float | Array:
     with np.errstate(over="ignore", under="ignore"):
         result: float | Array = on.pick(
             (e > 0.0) & (e < math.inf),
-            lambda e, d: _tail.mu(e, d, on),
+            lambda e, d: tail.mu(e, d, on),
             lambda e, d: on.where(e == 0.0, _SQRT8 * on.erfinv(d), math.inf),
             e,
             d,
@@ -133,16 +133,16 @@ def compose(*mus: ArrayLike) -> float | Array:
     return total
 
 
-def _arguments(first: Any, second: Any) -> tuple[Any, Any, _tail.Operations]:
+def _arguments(first: Any, second: Any) -> tuple[Any, Any, tail.Operations]:
     if isinstance(first, float) and isinstance(second, float):
-        return first, second, _tail.FLOATS
+        return first, second, tail.FLOATS
     try:
         first, second = np.broadcast_arrays(first, second)
     except ValueError:
         raise InvalidInput(
             f"arguments must have shapes that broadcast, not {np.shape(first)} and {np.shape(second)}"
         ) from None
-    return first, second, _tail.ARRAYS
+    return first, second, tail.ARRAYS
 
 
 def _positive(name: str, value: Any) -> Any:
