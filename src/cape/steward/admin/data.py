@@ -5,32 +5,50 @@ Texts that come from other people (names and descriptions of studies) are short 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 __all__ = [
+    "MOST_TEXT",
     "Analysis",
     "Checked",
     "Decided",
     "Document",
+    "Hash",
     "Inbox",
     "Ledger",
     "Limit",
     "Line",
+    "Lines",
     "Log",
     "Mine",
+    "Name",
     "PolicyState",
     "PolicySummary",
+    "Reason",
     "Refused",
     "Run",
     "Spent",
     "State",
     "Status",
     "Study",
+    "Text",
     "Tried",
     "Trusted",
+    "Year",
 ]
+
+MOST_TEXT = 1 << 20
+"""Bytes of a study's or a policy's text."""
+
+Name = Annotated[str, Meta(max_length=400)]
+Text = Annotated[str, Meta(max_length=MOST_TEXT)]
+Reason = Annotated[str, Meta(max_length=2000)]
+Hash = Annotated[str, Meta(max_length=64)]
+Year = Annotated[int, Meta(ge=0, le=9999)]
+Lines = Annotated[int, Meta(ge=0, le=100_000)]
 
 State = Literal["waiting", "approved", "refused"]
 PolicyState = Literal["in force", "expired", "broken"]

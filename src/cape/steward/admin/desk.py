@@ -14,6 +14,7 @@ from cape import __version__, check
 from cape.data.schema import hint
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
+from cape.steward.admin.data import Hash, Lines, Name, Reason, Text, Year
 from cape.steward.admin.hidden import hide, restore
 from cape.steward.approvals import Held
 from cape.steward.folder import LOG, SiteFolder
@@ -87,7 +88,7 @@ class Desk:
         studies = [shown.study(policy, ledger, year, held, state) for state, them in each for held in them]
         return data.Inbox(tuple(studies), tuple(approvals.unreadable()))
 
-    def approve(self, study: str, coordinator: str | None = None, reason: str = "") -> data.Decided:
+    def approve(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
         """Let a study be answered from now on, by its name or the start of its hash."""
         held = self._find(study, coordinator, approve=True)
         told = self._told(held, "approved")
@@ -95,7 +96,7 @@ class Desk:
         self._log_decision("approved", told, reason)
         return data.Decided(told, tuple(self.folder.approvals.unreadable()))
 
-    def refuse(self, study: str, coordinator: str | None = None, reason: str = "") -> data.Decided:
+    def refuse(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
         """Let nothing of a study be answered from now on."""
         held = self._find(study, coordinator, approve=False)
         held = self.folder.approvals.refuse(held)  # first: whatever is in it, it can be refused
@@ -109,11 +110,11 @@ class Desk:
         problem, summary = self._parsed(text)
         return data.Document(hide(text), self._hash(text), problem, summary)
 
-    def try_policy(self, text: str) -> data.Tried:
+    def try_policy(self, text: Text) -> data.Tried:
         """Return what another text would say, and how it differs; change nothing."""
         return self._tried(self._text(), text)
 
-    def save_policy(self, text: str, was: str) -> data.Tried:
+    def save_policy(self, text: Text, was: Hash) -> data.Tried:
         """Put another text in force if it can be read, and the file still is the one whose hash is `was`."""
         with self._lock:
             old = self._text()
@@ -130,7 +131,7 @@ class Desk:
         self.folder.log("the policy was changed")
         return data.Tried(None, tried.summary, tried.diff, self._hash(text), saved=True)
 
-    def trust(self, name: str, key: str, role: str, coordinator: bool) -> data.Trusted:
+    def trust(self, name: Name, key: Name, role: Name, coordinator: bool) -> data.Trusted:
         """Write somebody's public key into the policy: as a coordinator, or as a peer."""
         card = Card(person("name", name), read_public("key", key), role)
         with self._lock:
@@ -139,7 +140,7 @@ class Desk:
             self.folder.log(f"trusts {_what(coordinator)} {name!r}, fingerprint {fingerprint(card.key)}")
         return data.Trusted(name, key, fingerprint(card.key), coordinator, added)
 
-    def revoke(self, name: str, coordinator: bool | None = None) -> data.Trusted:
+    def revoke(self, name: Name, coordinator: bool | None = None) -> data.Trusted:
         """Take somebody's key out of the policy; `coordinator` says as what, where the name is both."""
         with self._lock:
             policy = self.folder.policy
@@ -161,9 +162,9 @@ class Desk:
 
     def ledger(
         self,
-        coordinator: str | None = None,
-        year: int | None = None,
-        study: str | None = None,
+        coordinator: Name | None = None,
+        year: Year | None = None,
+        study: Name | None = None,
         lines: bool = False,
     ) -> data.Ledger:
         """Return what was given, of one coordinator, calendar year (UTC) or study where asked for."""
@@ -172,7 +173,7 @@ class Desk:
         return shown.ledger(policy, book, who, year, study, lines)
 
     def check(
-        self, study: str | None = None, coordinator: str | None = None, where: str = "study.toml"
+        self, study: Text | None = None, coordinator: Name | None = None, where: Name = "study.toml"
     ) -> data.Checked:
         """Try the policy against the data, and against the text of a study; nothing is spent or sent."""
         policy, book = self.folder.policy, self.folder.ledger
@@ -199,7 +200,7 @@ class Desk:
             verdicts,
         )
 
-    def log(self, lines: int = 100) -> data.Log:
+    def log(self, lines: Lines = 100) -> data.Log:
         """Return the last lines of the site's log."""
         try:
             with open(self.folder.path / LOG, "rb") as file:

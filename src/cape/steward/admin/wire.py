@@ -1,120 +1,61 @@
-"""The desk behind a socket: one request struct for each method, and an answer or a sentence back."""
+"""The desk behind a socket: each method of `Desk` can be asked for, and an answer or a sentence comes back.
+
+A method's arguments are decoded into the types that it declares, with their bounds; a private method cannot
+be named.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Callable
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
-from typing import Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from cape import unix
 from cape.errors import BadMessage, CapeError, InvalidInput
-from cape.steward.admin import data
+from cape.steward.admin.data import MOST_TEXT
 from cape.steward.admin.desk import Desk
 from cape.steward.admin.hidden import hide
 from cape.steward.folder import SiteFolder
 from cape.steward.grant import story
 
-__all__ = ["MOST_TEXT", "SOCKET", "Client", "handler", "serve"]
+if TYPE_CHECKING:
+    from cape.steward.admin.desk import Desk as _Methods
+else:
+    _Methods = object
+
+__all__ = ["SOCKET", "Client", "handler", "serve"]
 
 SOCKET = "admin.sock"
 """The socket's name in the site's folder, if it is not put elsewhere."""
 
-MOST_TEXT = 1 << 20
-"""Bytes of a study's or a policy's text."""
-
 _MOST_REQUEST = MOST_TEXT + (1 << 16)
 _WRONG = "something went wrong; see the site's log"
-_Told = TypeVar("_Told")
-
-_Name = Annotated[str, Meta(max_length=400)]
-_Text = Annotated[str, Meta(max_length=MOST_TEXT)]
-_Reason = Annotated[str, Meta(max_length=2000)]
 
 
-class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+def _request(name: str, method: Callable[..., Any]) -> type[msgspec.Struct]:
+    """Return the struct that asks for a method of the desk: its arguments, with their bounds."""
+    hints = get_type_hints(method, include_extras=True)
+    fields: list[Any] = [
+        (each.name, hints[each.name], *(() if each.default is each.empty else (each.default,)))
+        for each in list(inspect.signature(method).parameters.values())[1:]
+    ]
+    return msgspec.defstruct(name, fields, frozen=True, tag=name, forbid_unknown_fields=True)
 
 
-class _Status(_Request, frozen=True, tag="status"):
-    pass
-
-
-class _Mine(_Request, frozen=True, tag="mine"):
-    pass
-
-
-class _Inbox(_Request, frozen=True, tag="inbox"):
-    pass
-
-
-class _Decide(_Request, frozen=True, tag="decide"):
-    approve: bool
-    study: _Name
-    coordinator: _Name | None
-    reason: _Reason
-
-
-class _Policy(_Request, frozen=True, tag="policy"):
-    pass
-
-
-class _TryPolicy(_Request, frozen=True, tag="try-policy"):
-    text: _Text
-
-
-class _SavePolicy(_Request, frozen=True, tag="save-policy"):
-    text: _Text
-    was: Annotated[str, Meta(max_length=64)]
-
-
-class _Trust(_Request, frozen=True, tag="trust"):
-    name: _Name
-    key: _Name
-    role: _Name
-    coordinator: bool
-
-
-class _Revoke(_Request, frozen=True, tag="revoke"):
-    name: _Name
-    coordinator: bool | None
-
-
-class _Ledger(_Request, frozen=True, tag="ledger"):
-    coordinator: _Name | None
-    year: Annotated[int, Meta(ge=0, le=9999)] | None
-    study: _Name | None
-    lines: bool
-
-
-class _Check(_Request, frozen=True, tag="check"):
-    study: _Text | None
-    coordinator: _Name | None
-    where: _Name
-
-
-class _Log(_Request, frozen=True, tag="log"):
-    lines: Annotated[int, Meta(ge=0, le=100_000)]
-
-
-_Any: TypeAlias = (
-    _Status
-    | _Mine
-    | _Inbox
-    | _Decide
-    | _Policy
-    | _TryPolicy
-    | _SavePolicy
-    | _Trust
-    | _Revoke
-    | _Ledger
-    | _Check
-    | _Log
-)
+_METHODS = {
+    name: method
+    for name, method in vars(Desk).items()
+    if inspect.isfunction(method) and not name.startswith("_")
+}
+_REQUESTS = {name: _request(name, method) for name, method in _METHODS.items()}
+_RESULTS = {name: get_type_hints(method)["return"] for name, method in _METHODS.items()}
 
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,7 +66,7 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sentence: str = ""
 
 
-_requests: msgspec.msgpack.Decoder[_Any] = msgspec.msgpack.Decoder(_Any)
+_requests: msgspec.msgpack.Decoder[msgspec.Struct] = msgspec.msgpack.Decoder(reduce(or_, _REQUESTS.values()))
 _answers: msgspec.msgpack.Decoder[_Answer] = msgspec.msgpack.Decoder(_Answer)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -191,7 +132,7 @@ def handler(desk: Desk) -> Callable[[bytes | bytearray], bytes]:
     return handle
 
 
-def _read(frame: bytes | bytearray) -> _Any:
+def _read(frame: bytes | bytearray) -> msgspec.Struct:
     try:
         return _requests.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -201,37 +142,14 @@ def _read(frame: bytes | bytearray) -> _Any:
     )
 
 
-def _do(desk: Desk, asked: _Any) -> msgspec.Struct:
-    match asked:
-        case _Status():
-            return desk.status()
-        case _Mine():
-            return desk.mine()
-        case _Inbox():
-            return desk.inbox()
-        case _Decide():
-            decide = desk.approve if asked.approve else desk.refuse
-            return decide(asked.study, asked.coordinator, asked.reason)
-        case _Policy():
-            return desk.policy()
-        case _TryPolicy():
-            return desk.try_policy(asked.text)
-        case _SavePolicy():
-            return desk.save_policy(asked.text, asked.was)
-        case _Trust():
-            return desk.trust(asked.name, asked.key, asked.role, asked.coordinator)
-        case _Revoke():
-            return desk.revoke(asked.name, asked.coordinator)
-        case _Ledger():
-            return desk.ledger(asked.coordinator, asked.year, asked.study, asked.lines)
-        case _Check():
-            return desk.check(asked.study, asked.coordinator, asked.where)
-        case _Log():
-            return desk.log(asked.lines)
+def _do(desk: Desk, asked: msgspec.Struct) -> msgspec.Struct:
+    arguments = {name: getattr(asked, name) for name in asked.__struct_fields__}
+    told: msgspec.Struct = getattr(desk, type(asked).__name__)(**arguments)
+    return told
 
 
-class Client:
-    """A desk at the other end of a socket: the methods of `Desk`.
+class Client(_Methods):
+    """A desk at the other end of a socket: the methods of `Desk`, with the same arguments and results.
 
     >>> with Client("our-site/admin.sock") as desk:
     ...     desk.inbox()
@@ -247,69 +165,14 @@ class Client:
     def __exit__(self, *error: object) -> None:
         self._socket.close()
 
-    def status(self) -> data.Status:
-        """As `Desk.status`."""
-        return self._call(_Status(), data.Status)
+    def __getattr__(self, name: str) -> Any:
+        if name not in _REQUESTS:
+            raise AttributeError(f"a desk has no method {name!r}")
+        return partial(self._call, name)
 
-    def mine(self) -> data.Mine:
-        """As `Desk.mine`."""
-        return self._call(_Mine(), data.Mine)
-
-    def inbox(self) -> data.Inbox:
-        """As `Desk.inbox`."""
-        return self._call(_Inbox(), data.Inbox)
-
-    def approve(self, study: str, coordinator: str | None = None, reason: str = "") -> data.Decided:
-        """As `Desk.approve`."""
-        return self._call(_Decide(True, study, coordinator, reason), data.Decided)
-
-    def refuse(self, study: str, coordinator: str | None = None, reason: str = "") -> data.Decided:
-        """As `Desk.refuse`."""
-        return self._call(_Decide(False, study, coordinator, reason), data.Decided)
-
-    def policy(self) -> data.Document:
-        """As `Desk.policy`."""
-        return self._call(_Policy(), data.Document)
-
-    def try_policy(self, text: str) -> data.Tried:
-        """As `Desk.try_policy`."""
-        return self._call(_TryPolicy(text), data.Tried)
-
-    def save_policy(self, text: str, was: str) -> data.Tried:
-        """As `Desk.save_policy`."""
-        return self._call(_SavePolicy(text, was), data.Tried)
-
-    def trust(self, name: str, key: str, role: str, coordinator: bool) -> data.Trusted:
-        """As `Desk.trust`."""
-        return self._call(_Trust(name, key, role, coordinator), data.Trusted)
-
-    def revoke(self, name: str, coordinator: bool | None = None) -> data.Trusted:
-        """As `Desk.revoke`."""
-        return self._call(_Revoke(name, coordinator), data.Trusted)
-
-    def ledger(
-        self,
-        coordinator: str | None = None,
-        year: int | None = None,
-        study: str | None = None,
-        lines: bool = False,
-    ) -> data.Ledger:
-        """As `Desk.ledger`."""
-        return self._call(_Ledger(coordinator, year, study, lines), data.Ledger)
-
-    def check(
-        self, study: str | None = None, coordinator: str | None = None, where: str = "study.toml"
-    ) -> data.Checked:
-        """As `Desk.check`."""
-        return self._call(_Check(study, coordinator, where), data.Checked)
-
-    def log(self, lines: int = 100) -> data.Log:
-        """As `Desk.log`."""
-        return self._call(_Log(lines), data.Log)
-
-    def _call(self, asked: _Any, kind: type[_Told]) -> _Told:
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         try:
-            frame = _encode(asked)
+            frame = _encode(_REQUESTS[name](*arguments, **named))
         except UnicodeEncodeError:
             raise InvalidInput("what is sent to a site must be text in UTF-8") from None
         if len(frame) > _MOST_REQUEST:
@@ -318,7 +181,7 @@ class Client:
             answer = _answers.decode(self._socket.call(frame))
             self._answered = True
             if not answer.code:
-                return msgspec.msgpack.decode(answer.told, type=kind)
+                return msgspec.msgpack.decode(answer.told, type=_RESULTS[name])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise BadMessage(
                 "the site's answer cannot be read; do both sides run the same version of cape?"
