@@ -17,7 +17,7 @@ import polars as pl
 
 from benchmarks.harness import Result, Skip, bench, paired_seconds
 from cape import Budget, Category, NeuralNetwork, Number, Schema
-from cape.blocks.gradient import BITS, Records, Workspace, clipped_sum
+from cape.blocks.clipped import BITS, Records, Workspace, clipped_sum
 from cape.blocks.network import Network
 from cape.engine.consortium import Consortium
 from cape.engine.result import Release

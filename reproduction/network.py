@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.gradient import BITS, Records, Workspace, clipped_sum
+from cape.blocks.clipped import BITS, Records, Workspace, clipped_sum
 from cape.blocks.sampling import sample as sampled
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema

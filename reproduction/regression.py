@@ -32,8 +32,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from cape.analyses.matrices import symmetric
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.sensitivity import joint
-from cape.blocks.block import T_BITS, Term
-from cape.blocks.design import Design
+from cape.blocks import Design, Term
+from cape.blocks.block import T_BITS
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium

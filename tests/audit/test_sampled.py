@@ -20,7 +20,7 @@ from cape.audit.sampled import apart, log_ratio
 from cape.audit.search import find
 from cape.audit.view import Watch
 from cape.audit.world import SAMPLED, SCHEMA, Remembered, analysis_of, frame, stream_of
-from cape.blocks import kept
+from cape.blocks import gradient
 from cape.blocks.sampling import sample
 from cape.blocks.table import Table
 from cape.engine.calibration import RESOLUTION
@@ -157,7 +157,7 @@ def test_the_rows_that_were_drawn_are_those_of_the_stream(tables, swapped):
 
             def adds(rows, stage=stage):
                 whole = Table("alone", frame(rows), SCHEMA)
-                with mock.patch.object(kept, "sample", lambda stream, rows, rate: np.arange(rows)):
+                with mock.patch.object(gradient, "sample", lambda stream, rows, rate: np.arange(rows)):
                     sums = whole.sums(stage.query.blocks, stream_of("not read"))
                 return stage.calibration.encode(sums[0])
 

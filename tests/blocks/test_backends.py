@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from cape.blocks import Axis, Counts, Custom, Gram, Moments, Table, pushdown
+from cape.blocks import Axis, Counts, Custom, Gram, Moments, Table, lazy
 from cape.data import Category, Csv, Database, Schema
 from cape.errors import OverflowRisk
 from tests.blocks import reference
@@ -199,12 +199,12 @@ def test_raw_files_of_the_heart_disease_archive_can_be_described(tmp_path: Path)
 
 
 def test_many_uneven_edges_are_too_many_for_a_lazy_table_only() -> None:
-    edges = tuple((np.linspace(0, 1, pushdown.MOST_EDGES + 2) ** 2 * 80 + 10).tolist())
+    edges = tuple((np.linspace(0, 1, lazy.MOST_EDGES + 2) ** 2 * 80 + 10).tolist())
     block = Counts((Axis("age", edges),))
     assert Table("a", TABLE, SCHEMA).sums([block])
     with pytest.raises(Exception, match="uneven edges"):
         Table("a", duck(), SCHEMA).sums([block])
-    fewer = Counts((Axis("age", edges[: pushdown.MOST_EDGES]),))
+    fewer = Counts((Axis("age", edges[: lazy.MOST_EDGES]),))
     assert reference.same(Table("a", duck(), SCHEMA).sums([fewer]), Table("a", TABLE, SCHEMA).sums([fewer]))
 
 
@@ -216,14 +216,14 @@ def test_a_function_does_not_travel() -> None:
 
 def test_only_sums_come_back_from_a_lazy_table(monkeypatch: pytest.MonkeyPatch) -> None:
     collected = []
-    collect = pushdown.Pushdown._collect
+    collect = lazy.Lazy.collect
 
-    def spy(self: pushdown.Pushdown, frame: Any) -> Any:
+    def spy(self: lazy.Lazy, frame: Any) -> Any:
         rows = collect(self, frame)
         collected.append(len(rows))
         return rows
 
-    monkeypatch.setattr(pushdown.Pushdown, "_collect", spy)
+    monkeypatch.setattr(lazy.Lazy, "collect", spy)
     for block, sums in zip(BLOCKS, Table("a", duck(), SCHEMA).sums(BLOCKS), strict=True):
         assert len(block.arrays(SCHEMA)) == len(sums)
     assert max(collected) <= max(array.size for block in BLOCKS for array in block.arrays(SCHEMA))
@@ -231,7 +231,7 @@ def test_only_sums_come_back_from_a_lazy_table(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_sum_beyond_64_bits_is_refused() -> None:
     with pytest.raises(OverflowRisk, match="64 bits"):
-        pushdown._joined({"h_a_b": 2**43, "l_a_b": 0}, "a", "b")
+        lazy._joined({"h0_1": 2**43, "l0_1": 0}, "0_1")
 
 
 def test_a_lazy_frame_streams_within_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_total_is_exact_refused_or_held(numbers: list[int]) -> None:
     for total in (strict, held):
         for number in numbers:
             total.add(np.array([number, -1]))
-        total.add(5, 1)
+        total.add(np.array([0, 5]))
     wanted = sum(numbers)
     assert held.result().tolist() == [min(max(wanted, -(2**63)), 2**63 - 1), 5 - len(numbers)]
     if -(2**63) <= wanted < 2**63:

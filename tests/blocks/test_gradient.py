@@ -9,8 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from cape.blocks import gradient as module
-from cape.blocks.gradient import BITS, LOSS_BITS, Records, Workspace, clipped_sum
+from cape.blocks.clipped import (
+    BITS,
+    LOSS_BITS,
+    Records,
+    Workspace,
+    arithmetic,
+    chunks,
+    clipped_sum,
+    grids,
+    layers,
+    one_hidden,
+)
 from cape.blocks.network import ACTIVATIONS, LOSSES, Network
 from cape.errors import InvalidInput, OverflowRisk
 
@@ -227,19 +237,19 @@ def watch(monkeypatch):
     seen = []
 
     def watched(name, pair):
-        right = getattr(module, name)
+        right = getattr(arithmetic, name)
 
         def function(*arguments):
             seen.append(name)
             require_exact(*pair(*arguments))
             return right(*arguments)
 
-        monkeypatch.setattr(module, name, function)
+        monkeypatch.setattr(arithmetic, name, function)
 
-    watched("_dot", lambda a, b: (a, b))
-    watched("_product", lambda a, b, out: (a, b))
-    watched("_cross", lambda a, b: (a.T, b))
-    watched("_squares", lambda a: (a.reshape(-1, 1, a.shape[1]), a.reshape(-1, a.shape[1], 1)))
+    watched("dot", lambda a, b: (a, b))
+    watched("product", lambda a, b, out: (a, b))
+    watched("cross", lambda a, b: (a.T, b))
+    watched("squares", lambda a: (a.reshape(-1, 1, a.shape[1]), a.reshape(-1, a.shape[1], 1)))
     return seen
 
 
@@ -250,7 +260,7 @@ def test_no_sum_that_blas_makes_is_ever_rounded(network, scale, monkeypatch):
     seen = watch(monkeypatch)
     for clip in (1e-6, 1.0, 1e6):
         clipped_sum(network, parameters, Records(network, x, y), clip)
-    assert {"_product", "_cross"} <= set(seen)
+    assert {"product", "cross"} <= set(seen)
 
 
 @pytest.mark.parametrize("hidden", [(3,), (3, 2)])
@@ -265,7 +275,7 @@ def test_a_sum_that_is_rounded_is_noticed(monkeypatch):
     network = Network(4, (6, 4), 3)
     (x, y), parameters = table(network, 300), weights_of(network)
     watch(monkeypatch)
-    monkeypatch.setattr(module, "_truncate", lambda values, bits: None)
+    monkeypatch.setattr(layers, "truncate", lambda values, bits: None)
     with pytest.raises(AssertionError):
         clipped_sum(network, parameters, Records(network, x, y), 1.0)
 
@@ -338,23 +348,24 @@ def test_a_norm_without_its_bias_term_is_caught(hidden):
 @pytest.mark.parametrize("network", [Network(3, (4,)), Network(3, (4, 4))], ids=name_of)
 def test_a_norm_without_a_hidden_layer_s_bias_term_is_caught(network, monkeypatch):
     parameters, x, y = np.full(network.size, 0.01), np.zeros((1, 3)), np.zeros(1)
-    right = module._squares
+    right = arithmetic.squares
     assert squared_change(network, parameters, x, y, 0.01) <= LIMIT
-    monkeypatch.setattr(module, "_squares", lambda a: right(a) - 4.0 ** _bits(module, network, parameters))
+    monkeypatch.setattr(arithmetic, "squares", lambda a: right(a) - 4.0 ** _bits(network, parameters))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert squared_change(network, parameters, x, y, 0.01) > LIMIT
 
 
-def _bits(module, network, parameters):
-    return module._grids(network, parameters)[0].out_bits
+def _bits(network, parameters):
+    return grids.grids(network, parameters)[0].out_bits
 
 
 def test_rounding_up_instead_of_toward_zero_is_caught(monkeypatch):
     network = Network(2)
     case = (network, np.array([0.1, 0.2, 0.3]), np.array([[0.5, 0.25]]), np.zeros(1), 0.01)
     assert squared_change(*case) <= LIMIT
-    monkeypatch.setattr(module, "_KEEP", 1.0 + 2.0**-18)
+    for module in (layers, one_hidden):
+        monkeypatch.setattr(module, "KEEP", 1.0 + 2.0**-18)
     assert squared_change(*case) > LIMIT
 
 
@@ -411,7 +422,7 @@ def test_a_gradient_of_zero_stays_zero_and_counts_as_below():
 def test_activations_too_large_for_their_grid_are_cut_off(network):
     x, y = table(network, 50)
     parameters = weights_of(network, 1e15)
-    assert module._grids(network, parameters)[0].cap is not None
+    assert grids.grids(network, parameters)[0].cap is not None
     got = clipped_sum(network, parameters, Records(network, x, y), 1.0)
     assert np.abs(got.sums).max() <= 50 << BITS
     assert got.sums.any()
@@ -452,7 +463,7 @@ def test_what_does_not_fit_is_refused(monkeypatch):
     for y in (np.ones(2), np.ones((3, 2)), 1.0):
         with pytest.raises(InvalidInput, match="y must have as many rows"):
             Records(network, np.ones((3, 2)), y)
-    monkeypatch.setattr(module, "_MOST_ROWS", 2)
+    monkeypatch.setattr(chunks, "_MOST_ROWS", 2)
     with pytest.raises(OverflowRisk):
         clipped_sum(network, parameters, records, 1.0)
 
@@ -465,7 +476,7 @@ def test_what_does_not_fit_is_refused(monkeypatch):
 def test_products_that_do_not_fit_a_word_are_exact(total, whole, shift):
     expected = total * whole >> shift if shift >= 0 else (total * whole) << -shift
     if abs(expected) < 2**62:
-        got = module._times(np.array([total]), np.array([whole]), shift)
+        got = one_hidden._times(np.array([total]), np.array([whole]), shift)
         assert got.tolist() == [expected]
 
 
@@ -473,10 +484,10 @@ def test_functions_of_one_number_are_right_and_the_same_at_every_place():
     z = np.concatenate([np.linspace(-70, 70, 20_001), [0.0, -0.0, 1e300, -1e300]])
     with np.errstate(over="ignore"):
         cases = [
-            (module._exp, -np.abs(z), np.exp, 2.0**-30),
-            (module._sigmoid, z, lambda v: 1 / (1 + np.exp(-v)), 2.0**-22),
-            (module._tanh, z, np.tanh, 2.0**-30),
-            (module._log, 1 + np.abs(z[:-2]), np.log, 2.0**-30),
+            (arithmetic.exp, -np.abs(z), np.exp, 2.0**-30),
+            (arithmetic.sigmoid, z, lambda v: 1 / (1 + np.exp(-v)), 2.0**-22),
+            (arithmetic.tanh, z, np.tanh, 2.0**-30),
+            (arithmetic.log, 1 + np.abs(z[:-2]), np.log, 2.0**-30),
         ]
         for function, values, exact, error in cases:
             got = function(values.copy())
@@ -492,11 +503,11 @@ def test_products_in_blocks_are_products(rows):
     rng = np.random.default_rng(rows)
     left, right = rng.integers(-9, 9, (rows, 51)).astype(float), rng.integers(-9, 9, (51, 64)).astype(float)
     out = np.empty((rows, 64))
-    module._product(left, right, out)
+    arithmetic.product(left, right, out)
     assert np.array_equal(out, left @ right)
-    assert np.array_equal(module._cross(left, out), left.T @ out)
+    assert np.array_equal(arithmetic.cross(left, out), left.T @ out)
 
 
 def test_rows_have_the_same_squares_with_and_without_vecdot():
     values = np.trunc(np.random.default_rng(1).normal(0, 2**20, (50, 7)))
-    assert np.array_equal(module._row_squares(values), module._squares(values))
+    assert np.array_equal(arithmetic.row_squares(values), arithmetic.squares(values))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from cape.blocks import Design, Newton, Table, batches
-from cape.blocks.newton import NewtonSums
+from cape.blocks.parts import Pass
 from cape.data import Schema
 from cape.errors import InvalidInput, OverflowRisk
 from tests.blocks import reference
@@ -135,10 +135,10 @@ def test_no_complete_row() -> None:
 @pytest.mark.parametrize("place", ["_gradient", "_hessian"])
 def test_a_total_that_does_not_fit_is_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     block = Newton(TO_CLASSES[0], (1.0,))
-    sums = NewtonSums(SCHEMA, block)
+    sums = block.summer(Pass("a", SCHEMA))
     getattr(sums, place).add(np.int64(-(2**63)))
     getattr(sums, place).add(np.int64(-(2**63)))
-    monkeypatch.setattr(batches, "summer", lambda *_, **__: sums)
+    monkeypatch.setattr(Newton, "summer", lambda *_: sums)
     with pytest.raises(OverflowRisk, match="64 bits"):
         Table("a", large(10), SCHEMA).sums([block])
 

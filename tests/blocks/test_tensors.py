@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Moments, Table, Tensors, Term, batches
-from cape.blocks.block import entries
-from cape.blocks.tensors import TensorSums, multiplicities
+from cape.blocks.parts import Pass
+from cape.blocks.tensors import entries, multiplicities
 from cape.data import Schema
 from cape.errors import DataError, InvalidInput, OverflowRisk
 from tests.blocks import reference
@@ -193,12 +193,12 @@ def test_no_complete_row_and_no_term() -> None:
 
 @pytest.mark.parametrize("chosen", [(Term(2),), (Term(1, (0, 1)),), (Term(0, (0, 0, 1)),)])
 def test_a_total_that_does_not_fit_is_refused(chosen: tuple[Term, ...], monkeypatch: Any) -> None:
-    sums = TensorSums(SCHEMA, Tensors(DESIGNS[2], chosen))
+    sums = Tensors(DESIGNS[2], chosen).summer(Pass("a", SCHEMA))
     for total in (sums._products, *sums._sums.values()):
         total.add(np.int64(-(2**63)))
         total.add(np.int64(-(2**63)))
     site = Table("a", large(10), SCHEMA)
-    monkeypatch.setattr(batches, "summer", lambda *_, **__: sums)
+    monkeypatch.setattr(Tensors, "summer", lambda *_: sums)
     with pytest.raises(OverflowRisk, match="64 bits"):
         site.sums([Tensors(DESIGNS[2], chosen)])
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from cape.blocks import Axis, Counts, Moments
+import numpy as np
+
+from cape.blocks import Axis, Counts, Custom, Moments
 from cape.engine import Analysis, Estimate, Finding, Query
 from cape.errors import InvalidInput
 
@@ -104,6 +106,17 @@ class Rounds(Bins):
 
     def stages(self):
         return self.parts
+
+    def query(self, schema, neighbours):
+        query = super().query(schema, neighbours)
+        if self.sampling == 1:
+            return query
+        bins = len(self.edges) - 1
+
+        def one_hot(batch):
+            return np.digitize(batch[self.column], self.edges[1:-1])[:, None] == np.arange(bins)
+
+        return replace(query, blocks=(Custom(one_hot, (self.column,), bins, 1.0, self.sampling),))
 
     def conduct(self, schema, neighbours):
         self.answers = []

@@ -161,8 +161,8 @@ def test_stages_and_drops_that_make_no_sense():
 
 
 def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():
-    made = stages(Rounds("age", EDGES, (1,) * 50, sampling=0.05), 0.5)
-    query = Rounds("age", EDGES).query(SCHEMA, "replace-one")
+    asked = Rounds("age", EDGES, (1,) * 50, sampling=0.05)
+    made, query = stages(asked, 0.5), asked.query(SCHEMA, "replace-one")
     with pytest.raises(InvalidInput, match="one record alone"):
         made.calibrate(0, query)
     query = replace(query, norm=1.0)
@@ -186,8 +186,9 @@ def test_a_query_over_a_sample_must_sample_as_its_analysis_says():
     with pytest.raises(InvalidInput, match="one block"):
         made.calibrate(0, replace(query, blocks=query.blocks * 2, scales=query.scales * 2))
     block = Custom(lambda batch: batch["age"], ("age",), 1, 1.0, rate=0.5)
-    with pytest.raises(InvalidInput, match="sample as its analysis says"):
-        made.calibrate(0, replace(query, blocks=(block,)))
+    for blocks in ((block,), query.blocks):  # another rate, and every row
+        with pytest.raises(InvalidInput, match="sample as its analysis says"):
+            made.calibrate(0, replace(query, blocks=blocks))
     with pytest.raises(InvalidInput, match="delta of at least"):
         stages(Rounds("age", EDGES, (1, 1), sampling=0.1), 1e-5).slack  # noqa: B018
     with pytest.raises(InvalidInput, match="sampling"):

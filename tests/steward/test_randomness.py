@@ -21,7 +21,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cape.blocks import kept
+from cape.blocks import gradient
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Aggregator, Finished, Send
 from cape.steward import Request, SiteFolder, read, wire
@@ -96,13 +96,13 @@ def _aggregate(members: dict[str, Member], request: Request) -> NDArray[np.int64
 def samples() -> Iterator[list[NDArray[np.int64]]]:
     """Which rows sites draw, in the order in which they do."""
     drawn: list[NDArray[np.int64]] = []
-    real = kept.sample
+    real = gradient.sample
 
     def sample(*given: Any) -> NDArray[np.int64]:
         drawn.append(real(*given))
         return drawn[-1]
 
-    with mock.patch.object(kept, "sample", sample):
+    with mock.patch.object(gradient, "sample", sample):
         yield drawn
 
 

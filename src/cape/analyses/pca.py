@@ -24,10 +24,10 @@ from cape import check
 from cape.analyses.arguments import joined, names
 from cape.analyses.matrices import spectral, symmetric, without_repulsion
 from cape.analyses.moments import enough, likely
-from cape.analyses.planning import _SQUARE, unknown
+from cape.analyses.planning import unknown
 from cape.analyses.regression.sensitivity import joint
-from cape.blocks.block import Term
-from cape.blocks.design import Design
+from cape.blocks import Design, Term
+from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
@@ -162,7 +162,7 @@ class PCA(Analysis):
     ) -> dict[str, float]:
         """Return the noise of each variance and share, for independent columns as they are planned for."""
         unit = self._design.length(schema) ** 2
-        second = Units(self._design, schema).typical(_SQUARE)
+        second = Units(self._design, schema).typical(SQUARE)
         mean = second[0, 1:] if self.center else np.zeros(len(second) - 1)
         total = float(np.trace(second[1:, 1:] - np.outer(mean, mean)))
         each = noise[0][2 if self.center else 1] / max(rows, 1)

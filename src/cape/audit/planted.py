@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from cape.blocks import kept
+from cape.blocks import gradient
 from cape.blocks.table import Table
 from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.query import Query
@@ -137,7 +137,7 @@ def no_sample() -> Iterator[None]:
     def all_rows(stream: SecureStream, rows: int, rate: float) -> NDArray[np.int64]:
         return np.arange(rows)
 
-    with mock.patch.object(kept, "sample", all_rows):
+    with mock.patch.object(gradient, "sample", all_rows):
         yield
 
 

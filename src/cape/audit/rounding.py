@@ -114,7 +114,7 @@ def order_matters(analysis: Analysis, rows: list[Any], turned: list[Any]) -> boo
     """Return whether the sums of these rows depend on their order, or on how they are parted.
 
     The gradients of a network may differ by one unit in parts: their total is rounded once, at each table
-    (`cape.blocks.gradient`, number 5).
+    (`cape.blocks.clipped`, number 5).
     """
     parting = 1 if analysis.kind == "neural-network" else 0
     blocks = analysis.query(SCHEMA, "replace-one").blocks

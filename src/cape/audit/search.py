@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ from cape.audit.world import (
     stream_of,
     uniform,
 )
-from cape.blocks.block import Block, Gradient
+from cape.blocks import Block
 from cape.blocks.table import Table
 from cape.data.schema import Number
 from cape.engine.calibration import RESOLUTION, Calibration
@@ -184,7 +185,7 @@ class _Pair:
 
 def _whole(query: Query) -> list[Block]:
     """Return the blocks of a query, over all rows."""
-    return [replace(block, rate=1.0) if isinstance(block, Gradient) else block for block in query.blocks]
+    return [replace(cast(Any, block), rate=1.0) if block.rate < 1 else block for block in query.blocks]
 
 
 def cells(name: str, stream: SecureStream) -> list[Cell]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from cape import secagg
 from cape.audit.sampled import Draw
-from cape.blocks import kept
+from cape.blocks import gradient
 from cape.engine.calibration import Calibration
 from cape.engine.consortium import Consortium
 from cape.engine.query import Query
@@ -135,7 +135,7 @@ class Watch:
         ) -> dict[str, Int64]:
             self._samples.clear()
             vectors = inner(of, query, calibration, randomness)
-            rate = min((getattr(block, "rate", 1.0) for block in query.blocks), default=1.0)
+            rate = min((block.rate for block in query.blocks), default=1.0)
             if rate < 1:
                 draw, other = self._draw(of, query, calibration, rate, vectors[self.target])
             else:
@@ -146,7 +146,9 @@ class Watch:
         patch(Consortium, "_contributions", contributions)
 
     def _watch_samples(self, patch: Patch) -> None:
-        real: Callable[[SecureStream, int, float], Int64] = vars(kept)["sample"]  # or what was planted there
+        real: Callable[[SecureStream, int, float], Int64] = vars(gradient)[
+            "sample"
+        ]  # or what was planted there
 
         def sample(stream: SecureStream, rows: int, rate: float) -> Int64:
             if self._wanted is not None:
@@ -154,7 +156,7 @@ class Watch:
             self._samples.append(real(stream, rows, rate))
             return self._samples[-1]
 
-        patch(kept, "sample", sample)
+        patch(gradient, "sample", sample)
 
     def _draw(
         self, of: Consortium, query: Query, calibration: Calibration, rate: float, exact: Int64

@@ -216,7 +216,7 @@ class Remembered(Holder):
     ) -> list[tuple[NDArray[np.int64], ...]]:
         """Return the sums of every block."""
         asked = tuple(blocks)
-        if any(getattr(block, "rate", 1.0) < 1 for block in asked):
+        if any(block.rate < 1 for block in asked):
             return self._table.sums(blocks, stream)
         try:
             if asked in self._known:

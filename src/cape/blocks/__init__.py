@@ -1,36 +1,35 @@
 """Sums over rows that a site can be asked for, each of exact integers, and the tables that compute them.
 
-No noise is added here, and nothing is released (`cape.engine`).
-`Table` loads polars and narwhals, and is imported when it is first used.
+One module for each kind of sum; what it must say is in `Block`. No noise is added here, and nothing is
+released (`cape.engine`). `Table` loads polars and narwhals, and is imported when it is first used.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cape.blocks.block import (
-    Axis,
-    Block,
-    Counts,
-    Custom,
-    Gram,
-    Moments,
-    Nearest,
-    Newton,
-    Tensors,
-    Term,
-)
+from cape.blocks.block import Array, Block, VectorBlock
+from cape.blocks.counts import Axis, Counts
+from cape.blocks.custom import Custom
 from cape.blocks.design import Design
+from cape.blocks.gradient import Gradient
+from cape.blocks.gram import Gram
+from cape.blocks.moments import Moments
+from cape.blocks.nearest import Nearest
+from cape.blocks.newton import Newton
+from cape.blocks.tensors import Tensors, Term
 
 if TYPE_CHECKING:
     from cape.blocks.table import Table
 
 __all__ = [
+    "Array",
     "Axis",
     "Block",
     "Counts",
     "Custom",
     "Design",
+    "Gradient",
     "Gram",
     "Moments",
     "Nearest",
@@ -38,6 +37,7 @@ __all__ = [
     "Table",
     "Tensors",
     "Term",
+    "VectorBlock",
 ]
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.block import Block
+from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
-from cape.blocks.parts import PART_ROWS, Converters, Part
-from cape.blocks.sums import columns_of, summer
+from cape.blocks.parts import PART_ROWS, Converters, Part, Pass
 from cape.data import faults
 from cape.data.cells import Lenient, Strict
 from cape.data.readers import Reader
@@ -36,12 +35,11 @@ class Batches:
         """Return the number of rows."""
         return faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
 
-    def sums(
-        self, blocks: Sequence[Block], stream: SecureStream | None = None
-    ) -> list[tuple[NDArray[np.int64], ...]]:
+    def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
         """Return the sums of every block, from one pass; samples are drawn from the stream."""
-        summers = [summer(self._site, self._schema, block, stream, hold=self._lenient) for block in blocks]
-        for part in self._parts([name for block in blocks for name in columns_of(block)]):
+        run = Pass(self._site, self._schema, stream, self._lenient)
+        summers = [block.summer(run) for block in blocks]
+        for part in self._parts([name for block in blocks for name in block.reads]):
             for each in summers:
                 each.add(part)
         return [each.result() for each in summers]
@@ -51,7 +49,7 @@ class Batches:
         rows = self.rows()
         if rows * design.width(self._schema) > most_cells:
             return None
-        kept = Kept(self._site, self._schema, design, rows, hold=self._lenient)
+        kept = Kept(Pass(self._site, self._schema, hold=self._lenient), design, rows)
         for part in self._parts(design.columns):
             kept.add(part)
         return kept

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cape.errors import DataError
+from cape.blocks.block import Block, Sums
+from cape.blocks.parts import Pass, Summer
+from cape.errors import DataError, InvalidInput
 from cape.noise import SecureStream
 
-__all__ = ["Holder"]
+__all__ = ["Held", "Holder"]
+
+
+class Held(Block):
+    """A block that only a `Holder` of its own kind can add up. Each record adds at most 1 to any entry."""
+
+    brings_code: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ()
+
+    def summer(self, run: Pass) -> Summer:
+        raise InvalidInput(f"{type(self).__name__} is added up by its own holder of records, not by a table")
 
 
 class Holder(ABC):
@@ -25,9 +37,7 @@ class Holder(ABC):
         """Return the number of records."""
 
     @abstractmethod
-    def sums(
-        self, blocks: Sequence[Any], stream: SecureStream | None = None
-    ) -> list[tuple[NDArray[np.int64], ...]]:
+    def sums(self, blocks: Sequence[Any], stream: SecureStream | None = None) -> list[Sums]:
         """Return the sums of every block; samples are drawn from the stream."""
 
     def require_rows(self) -> None:

@@ -6,38 +6,32 @@ Tested in tests/blocks/test_kept.py.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.block import Block, Gradient
+from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
-from cape.blocks.gradient import Records, Workspace, clipped_sum
-from cape.blocks.parts import PART_ROWS, Part
+from cape.blocks.parts import PART_ROWS, Part, Pass
 from cape.blocks.rows import PADDING, Vectors
-from cape.blocks.sampling import sample
-from cape.blocks.steps import ONE
-from cape.blocks.sums import summer
-from cape.data.schema import Category, Schema
-from cape.errors import InvalidInput
-from cape.noise import SecureStream
 
 __all__ = ["Kept"]
 
 Float64 = NDArray[np.float64]
+Made = TypeVar("Made")
 
 
 class Kept:
     """Complete rows as x (rows, width) and y (rows,) or None, in whole steps of 2^-20."""
 
-    def __init__(self, site: str, schema: Schema, design: Design, rows: int, *, hold: bool = False) -> None:
-        self._site, self._schema, self.design = site, schema, design
-        self._filled, self._hold = 0, hold
-        self._x = np.empty((rows, design.width(schema)))
+    def __init__(self, run: Pass, design: Design, rows: int) -> None:
+        self._run, self.schema, self.design = run, run.schema, design
+        self._filled = 0
+        self._x = np.empty((rows, design.width(run.schema)))
         self._y = None if design.target is None else np.empty(rows)
-        self._records: tuple[Records, Workspace] | None = None
+        self._made: tuple[Hashable, object] | None = None
 
     @property
     def x(self) -> Float64:
@@ -57,36 +51,15 @@ class Kept:
         if self._y is not None:
             self._y[start : self._filled] = rows.y
 
-    def gradient(self, block: Gradient, stream: SecureStream | None) -> tuple[NDArray[np.int64], ...]:
-        """Return the clipped gradients, over a sample drawn from the stream if the block says so."""
-        if self._records is None or self._records[0].network != block.network:
-            assert self._y is not None
-            y = self._y if isinstance(self._schema[self.design.columns[-1]], Category) else self._y / ONE
-            records = Records(block.network, self._x[: self._filled] / ONE, y[: self._filled])
-            self._records = records, Workspace(block.network)
-        records, workspace = self._records
-        rows = None
-        if block.rate < 1:
-            if stream is None:
-                raise InvalidInput("a sample of rows needs a stream to draw it from")
-            rows = sample(stream, len(records), block.rate)
-        found = clipped_sum(
-            block.network,
-            block.parameters,
-            records,
-            block.clip,
-            rows=rows,
-            loss_bound=block.loss_bound,
-            workspace=workspace,
-        )
-        if found.loss is None or block.loss_bound is None:
-            return (found.sums,)
-        loss = math.floor(found.loss / block.loss_bound)
-        return found.sums, np.array([found.below]), np.array([loss])
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what a block makes of the vectors for every step: kept until another key is asked for."""
+        if self._made is None or self._made[0] != key:
+            self._made = key, make()
+        return self._made[1]  # type: ignore[return-value]
 
-    def sums(self, blocks: Sequence[Block]) -> list[tuple[NDArray[np.int64], ...]]:
+    def sums(self, blocks: Sequence[Block]) -> list[Sums]:
         """Return the sums of blocks over this design."""
-        summers = [summer(self._site, self._schema, block, hold=self._hold) for block in blocks]
+        summers = [block.summer(self._run) for block in blocks]
         width = self._x.shape[1]
         space = np.empty((width + (self._y is not None), PART_ROWS + PADDING))
         for start in range(0, self._filled, PART_ROWS):
@@ -96,7 +69,7 @@ class Kept:
             if self._y is not None:
                 part[width] = self._y[start:stop]
             for each in summers:
-                each.add(Part.kept(self._schema, self.design, Vectors(part, width)))
+                each.add(Part.kept(self.schema, self.design, Vectors(part, width)))
         return [each.result() for each in summers]
 
 

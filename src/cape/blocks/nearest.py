@@ -1,4 +1,4 @@
-"""The sums of a `Nearest` block: rows and their sum by the nearest of given centres.
+"""Rows, and their sums, by the nearest of given centres.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; every row
 is counted to one centre only.
@@ -10,54 +10,64 @@ Tested in tests/blocks/test_nearest.py.
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.block import Nearest
+from cape import check
+from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
 from cape.data.schema import Schema
+from cape.errors import InvalidInput
 
-__all__ = ["NearestSums"]
+__all__ = ["Nearest"]
 
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
+_LARGEST = 1e100  # of numbers whose squares are added up
 
 
-class NearestSums:
-    """Adds up a `Nearest` block."""
+@dataclass(frozen=True)
+class Nearest(VectorBlock):
+    """Over complete rows, each counted to the nearest of given centres (the first, if several are).
 
-    def __init__(self, schema: Schema, block: Nearest) -> None:
-        self._design = block.design
-        self._centres = [[float(value) * ONE for value in centre] for centre in block.centres]
-        counts, sums = block.arrays(schema)
-        self._counts, self._sums = np.zeros(counts.shape, np.int64), np.zeros(sums.shape, np.int64)
+    Arrays: counts (centres,), and sums (centres, width), of x. Centres are in units of x.
+    """
 
-    def add(self, part: Part) -> None:
-        """Add a part of the table."""
-        rows = part.vectors(self._design)
-        nearest = self._nearest(rows.x)
-        chosen = np.empty(rows.count)
-        for i in range(len(self._centres)):
+    centres: tuple[tuple[float, ...], ...]
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        self.design.check(schema)
+        width = self.design.width(schema)
+        if not self.centres or any(len(centre) != width for centre in self.centres):
+            raise InvalidInput(f"centres must be at least one point of {width} numbers")
+        for value in itertools.chain(*self.centres):
+            check.real("centres", value, least=-_LARGEST, most=_LARGEST)
+        many = len(self.centres)
+        return (Array("counts", (many,), 0), Array("sums", (many, width), T_BITS))
+
+    def added(self, part: Part) -> Sums:
+        x = part.vectors(self.design).x
+        nearest, chosen = self._nearest(x), np.empty(x.shape[1])
+        counts = np.empty(len(self.centres), np.int64)
+        sums = np.empty((len(self.centres), len(x)), np.int64)
+        for i in range(len(self.centres)):
             np.equal(nearest, i, out=chosen)
-            self._counts[i] += int(np.add.reduce(chosen))
-            self._sums[i] += (rows.x @ chosen).astype(np.int64)
+            counts[i], sums[i] = np.add.reduce(chosen), x @ chosen
+        return counts, sums
 
-    def _nearest(self, x: Float64) -> Int64:
+    def _nearest(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
         least = np.full(x.shape[1], np.inf)
         found = np.zeros(x.shape[1], np.int64)
         distance, difference = np.empty(x.shape[1]), np.empty(x.shape[1])
-        for i, centre in enumerate(self._centres):
+        for i, centre in enumerate(self.centres):
             distance[:] = 0
             for column, value in zip(x, centre, strict=True):
-                np.subtract(column, value, out=difference)
+                np.subtract(column, float(value) * ONE, out=difference)
                 np.multiply(difference, difference, out=difference)
                 distance += difference
             closer = distance < least
             found[closer] = i
             np.minimum(distance, least, out=least)
         return found
-
-    def result(self) -> tuple[Int64, ...]:
-        """Return the sums, in the shapes of `block.arrays`."""
-        return self._counts, self._sums

@@ -1,7 +1,7 @@
 """A multi-layer perceptron: its shape, its parameters as one vector, what it predicts.
 
 Parameters and architecture are public; this module sees no table. What a site adds up over its records is
-in `cape.blocks.gradient`.
+in `cape.blocks.clipped`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sums of a `Newton` block: gradient and Hessian of the logistic loss at given weights.
+"""Gradient and Hessian of the logistic loss at given weights.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; g and z of
 one row have |g| <= 1 and ||z|| <= 1/2.
@@ -11,36 +11,65 @@ Tested in tests/blocks/test_newton.py.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from cape.blocks.block import Newton
-from cape.blocks.parts import Part, Total
+from cape import check
+from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
+from cape.blocks.parts import Part, Pass
 from cape.blocks.rows import PADDING
 from cape.blocks.steps import ONE
 from cape.data.schema import Schema
+from cape.errors import InvalidInput
 from cape.noise import exact_products
 
-__all__ = ["NewtonSums"]
+__all__ = ["Newton"]
 
-Int64 = NDArray[np.int64]
+_LARGEST = 1e100  # of weights
 
 
-class NewtonSums:
-    """Adds up a `Newton` block."""
+@dataclass(frozen=True)
+class Newton(VectorBlock):
+    """Over complete rows, at given weights w, with p = 1 / (1 + exp(-w·x)) and a target of -1 or 1:
 
-    def __init__(self, schema: Schema, block: Newton, *, hold: bool = False) -> None:
-        width = block.design.width(schema)
+    the sums of g x, with g = p - (1 + y) / 2, and of z z', with z = sqrt(p (1 - p)) x: the gradient and the
+    Hessian of the logistic loss. Arrays: count (1,), gradient (width,), square (width,) the diagonal of
+    z z', cross what stands above it, row by row. g is rounded toward zero to 2^-20, and so is z.
+    """
+
+    weights: tuple[float, ...]
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        self.design.check(schema)
+        width = self.design.width(schema)
+        if self.design.target is None or len(self.weights) != width:
+            raise InvalidInput(f"a Newton step needs a target and {width} weights")
+        schema.category(self.design.target)
+        for weight in self.weights:
+            check.real("weights", weight, least=-_LARGEST, most=_LARGEST)
+        return (
+            Array("count", (1,), 0),
+            Array("gradient", (width,), 2 * T_BITS),
+            Array("square", (width,), 2 * T_BITS),
+            Array("cross", (width * (width - 1) // 2,), 2 * T_BITS),
+        )
+
+    def summer(self, run: Pass) -> _Newton:
+        return _Newton(self, run)
+
+
+class _Newton:
+    def __init__(self, block: Newton, run: Pass) -> None:
+        width = len(block.weights)
         self._design = block.design
         self._weights = [float(weight) / ONE for weight in block.weights]
         self._count = np.zeros(1, np.int64)
-        self._gradient = Total((width,), hold=hold)
-        self._hessian = Total((width, width), hold=hold)
+        self._gradient, self._hessian = run.total(width), run.total(width, width)
         self._buffer = np.empty((width, 0))
 
     def add(self, part: Part) -> None:
-        """Add a part of the table."""
         rows = part.vectors(self._design)
         if rows.count > self._buffer.shape[1]:
             self._buffer = np.empty((rows.x.shape[0], rows.count + PADDING))
@@ -59,8 +88,7 @@ class NewtonSums:
         self._gradient.add((rows.x @ g).astype(np.int64))
         self._hessian.add(exact_products(z))
 
-    def result(self) -> tuple[Int64, ...]:
-        """Return the sums, in the shapes of `block.arrays`."""
+    def result(self) -> Sums:
         gradient, hessian = self._gradient.result(), self._hessian.result()
         above = np.triu_indices(len(gradient), 1)
         return self._count, gradient, np.diagonal(hessian).copy(), hessian[above]

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.block import T_BITS
 from cape.data.schema import Number
 
-__all__ = ["ONE", "Steps"]
+__all__ = ["ONE", "T_BITS", "Steps"]
 
 Float64 = NDArray[np.float64]
+
+T_BITS = 20
+"""A scaled value is a whole number of steps of 2^-T_BITS."""
 
 ONE = 2.0**T_BITS
 """How many steps a scaled value of 1 has."""

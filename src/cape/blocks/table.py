@@ -2,7 +2,7 @@
 
 `Table` opens a source (see `cape.data.sources`) and computes blocks over it, in batches on this machine
 (`cape.blocks.batches`) or inside the engine that holds it (`cape.blocks.pushdown`). Both give the same
-integers: why, stands at the head of `steps`, `sums` and `pushdown`.
+integers: why, stands at the head of `steps`, `parts` and `lazy`.
 
 A table is taken to stay as it is while a study runs.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import narwhals as nw
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.blocks.batches import Batches
-from cape.blocks.block import Block, Counts, Custom, Gradient, Gram, Moments, Nearest, Newton, Tensors
+from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
 from cape.blocks.pushdown import Pushdown
@@ -31,7 +30,6 @@ from cape.noise import SecureStream
 
 __all__ = ["Table"]
 
-_KINDS = (Moments, Gram, Counts, Custom, Tensors, Newton, Nearest, Gradient)
 _KEPT_CELLS = 1 << 26  # 512 MB of float64
 
 
@@ -95,9 +93,7 @@ class Table:
         """Return the number of rows. Whether others may know it depends on the study's neighbours."""
         return self._engine.rows()
 
-    def sums(
-        self, blocks: Sequence[Block], stream: SecureStream | None = None
-    ) -> list[tuple[NDArray[np.int64], ...]]:
+    def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
         """Return the exact sums of every block, in the shapes of `block.arrays(schema)`.
 
         Blocks that take a sample of the rows draw it from the stream, which nobody else may know. Without a
@@ -106,32 +102,25 @@ class Table:
         """
         blocks = list(blocks)
         for block in blocks:
-            if not isinstance(block, _KINDS):
-                names = [kind.__name__ for kind in _KINDS]
-                raise InvalidInput(f"a block must be {', '.join(names[:-1])} or {names[-1]}, not {block!r}")
+            if not isinstance(block, Block):
+                raise InvalidInput(f"a block must be one of cape.blocks, such as Moments, not {block!r}")
             block.arrays(self._schema)
         with self._lock:
             return self._add_up(blocks, stream)
 
-    def _add_up(
-        self, blocks: list[Block], stream: SecureStream | None
-    ) -> list[tuple[NDArray[np.int64], ...]]:
-        found: dict[int, tuple[NDArray[np.int64], ...]] = {}
+    def _add_up(self, blocks: list[Block], stream: SecureStream | None) -> list[Sums]:
+        found: dict[int, Sums] = {}
         for i, block in enumerate(blocks):
-            if isinstance(block, Gradient):
-                found[i] = self._vectors(block.design).gradient(block, stream)
-        kept = self._asked_again(blocks)
+            if block.at_once and block.vectors is not None:
+                found[i] = block.over(self._vectors(block.vectors), stream)
+        kept = self._asked_again([block for block in blocks if not block.at_once])
         if kept is not None:
-            among = [i for i, block in enumerate(blocks) if _design(block) == kept.design]
+            among = [i for i, block in enumerate(blocks) if i not in found and block.vectors == kept.design]
             found.update(zip(among, kept.sums([blocks[i] for i in among]), strict=True))
         others = [i for i in range(len(blocks)) if i not in found]
         if others or not blocks:
-            sums = self._engine.sums([_whole(blocks[i]) for i in others], stream)
-            found.update(zip(others, sums, strict=True))
-        return [
-            (block.pick(found[i][0]),) if isinstance(block, Counts) else found[i]
-            for i, block in enumerate(blocks)
-        ]
+            found.update(zip(others, self._engine.sums([blocks[i] for i in others], stream), strict=True))
+        return [found[i] for i in range(len(blocks))]
 
     def vectors(self, design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return x (rows, width) and, if the design has a target, y (rows,), in whole steps of 2^-20.
@@ -161,7 +150,7 @@ class Table:
 
         A single pass stays a stream; where one is repeated, as in learning, rows are read once more.
         """
-        designs = {design for block in blocks if (design := _design(block)) is not None}
+        designs = {block.vectors for block in blocks if block.vectors is not None}
         if self._kept is not None and self._kept.design in designs:
             return self._kept
         if len(designs) != 1 or isinstance(self._engine, Pushdown):
@@ -217,11 +206,3 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self._name!r}, {self._schema!r})"
-
-
-def _design(block: Block) -> Design | None:
-    return block.design if isinstance(block, (Tensors, Newton, Nearest)) else None
-
-
-def _whole(block: Block) -> Block:
-    return replace(block, cell=None) if isinstance(block, Counts) else block

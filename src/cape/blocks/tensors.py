@@ -1,4 +1,4 @@
-"""The sums of a `Tensors` block: products of a row's entries, of degree 0 to 4, times a polynomial in y.
+"""Sums of tensors: products of a row's entries, of degree 0 to 4, times a polynomial in y.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; and what
 one row adds to a term is, in units of 2^-bits and with every entry counted as often as the tensor has it,
@@ -14,20 +14,27 @@ Tested in tests/blocks/test_tensors.py.
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.block import Tensors, Term
-from cape.blocks.parts import Part, Total
+from cape import check
+from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
+from cape.blocks.parts import Part, Pass
 from cape.blocks.rows import Vectors
 from cape.blocks.steps import ONE
-from cape.data.schema import Schema
+from cape.blocks.typical import EXPLAINED, SQUARE, vectors
+from cape.data.schema import Category, Schema
+from cape.errors import InvalidInput
 from cape.noise import exact_products
 
-__all__ = ["TensorSums", "multiplicities"]
+__all__ = ["Tensors", "Term", "entries", "multiplicities"]
 
+_MOST_ENTRIES = 1 << 26
 _INWARD = 1 - 2.0**-50
 _CHUNK_CELLS = 1 << 15  # 256 KB of float64, to stay in a core's cache
 
@@ -35,21 +42,143 @@ Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 
-class TensorSums:
-    """Adds up a `Tensors` block."""
+@dataclass(frozen=True)
+class Term:
+    """The sum over rows of c(y) x⊗...⊗x, `degree` times x, with c(y) = sum of target[k] y^k.
 
-    def __init__(self, schema: Schema, block: Tensors, *, hold: bool = False) -> None:
+    |c(y)| must be at most 1 for |y| <= 1.
+    """
+
+    degree: int
+    target: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        check.integer("degree", self.degree, least=0, most=4)
+        if not self.target or len(self.target) > 9:
+            raise InvalidInput("a term must have 1 to 9 coefficients in y")
+        for value in self.target:  # of polynomials within 1, Chebyshev's have the largest: 256 for y^8
+            check.real("target", value, least=-256.0, most=256.0)
+
+    @property
+    def exact(self) -> bool:
+        """Whether its sums are of products of at most two numbers, and of no other coefficient than 1."""
+        power = len(self.target) - 1
+        return self.degree + power <= 2 and self.target == (0.0,) * power + (1.0,)
+
+    def multiplicities(self, width: int) -> tuple[int, ...]:
+        """Return how often entries of the symmetric tensor occur in it, each number once, rising."""
+        return tuple(sorted(found for found, parts in _CLASSES[self.degree].items() if parts <= width))
+
+
+# degree -> multiplicity -> how many different indices an entry of that multiplicity has
+_CLASSES: dict[int, dict[int, int]] = {
+    0: {1: 0},
+    1: {1: 1},
+    2: {1: 1, 2: 2},
+    3: {1: 1, 3: 2, 6: 3},
+    4: {1: 1, 4: 2, 6: 2, 12: 3, 24: 4},
+}
+
+
+def entries(degree: int, multiplicity: int, width: int) -> list[tuple[int, ...]]:
+    """Return the indices i <= j <= ... of the entries of one multiplicity, in rising order."""
+    return [
+        index
+        for index in itertools.combinations_with_replacement(range(width), degree)
+        if _multiplicity(index) == multiplicity
+    ]
+
+
+def _multiplicity(index: tuple[int, ...]) -> int:
+    repeats = math.prod(math.factorial(index.count(i)) for i in set(index))
+    return math.factorial(len(index)) // repeats
+
+
+@dataclass(frozen=True)
+class Tensors(VectorBlock):
+    """Over complete rows: how many there are, and for each term the sum of c(y) x⊗...⊗x.
+
+    Arrays: count (1,), then for each term one array for each of its multiplicities, in rising order, which
+    holds `entries(degree, multiplicity, width)`: for degree 2 the diagonal, then what stands above it, row by
+    row. With noise of scale / sqrt(multiplicity) a tensor's noise is as long as the tensor is in its norm.
+
+    A term of at most two factors (1, x, y, x x', y x, y²) is an exact sum of products of multiples of 2^-20.
+    Of any other, each row's entries are computed in float64, c(y) held within 1, and rounded toward zero to
+    2^-20.
+    """
+
+    terms: tuple[Term, ...]
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        self.design.check(schema)
+        width = self.design.width(schema)
+        arrays = [Array("count", (1,), 0)]
+        for place, term in enumerate(self.terms):
+            if any(term.target[1:]) and self.design.target is None:
+                raise InvalidInput("a term in y needs a design with a target")
+            for multiplicity in term.multiplicities(width):
+                size = math.comb(width + term.degree - 1, term.degree) if term.degree > 2 else None
+                if size is not None and size > _MOST_ENTRIES:
+                    raise InvalidInput(f"degree {term.degree} is for few features, not {width}")
+                arrays.append(
+                    Array(
+                        f"term {place} x{multiplicity}",
+                        (_entries_count(term.degree, multiplicity, width),),
+                        self.bits(term),
+                    )
+                )
+        return tuple(arrays)
+
+    @staticmethod
+    def bits(term: Term) -> int:
+        """Return the unit of a term's sums: exact products of two numbers count in 2^-40."""
+        return (term.degree + len(term.target) - 1) * T_BITS if term.exact else T_BITS
+
+    def summer(self, run: Pass) -> _Tensors:
+        return _Tensors(self, run)
+
+    def typical(self, schema: Schema, rows: int) -> tuple[Float64, ...]:
+        """Return the sums of products of a design's vectors, as if those were normal."""
+        mean, spread = vectors(self.design, schema)
+        second = spread + np.outer(mean, mean)
+        two_valued = self.design.target is not None and isinstance(schema[self.design.target], Category)
+        square = 1.0 if two_valued else SQUARE
+        deviations = np.sqrt(np.diag(spread))
+        with_y = deviations * math.sqrt(square * EXPLAINED / max(1, int(np.count_nonzero(deviations))))
+        sums: list[Float64] = [np.array([float(rows)])]
+        for term in self.terms:
+            even, odd = _in_y(term, square, two_valued)
+            for multiplicity in term.multiplicities(len(mean)):
+                found_at = entries(term.degree, multiplicity, len(mean))
+                places = np.array(found_at, dtype=np.int64).reshape(len(found_at), term.degree)
+                found = even * _product(mean, second, places)
+                if term.degree == 1:
+                    found = found + odd * with_y[places[:, 0]]
+                sums.append(rows * found)
+        return tuple(sums)
+
+
+def _entries_count(degree: int, multiplicity: int, width: int) -> int:
+    """Return len(entries(...)) without making them."""
+    parts = _CLASSES[degree][multiplicity]
+    # of 4 = 3 + 1 the two different indices are ordered, of 2 + 2 they are not, of 2 + 1 + 1 one stands out
+    orders = {(3, 3): 2, (4, 4): 2, (4, 12): 3}.get((degree, multiplicity), 1)
+    return math.comb(width, parts) * orders
+
+
+class _Tensors:
+    def __init__(self, block: Tensors, run: Pass) -> None:
         self._design, self._terms = block.design, block.terms
-        self._width = width = block.design.width(schema)
+        self._width = width = block.design.width(run.schema)
         self._count = np.zeros(1, np.int64)
         exact = {_monomial(term) for term in block.terms if term.exact}
         # One product of matrices gives all squares; without x x', they are cheaper one by one.
-        self._products = Total((0, 0), hold=hold)
+        self._products = run.total(0, 0)
         if (2, 0) in exact:
             height = width + bool(exact & {(1, 1), (0, 2)})
-            self._products = Total((height, height), hold=hold)
+            self._products = run.total(height, height)
         self._sums = {
-            kind: Total((math.comb(width + kind[0] - 1, kind[0]),), hold=hold)
+            kind: run.total(math.comb(width + kind[0] - 1, kind[0]))
             for kind in exact
             if self._products.size == 0 or sum(kind) < 2
         }
@@ -60,7 +189,6 @@ class TensorSums:
         }
 
     def add(self, part: Part) -> None:
-        """Add a part of the table."""
         rows = part.vectors(self._design)
         self._count += rows.count
         if self._products.size:
@@ -70,8 +198,7 @@ class TensorSums:
         for term, sums in self._rounded.items():
             self._add_rounded(term, sums, rows)
 
-    def result(self) -> tuple[Int64, ...]:
-        """Return the sums, in the shapes of `block.arrays`."""
+    def result(self) -> Sums:
         arrays = [self._count]
         for term in self._terms:
             sums = self._exact(_monomial(term)) if term.exact else self._rounded[term]
@@ -160,3 +287,34 @@ def multiplicities(degree: int, width: int) -> Int64:
         found, last = found[parent], following
         found = found // run
     return found
+
+
+def _in_y(term: Term, square: float, two_valued: bool) -> tuple[float, float]:
+    """Return the mean of c(y), and that of c(y) y / y²: how its odd part goes with x."""
+    even = odd = 0.0
+    for power, factor in enumerate(term.target):
+        half = power // 2
+        moment = 1.0 if two_valued else math.prod(range(1, 2 * half, 2)) * square**half
+        if power % 2:
+            odd += factor * moment * (1 if two_valued else power)
+        else:
+            even += factor * moment
+    return even, odd
+
+
+def _product(mean: Float64, second: Float64, places: NDArray[np.int64]) -> Float64:
+    """Return the mean of products of up to four entries of a normal vector."""
+    degree = places.shape[1]
+    at = [mean[places[:, i]] for i in range(degree)]
+    pair = {(i, j): second[places[:, i], places[:, j]] for i in range(degree) for j in range(i)}
+    if degree == 0:
+        return np.ones(1)
+    if degree == 1:
+        return np.asarray(at[0])
+    if degree == 2:
+        return np.asarray(pair[1, 0])
+    alone = reduce(np.multiply, at)
+    if degree == 3:
+        return np.asarray(pair[1, 0] * at[2] + pair[2, 0] * at[1] + pair[2, 1] * at[0] - 2 * alone)
+    pairs = pair[1, 0] * pair[3, 2] + pair[2, 0] * pair[3, 1] + pair[3, 0] * pair[2, 1]
+    return np.asarray(pairs - 2 * alone)

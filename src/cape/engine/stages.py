@@ -130,7 +130,7 @@ class Stages:
             raise InvalidInput(
                 "a query over a sample must have one block: each would draw a sample of its own"
             )
-        if getattr(query.blocks[0], "rate", self.sampling) != self.sampling:
+        if query.blocks[0].rate != self.sampling:
             raise InvalidInput("a query must sample as its analysis says")
         local_std = None
         if self.scheme.private:

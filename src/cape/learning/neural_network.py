@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cape import check
-from cape.blocks.block import Gradient
-from cape.blocks.design import Design
+from cape.blocks import Design, Gradient
 from cape.blocks.network import Network
 from cape.blocks.units import Units
 from cape.data import Category, Schema
@@ -40,7 +39,7 @@ class NeuralNetwork(Descent):
     a numeric one a regression. Features are scaled by their public bounds to [-1, 1], categories spread
     out to 0 and 1. The other arguments are those of `Training`.
 
-    **Sensitivity.** A row adds its gradient, shortened to the clip: see `cape.blocks.gradient` and
+    **Sensitivity.** A row adds its gradient, shortened to the clip: see `cape.blocks.clipped` and
     `cape.learning.descent`.
     """
 

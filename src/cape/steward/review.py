@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from cape.blocks import Block
-from cape.blocks.block import Counts, Gradient, Gram, Moments, Nearest, Newton, Tensors
 from cape.data import Schema
 from cape.engine.calibration import Calibration, discretisation_error
 from cape.engine.query import Query
@@ -107,21 +106,12 @@ def check_columns(policy: Policy, asked: Asked, query: Query) -> None:
 
 
 def columns_of(blocks: Iterable[Block]) -> list[str]:
-    """Return all columns that sums read; a kind of sum that is not known here is denied."""
+    """Return all columns that sums read; a sum that would run code of somebody else's is denied."""
     found: dict[str, None] = {}
     for block in blocks:
-        match block:
-            case Moments():
-                names = [*block.columns, *([] if block.by is None else [block.by])]
-            case Gram():
-                names = list(block.columns)
-            case Counts():
-                names = [axis.column for axis in block.axes]
-            case Tensors() | Newton() | Nearest() | Gradient():
-                names = list(block.design.columns)
-            case _:
-                raise Denied(Code.ANALYSIS, "this site does not compute sums of this kind for others")
-        found.update(dict.fromkeys(names))
+        if block.brings_code:
+            raise Denied(Code.ANALYSIS, "this site does not compute sums of this kind for others")
+        found.update(dict.fromkeys(block.reads))
     return list(found)
 
 

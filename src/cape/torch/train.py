@@ -31,8 +31,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cape.blocks.block import Array, Held
-from cape.blocks.holder import Holder
+from cape.blocks.block import Array
+from cape.blocks.holder import Held, Holder
 from cape.blocks.sampling import sample
 from cape.data import Schema
 from cape.engine.consortium import Consortium
@@ -216,8 +216,8 @@ class _ModuleGradient(Held):
 
     parameters: Floats
     clip: float
-    rate: float
-    rows: int | None
+    rate: float = 1.0
+    rows: int | None = None
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         return (Array("sums", (self.parameters.size,), _BITS),)

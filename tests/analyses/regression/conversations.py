@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.blocks.block import Newton, Tensors
+from cape.blocks import Newton, Tensors
 from cape.data import Number
 from cape.engine.query import Answer
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.newton import newton_query
-from cape.blocks.block import Newton
-from cape.blocks.design import Design
+from cape.blocks import Design, Newton
 from cape.data import Category, Number, Schema
 
 from .conversations import sums_of

@@ -15,8 +15,7 @@ from cape.analyses.regression import sensitivity
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.regression.sensitivity import joint, least_product, moved, second_moments
-from cape.blocks.block import Term
-from cape.blocks.design import Design
+from cape.blocks import Design, Term
 from cape.data import Number, Schema
 from cape.errors import InvalidInput
 

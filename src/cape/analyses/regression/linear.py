@@ -20,8 +20,7 @@ from cape.analyses.regression.inference import Coefficients, Reach, coefficients
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.ridge import SecondMoments, fit
 from cape.analyses.regression.sensitivity import joint
-from cape.blocks.block import Term
-from cape.blocks.design import Design
+from cape.blocks import Design, Term
 from cape.blocks.units import Units
 from cape.data import Category, Schema
 from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query

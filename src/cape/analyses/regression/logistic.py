@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.matrices import spectral, symmetric
-from cape.analyses.planning import _SQUARE
 from cape.analyses.regression.inference import Between, Reach
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.newton import CLEAR, Step, newton_query
 from cape.analyses.regression.odds import Fit, Lean, SecondMoments, curvature, fit_odds
 from cape.analyses.regression.sensitivity import joint
-from cape.blocks.block import Term
 from cape.blocks.design import Design
+from cape.blocks.tensors import Term
+from cape.blocks.typical import SQUARE as _SQUARE
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.query import (

@@ -39,8 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.analyses.matrices import spectral, symmetric
-from cape.blocks.block import T_BITS, Newton
-from cape.blocks.design import Design
+from cape.blocks import Design, Newton
+from cape.blocks.block import T_BITS
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 

@@ -23,8 +23,8 @@ from cape.analyses.regression.approximate import Approximation, Fitting, approxi
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
-from cape.blocks.block import Term, entries
 from cape.blocks.design import Design
+from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query

@@ -41,8 +41,8 @@ from numpy.polynomial import polynomial as poly
 from numpy.typing import NDArray
 
 from cape import check
-from cape.blocks.block import T_BITS, Tensors, Term
-from cape.blocks.design import Design
+from cape.blocks import Design, Tensors, Term
+from cape.blocks.block import T_BITS
 from cape.data import Schema
 from cape.data.schema import Category
 from cape.engine.query import Neighbours, Query

@@ -1,0 +1,79 @@
+"""What a site adds up over the records of one step, and what every way of adding it up has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.blocks.clipped.grids import grids
+from cape.blocks.clipped.records import Workspace
+from cape.blocks.network import Network
+
+__all__ = ["BITS", "KEEP", "LOSS_BITS", "Adder", "GradientSum"]
+
+BITS = 40
+"""Sums of gradients count in units of clip times 2^-BITS."""
+
+LOSS_BITS = 20
+"""Sums of losses count in units of 2^-LOSS_BITS."""
+
+KEEP = 1.0 - 2.0**-24
+"""What is left of a gradient after clipping: it covers all rounding."""
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GradientSum:
+    """What a site adds up over the records of one step; all of it private.
+
+    Attributes:
+        sums: the clipped gradients, in units of clip 2^-40, in the order of the parameters.
+        below: how many records had a gradient no longer than the clip.
+        loss: the losses, each cut off at the bound, in units of 2^-20; None if they were not asked for.
+    """
+
+    sums: Int64
+    below: int
+    loss: int | None = None
+
+
+class Adder(ABC):
+    """What every way of adding shares: the grids, the loss, and the totals."""
+
+    def __init__(
+        self, network: Network, vector: Float64, clip: float, loss_bound: float | None, workspace: Workspace
+    ) -> None:
+        self.network, self.clip, self.loss_bound, self.workspace = network, clip, loss_bound, workspace
+        self.layers = grids(network, vector)
+        self.below, self.loss = 0, 0
+        self.totals = np.zeros(network.size, np.int64)
+        self.parts: list[Int64] = network.matrices(self.totals)
+        self.prepare(vector)
+
+    @abstractmethod
+    def prepare(self, vector: Float64) -> None:
+        """Compute from the parameters what every chunk needs."""
+
+    @abstractmethod
+    def add(self, steps: Float64, squares: Float64, targets: NDArray[Any]) -> None:
+        """Add a chunk of records: as in `Records`."""
+
+    def result(self) -> GradientSum:
+        """Return the totals."""
+        return GradientSum(self.totals, self.below, None if self.loss_bound is None else self.loss)
+
+    def divisors(self, lengths: Float64) -> Float64:
+        """Count the gradients that are short enough, and return what to divide each by."""
+        self.below += int(np.count_nonzero(lengths <= self.clip))
+        return np.maximum(lengths, self.clip, out=lengths)
+
+    def add_loss(self, losses: Float64) -> None:
+        """Add the losses of a chunk, each cut off at the bound."""
+        assert self.loss_bound is not None
+        self.loss += int(np.trunc(np.clip(losses, 0.0, self.loss_bound) * 2.0**LOSS_BITS).sum())

@@ -1,0 +1,137 @@
+"""Tables of counts: how many rows fall into each cell."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape import check
+from cape.blocks.bins import Bins
+from cape.blocks.block import Array, Block, Sums
+from cape.blocks.parts import Part, Pass
+from cape.blocks.typical import below
+from cape.data.schema import Schema
+from cape.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from cape.blocks.lazy import Lazy
+
+__all__ = ["Axis", "Counts"]
+
+_MOST_CELLS = 1 << 26
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction of a table of counts: a category column, or a numeric one cut at rising edges.
+
+    With edges e_0 < ... < e_n the bins are [e_0, e_1), ..., [e_n-1, e_n], values outside going to the
+    first or the last. As everywhere, a cell is clamped to the schema's bounds before it is looked at.
+    """
+
+    column: str
+    edges: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.edges is not None:
+            edges = tuple(check.real("edges", edge) for edge in self.edges)
+            if len(edges) < 2 or any(a >= b for a, b in itertools.pairwise(edges)):
+                raise InvalidInput(f"edges of {self.column!r} must be two or more numbers that rise")
+            object.__setattr__(self, "edges", edges)
+
+    def bins(self, schema: Schema) -> int:
+        """Return the number of bins."""
+        if self.edges is None:
+            return len(schema.category(self.column).values)
+        schema.number(self.column)
+        return len(self.edges) - 1
+
+    def fractions(self, schema: Schema) -> NDArray[np.float64]:
+        """Return the part of typical rows that falls into each bin."""
+        if self.edges is None:
+            bins = self.bins(schema)
+            return np.full(bins, 1 / bins)
+        column = schema.number(self.column)
+        t = (np.clip(self.edges[1:-1], column.low, column.high) - column.middle) / column.half
+        return np.diff(np.concatenate([[0.0], below(t), [1.0]]))
+
+
+@dataclass(frozen=True)
+class Counts(Block):
+    """How many rows fall into each cell of a table; a row that misses one of its columns into none.
+
+    One array, counts, with one dimension per axis; without axes it is the number of rows. With `cell`
+    only the rows of that one cell are counted, a single number: None takes in a whole axis.
+    """
+
+    axes: tuple[Axis, ...]
+    cell: tuple[int | None, ...] | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(axis.column for axis in self.axes)
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        shape = self._shape(schema)
+        if math.prod(shape) > _MOST_CELLS:
+            raise InvalidInput(
+                f"a table of counts must have at most 2^26 cells, not {' x '.join(map(str, shape))}"
+            )
+        if self.cell is None:
+            return (Array("counts", shape, 0),)
+        fits = len(self.cell) == len(shape) and all(
+            place is None or 0 <= place < bins for place, bins in zip(self.cell, shape, strict=True)
+        )
+        if not fits:
+            raise InvalidInput(f"cell must name a bin or None for each axis, not {self.cell!r}")
+        return (Array("counts", (), 0),)
+
+    def summer(self, run: Pass) -> _Cells:
+        return _Cells(self, self._shape(run.schema))
+
+    def pushed(self, lazy: Lazy) -> Sums:
+        shape = self._shape(lazy.schema)
+        cells = np.zeros(math.prod(shape), np.int64)
+        for cell, found in lazy.totals(by=[(axis.column, axis.edges) for axis in self.axes]).items():
+            cells[cell] = found.rows
+        return (self.pick(cells.reshape(shape)),)
+
+    def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
+        parts = [axis.fractions(schema) for axis in self.axes]
+        return (self.pick(rows * reduce(np.multiply.outer, parts, np.array(1.0))),)
+
+    def pick(self, counts: NDArray[Any]) -> NDArray[Any]:
+        """Return what was asked for out of the counts of all cells."""
+        if self.cell is None:
+            return counts
+        return np.asarray(counts[tuple(slice(None) if i is None else i for i in self.cell)].sum())
+
+    def _shape(self, schema: Schema) -> tuple[int, ...]:
+        return tuple(axis.bins(schema) for axis in self.axes)
+
+
+class _Cells:
+    """Adds to one table of counts, which may be too large to make one for every part."""
+
+    def __init__(self, block: Counts, shape: tuple[int, ...]) -> None:
+        self._block, self._shape = block, shape
+        self._bins = [None if axis.edges is None else Bins.of(axis.edges) for axis in block.axes]
+        self._cells = np.zeros(math.prod(shape), np.int64)
+
+    def add(self, part: Part) -> None:
+        cell = np.zeros(part.rows, np.int64)
+        missing = np.zeros(part.rows, bool)
+        for name, bins, size in zip(self._block.reads, self._bins, self._shape, strict=True):
+            place = part.codes(name) if bins is None else bins.find(part.numbers(name))
+            missing |= place < 0
+            cell = cell * size + place
+        np.add.at(self._cells, cell[~missing] if missing.any() else cell, 1)
+
+    def result(self) -> Sums:
+        return (self._block.pick(self._cells.reshape(self._shape)),)

@@ -1,0 +1,298 @@
+"""A lazy table: its columns as narwhals expressions, and the one query that blocks ask of them.
+
+Claim. A lazy table (DuckDB, Dask, Spark, Ibis) gives the same integers as the same rows in memory.
+Reason. The formulas of `steps`, `bins` and `categories` are the same float64 operations in the same order.
+Whole numbers are float64 too and truncation is floor or ceil by sign: a cast to integers rounds to nearest
+in some engines. Every number that the engine adds is an integer of magnitude at most 2^20 (a product p of two
+steps is added as floor(p / 2^20) and what is left of it), so all sums stay below 2^53, and exact in float64,
+up to 2^33 rows: no engine's rounding, order or integer type matters. Python integers put the halves together.
+Tested in tests/blocks/test_backends.py.
+
+Limits. Rows have no numbers here, so errors name the column only. Uneven edges become a tree of comparisons,
+up to `MOST_EDGES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import narwhals as nw
+
+from cape.blocks.bins import Bins
+from cape.blocks.steps import ONE, Steps
+from cape.data import faults
+from cape.data.schema import Category, Column, Number, Schema
+from cape.errors import DataError, OverflowRisk
+
+__all__ = ["MOST_EDGES", "Lazy", "Totals"]
+
+MOST_EDGES = 1024
+_MOST_ROWS = 1 << 33
+_WHAT, _ADVICE = "the lazy table", "check that it can be computed on its own"
+
+Edges = tuple[float, ...] | None
+Row = dict[str, Any]
+
+
+class Totals(NamedTuple):
+    """What an engine found over some rows.
+
+    Attributes:
+        rows: how many there are.
+        counts: in how many of them each value is not missing.
+        sums: the sum of each value.
+        products: the sums of the products that were asked for.
+    """
+
+    rows: int
+    counts: list[int]
+    sums: list[int]
+    products: list[int]
+
+
+class Lazy:
+    """The columns of a lazy table that are to be read, and sums over them.
+
+    Args:
+        site: how errors call the site.
+        schema: what the rows are read by.
+        frame: the table.
+        wanted: the columns to be read. Their types are looked at here, their cells before the first sum.
+    """
+
+    def __init__(self, site: str, schema: Schema, frame: nw.LazyFrame[Any], wanted: Sequence[str]) -> None:
+        self.site, self.schema, self._frame = site, schema, frame
+        types = faults.guarded(site, _WHAT, _ADVICE, frame.collect_schema)
+        self._types: dict[str, Any] = {}
+        for name in wanted:
+            if name not in types:
+                raise faults.no_column(site, name, types)
+            if not _fits(schema[name], types[name]):
+                raise faults.wrong_type(site, name, schema[name], _say(types[name]))
+            self._types[name] = types[name]
+        self._checked = False
+
+    def raw(self, name: str) -> nw.Expr:
+        """Return a column as it stands, with null for every missing cell."""
+        kind, column = self._types[name], nw.col(name)
+        if isinstance(self.schema[name], Number):
+            return column.cast(nw.Float64()).fill_nan(None)
+        if kind.is_float():
+            return column.fill_nan(None)
+        if kind.is_decimal() or kind == nw.Boolean:
+            return column.cast(nw.Float64())
+        return column if kind.is_integer() else column.cast(nw.String())
+
+    def steps(self, name: str) -> nw.Expr:
+        """Return a numeric column in whole steps of 2^-20."""
+        column = self.schema.number(name)
+        steps = Steps.of(column)
+        scaled = (self._clamped(name) - steps.middle) / steps.size
+        scaled = _clamp(scaled, steps.least, steps.most)
+        return nw.when(scaled >= 0).then(scaled.floor()).otherwise(scaled.ceil())
+
+    def code(self, name: str) -> nw.Expr:
+        """Return a category column as codes, -1 for what is missing or unknown."""
+        keys, kind = self.schema.category(name).codes, self._types[name]
+        codes: dict[Any, int] = dict(keys.texts if _is_text(kind) else keys.numerals)
+        if not _is_text(kind) and not kind.is_integer():
+            codes = {float(key): code for key, code in codes.items()}
+        return self.raw(name).replace_strict(
+            list(codes), list(codes.values()), default=-1, return_dtype=nw.Int64()
+        )
+
+    def spread(self, name: str) -> list[nw.Expr]:
+        """Return a column as `Gram` wants it: in steps, or one column per category but the first."""
+        column = self.schema[name]
+        if isinstance(column, Number):
+            return [self.steps(name)]
+        code = self.code(name)
+        return [
+            nw.when(code == i).then(nw.lit(ONE)).otherwise(nw.lit(0.0)) for i in range(1, len(column.values))
+        ]
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        (row,) = self.collect(self._frame.select(nw.len().alias("rows")))
+        rows = int(row["rows"])
+        if rows > _MOST_ROWS:
+            raise OverflowRisk("a lazy table may have at most 2^33 rows; divide it into several sites")
+        return rows
+
+    def totals(
+        self,
+        values: Sequence[nw.Expr] = (),
+        *,
+        products: Sequence[tuple[int, int]] = (),
+        complete: Sequence[str] = (),
+        by: Sequence[tuple[str, Edges]] = (),
+    ) -> dict[int, Totals]:
+        """Add up whole numbers within 2^20, and return the totals of each group that has rows.
+
+        Args:
+            values: what to add up, null where it is missing.
+            products: pairs of values, by their places, whose products are added up as well.
+            complete: columns; rows that miss one of them are left out.
+            by: columns that divide the rows into groups, at edges if they are numeric; rows that miss one
+                are left out. Groups are numbered row by row. Without `by`, there is one group, 0.
+        """
+        self.check()
+        frame = self._frame
+        for name, edges in by:
+            self._require_few(name, edges)
+        if complete or by:
+            names = dict.fromkeys([*complete, *(name for name, _ in by)])
+            frame = frame.filter(*[~self.raw(name).is_null() for name in names])
+        if values or by:
+            frame = frame.select(
+                *[value.alias(f"k{i}") for i, value in enumerate(values)],
+                *[self._along(name, edges).alias(f"p{i}") for i, (name, edges) in enumerate(by)],
+            )
+        if products:
+            frame = frame.with_columns(*[half for i, j in products for half in _halves(i, j)])
+        wanted = [nw.len().alias("rows")]
+        wanted += [nw.col(f"k{i}").count().alias(f"n{i}") for i in range(len(values))]
+        wanted += [nw.col(f"k{i}").sum().alias(f"s{i}") for i in range(len(values))]
+        wanted += [nw.col(f"{half}{i}_{j}").sum() for i, j in products for half in "hl"]
+        if by:
+            frame = frame.with_columns(*[_place(f"p{i}", edges) for i, (_, edges) in enumerate(by)])
+            cell = nw.col("p0")
+            for i, (name, edges) in enumerate(by[1:], 1):
+                size = len(self.schema.category(name).values) if edges is None else len(edges) - 1
+                cell = cell * size + nw.col(f"p{i}")
+            found = self.collect(frame.with_columns(cell.alias("cell")).group_by("cell").agg(*wanted))
+        else:
+            found = self.collect(frame.select(*wanted))
+        return {
+            int(row["cell"]) if by else 0: Totals(
+                _whole(row, "rows"),
+                [_whole(row, f"n{i}") for i in range(len(values))],
+                [_whole(row, f"s{i}") for i in range(len(values))],
+                [_joined(row, f"{i}_{j}") for i, j in products],
+            )
+            for row in found
+        }
+
+    def outside(self) -> dict[str, int]:
+        """Return how many cells of each numeric column lie outside its bounds."""
+        bounds = {name: self.schema.number(name) for name in self._types}
+        flags = [
+            (self.raw(name) < column.low) | (self.raw(name) > column.high) for name, column in bounds.items()
+        ]
+        return dict(zip(bounds, self._how_often(flags), strict=True))
+
+    def check(self) -> None:
+        """Have the engine look at every cell of the columns, the first time that this is asked."""
+        if self._checked:
+            return
+        self._checked = True
+        self.rows()
+        flags: dict[tuple[str, bool], nw.Expr] = {}  # by column, and whether cells are there
+        for name in self._types:
+            column, absent = self.schema[name], self.raw(name).is_null()
+            if isinstance(column, Category):
+                flags[name, True] = (self.code(name) < 0) & ~absent
+            if not column.missing:
+                flags[name, False] = absent
+        for (name, there), often in zip(flags, self._how_often(list(flags.values())), strict=True):
+            if often and there:
+                raise faults.unknown_category(self.site, name, self.schema.category(name))
+            if often:
+                raise faults.missing_cell(self.site, name)
+
+    def collect(self, frame: nw.LazyFrame[Any]) -> list[Row]:
+        """Return the rows of what was computed from the table: sums, and nothing else."""
+        return faults.guarded(self.site, _WHAT, _ADVICE, lambda: list(frame.collect().iter_rows(named=True)))
+
+    def _how_often(self, flags: Sequence[nw.Expr]) -> list[int]:
+        """Return in how many rows each flag is true."""
+        if not flags:
+            return []
+        names = [f"f{i}" for i in range(len(flags))]
+        frame = self._frame.select(*[flag.alias(name) for flag, name in zip(flags, names, strict=True)])
+        (row,) = self.collect(frame.select(*[nw.col(name).cast(nw.Int64()).sum() for name in names]))
+        return [_whole(row, name) for name in names]
+
+    def _require_few(self, name: str, edges: Edges) -> None:
+        if edges is not None and len(edges) > MOST_EDGES and Bins.of(edges).width is None:
+            raise DataError(
+                self.site,
+                f"column {name!r} has more than {MOST_EDGES} uneven edges, too many for a lazy table; use "
+                "evenly spaced ones (numpy.linspace), or give this site its rows as Parquet",
+            )
+
+    def _along(self, name: str, edges: Edges) -> nw.Expr:
+        """Return what is cut into bins along an axis: codes, or numbers between their bounds."""
+        return self.code(name) if edges is None else self._clamped(name)
+
+    def _clamped(self, name: str) -> nw.Expr:
+        column = self.schema.number(name)
+        return _clamp(self.raw(name), column.low, column.high)
+
+
+def _place(name: str, edges: Edges) -> nw.Expr:
+    """Return the bin of every row along an axis: the arithmetic of `Bins.find`, or comparisons."""
+    x = nw.col(name)
+    if edges is None:
+        return x
+    bins = Bins.of(edges)
+    if bins.width is None:
+        return _tree(x, bins.edges, 0, bins.count - 1).cast(nw.Int64()).alias(name)
+    start, width, last = bins.edges[0], bins.width, float(bins.count - 1)
+    guess = _clamp(((x - start) / width).floor(), 0.0, last)
+    down = nw.when(x < guess * width + start).then(guess - 1.0).otherwise(guess)
+    up = nw.when(x >= (down + 1.0) * width + start).then(down + 1.0).otherwise(down)
+    return _clamp(up, 0.0, last).cast(nw.Int64()).alias(name)
+
+
+def _halves(i: int, j: int) -> list[nw.Expr]:
+    product = nw.col(f"k{i}") * nw.col(f"k{j}")
+    high = (product / ONE).floor()
+    return [high.alias(f"h{i}_{j}"), (product - high * ONE).alias(f"l{i}_{j}")]
+
+
+def _whole(row: Row, name: str) -> int:
+    return int(row[name] or 0)
+
+
+def _joined(row: Row, pair: str) -> int:
+    total = _whole(row, f"h{pair}") * int(ONE) + _whole(row, f"l{pair}")
+    if abs(total) >= 2**63:
+        raise OverflowRisk(
+            "a site's sum of squares would need more than 64 bits; divide its table into several sites"
+        )
+    return total
+
+
+def _clamp(x: nw.Expr, low: float, high: float) -> nw.Expr:
+    """Return x between two numbers, null where it is null: GREATEST of some engines skips a null."""
+    held = nw.when(x > high).then(nw.lit(high)).otherwise(x)
+    return nw.when(x < low).then(nw.lit(low)).otherwise(held)
+
+
+def _tree(x: nw.Expr, edges: tuple[float, ...], first: int, last: int) -> nw.Expr:
+    """Return the bin between `first` and `last` by halving: as deep as the logarithm of their number."""
+    if first == last:
+        return nw.lit(float(first))
+    middle = (first + last + 1) // 2
+    return (
+        nw.when(x >= edges[middle])
+        .then(_tree(x, edges, middle, last))
+        .otherwise(_tree(x, edges, first, middle - 1))
+    )
+
+
+def _fits(column: Column, kind: Any) -> bool:
+    number = kind.is_numeric() or kind == nw.Boolean
+    if isinstance(column, Category):
+        return _is_text(kind) or (number and bool(column.codes.numerals))
+    return bool(number)
+
+
+def _is_text(kind: Any) -> bool:
+    return kind in (nw.String, nw.Categorical, nw.Enum)
+
+
+def _say(kind: Any) -> str:
+    return "a column of text" if _is_text(kind) else f"a column of type {faults.type_name(kind)}"

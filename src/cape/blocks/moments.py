@@ -1,0 +1,90 @@
+"""Counts, sums and sums of squares of columns, of everybody or by group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.blocks.block import T_BITS, Array, Block, Sums
+from cape.blocks.parts import Part
+from cape.blocks.typical import SQUARE
+from cape.data.schema import Schema
+
+if TYPE_CHECKING:
+    from cape.blocks.lazy import Lazy
+
+__all__ = ["Moments"]
+
+
+@dataclass(frozen=True)
+class Moments(Block):
+    """Per numeric column, over the rows where it is not missing: count, sum of t, sum of t².
+
+    Arrays: count, first and, with `squares`, second; each of shape (columns,), or (groups, columns)
+    when `by` names a category column. A row whose `by` is missing contributes nothing.
+    """
+
+    columns: tuple[str, ...]
+    squares: bool = True
+    by: str | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.columns if self.by is None else (*self.columns, self.by)
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        for name in self.columns:
+            schema.number(name)
+        groups = () if self.by is None else (len(schema.category(self.by).values),)
+        shape = (*groups, len(self.columns))
+        kinds = [Array("count", shape, 0), Array("first", shape, T_BITS)]
+        return (*kinds, Array("second", shape, 2 * T_BITS)) if self.squares else tuple(kinds)
+
+    def added(self, part: Part) -> Sums:
+        sums = self._zeros(part.schema)
+        groups = None if self.by is None else part.codes(self.by)
+        for i, name in enumerate(self.columns):
+            steps, there = part.steps(name), groups
+            if np.isnan(np.add.reduce(steps)):  # a cell is missing: only then is it worth looking which
+                known = ~np.isnan(steps)
+                steps, there = steps[known], None if there is None else there[known]
+            if there is None:
+                sums[:2, i] = len(steps), np.add.reduce(steps)
+                if self.squares:
+                    sums[2, i] = np.dot(steps, steps)
+            else:
+                whole = steps.astype(np.int64)
+                for values, total in zip((1, whole, whole * whole), sums[..., i], strict=False):
+                    by_group = np.zeros(len(total) + 1, np.int64)  # -1, for missing, is the cell at the end
+                    np.add.at(by_group, there, values)
+                    total[:] = by_group[:-1]
+        return tuple(sums)
+
+    def pushed(self, lazy: Lazy) -> Sums:
+        sums = self._zeros(lazy.schema)
+        everyone = range(len(self.columns))
+        found = lazy.totals(
+            [lazy.steps(name) for name in self.columns],
+            products=[(i, i) for i in everyone] if self.squares else [],
+            by=[] if self.by is None else [(self.by, None)],
+        )
+        for group, totals in found.items():
+            for i in everyone:
+                place = (i,) if self.by is None else (group, i)
+                sums[(0, *place)], sums[(1, *place)] = totals.counts[i], totals.sums[i]
+                if self.squares:
+                    sums[(2, *place)] = totals.products[i]
+        return tuple(sums)
+
+    def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
+        arrays = self.arrays(schema)
+        groups = 1 if self.by is None else arrays[0].shape[0]
+        means = {"count": 1.0, "second": SQUARE}
+        return tuple(np.full(array.shape, rows / groups * means.get(array.name, 0.0)) for array in arrays)
+
+    def _zeros(self, schema: Schema) -> NDArray[np.int64]:
+        arrays = self.arrays(schema)
+        return np.zeros((len(arrays), *arrays[0].shape), np.int64)
