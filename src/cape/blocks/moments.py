@@ -57,7 +57,9 @@ class Moments(Block):
                     sums[2, i] = np.dot(steps, steps)
             else:
                 whole = steps.astype(np.int64)
-                for values, total in zip((1, whole, whole * whole), sums[..., i], strict=False):
+                for values, total in zip(
+                    (np.ones_like(whole), whole, whole * whole), sums[..., i], strict=False
+                ):
                     by_group = np.zeros(len(total) + 1, np.int64)  # -1, for missing, is the cell at the end
                     np.add.at(by_group, there, values)
                     total[:] = by_group[:-1]
