@@ -146,9 +146,7 @@ class Watch:
         patch(Consortium, "_contributions", contributions)
 
     def _watch_samples(self, patch: Patch) -> None:
-        real: Callable[[SecureStream, int, float], Int64] = vars(gradient)[
-            "sample"
-        ]  # or what was planted there
+        real: Callable[[SecureStream, int, float], Int64] = vars(gradient)["sample"]  # or what was planted
 
         def sample(stream: SecureStream, rows: int, rate: float) -> Int64:
             if self._wanted is not None:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from cape.blocks.design import Design
 from cape.blocks.parts import Part, Pass, Summer
 from cape.blocks.steps import T_BITS
-from cape.data import faults
 from cape.data.schema import Schema
 from cape.noise import SecureStream
 
@@ -108,7 +107,7 @@ class Block(ABC):
 
     def pushed(self, lazy: Lazy) -> Sums:
         """Return the sums, computed by the engine that holds the table."""
-        raise faults.not_lazy(lazy.site, f"sums of kind {type(self).__name__}")
+        raise lazy.refusal(f"sums of kind {type(self).__name__}")
 
     def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
         """Return the sums, in units of 1, if rows are as people might be, with no cell missing."""
@@ -133,7 +132,7 @@ class VectorBlock(Block):
         return self.design
 
     def pushed(self, lazy: Lazy) -> Sums:
-        raise faults.not_lazy(lazy.site, "sums over vectors of whole rows")
+        raise lazy.refusal("sums over vectors of whole rows")
 
 
 class _PartByPart:

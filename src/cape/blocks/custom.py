@@ -14,7 +14,6 @@ from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.clip import LARGEST_SIZE, clip_rows
 from cape.blocks.parts import Part, Pass
 from cape.blocks.sampling import sample
-from cape.data import faults
 from cape.data.schema import Number, Schema
 from cape.errors import DataError, InvalidInput
 
@@ -62,7 +61,7 @@ class Custom(Block):
         return _Custom(self, run)
 
     def pushed(self, lazy: Lazy) -> Sums:
-        raise faults.not_lazy(lazy.site, "a function")
+        raise lazy.refusal("a function")
 
 
 class _Custom:

@@ -62,7 +62,7 @@ class Lazy:
     """
 
     def __init__(self, site: str, schema: Schema, frame: nw.LazyFrame[Any], wanted: Sequence[str]) -> None:
-        self.site, self.schema, self._frame = site, schema, frame
+        self._site, self.schema, self._frame = site, schema, frame
         types = faults.guarded(site, _WHAT, _ADVICE, frame.collect_schema)
         self._types: dict[str, Any] = {}
         for name in wanted:
@@ -111,6 +111,10 @@ class Lazy:
         return [
             nw.when(code == i).then(nw.lit(ONE)).otherwise(nw.lit(0.0)) for i in range(1, len(column.values))
         ]
+
+    def refusal(self, what: str) -> DataError:
+        """Return the error to raise for what no engine can compute."""
+        return faults.not_lazy(self._site, what)
 
     def rows(self) -> int:
         """Return the number of rows."""
@@ -197,13 +201,13 @@ class Lazy:
                 flags[name, False] = absent
         for (name, there), often in zip(flags, self._how_often(list(flags.values())), strict=True):
             if often and there:
-                raise faults.unknown_category(self.site, name, self.schema.category(name))
+                raise faults.unknown_category(self._site, name, self.schema.category(name))
             if often:
-                raise faults.missing_cell(self.site, name)
+                raise faults.missing_cell(self._site, name)
 
     def collect(self, frame: nw.LazyFrame[Any]) -> list[Row]:
         """Return the rows of what was computed from the table: sums, and nothing else."""
-        return faults.guarded(self.site, _WHAT, _ADVICE, lambda: list(frame.collect().iter_rows(named=True)))
+        return faults.guarded(self._site, _WHAT, _ADVICE, lambda: list(frame.collect().iter_rows(named=True)))
 
     def _how_often(self, flags: Sequence[nw.Expr]) -> list[int]:
         """Return in how many rows each flag is true."""
@@ -217,7 +221,7 @@ class Lazy:
     def _require_few(self, name: str, edges: Edges) -> None:
         if edges is not None and len(edges) > MOST_EDGES and Bins.of(edges).width is None:
             raise DataError(
-                self.site,
+                self._site,
                 f"column {name!r} has more than {MOST_EDGES} uneven edges, too many for a lazy table; use "
                 "evenly spaced ones (numpy.linspace), or give this site its rows as Parquet",
             )
