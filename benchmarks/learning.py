@@ -17,7 +17,7 @@ import polars as pl
 
 from benchmarks.harness import Result, Skip, bench, paired_seconds
 from cape import Budget, Category, NeuralNetwork, Number, Schema
-from cape.blocks.clipped import BITS, Records, Workspace, clipped_sum
+from cape.blocks.clipped import BITS, Records, clipped_sum
 from cape.blocks.network import Network
 from cape.engine.consortium import Consortium
 from cape.engine.result import Release
@@ -43,11 +43,11 @@ def private_step(rows: int, noise: float = 0.0) -> Callable[[], Any]:
     `noise` is the multiplier of the clip; with 0 there is none, as in a site whose noise comes with its
     masks. What is prepared once per table stays outside the step.
     """
-    records, workspace, optimiser = Records(NETWORK, *data(rows)), Workspace(NETWORK), SGD(RATE)
+    records, optimiser = Records(NETWORK, *data(rows)), SGD(RATE)
     stream, place = SecureStream(), [NETWORK.initial(bytes(32))]
 
     def step() -> Any:
-        sums = clipped_sum(NETWORK, place[0], records, CLIP, workspace=workspace).sums
+        sums = clipped_sum(place[0], records, CLIP).sums
         unit = CLIP / rows * 2.0**-BITS
         if noise:
             sums >>= BITS // 2

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.blocks.clipped import BITS, Records, Workspace, clipped_sum
+from cape.blocks.clipped import BITS, Records, clipped_sum
 from cape.blocks.sampling import sample as sampled
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
@@ -191,7 +191,7 @@ def learn_without_protocol(
     asked, rows = task.network(), task.trained_on
     network, optimiser = asked.network(schema), asked.training.new_optimiser()
     inputs = Units(asked.design(), schema).rows(_labelled(data.frame()[:rows]))
-    records, workspace = Records(network, inputs, data.y[:rows]), Workspace(network)
+    records = Records(network, inputs, data.y[:rows])
     count, noise = rows * task.sampling, 0.0
     if multiplier is not None:
         kind = SCHEMES[scheme]()
@@ -201,7 +201,7 @@ def learn_without_protocol(
     parameters = asked.start(schema)
     for _ in range(task.steps):
         taken = None if task.sampling == 1.0 else sampled(sample, rows, task.sampling)
-        summed = clipped_sum(network, parameters, records, CLIP, rows=taken, workspace=workspace).sums
+        summed = clipped_sum(parameters, records, CLIP, rows=taken).sums
         total = summed * 2.0**-BITS
         if noise:
             total += noise * gaussian(draw, network.size)

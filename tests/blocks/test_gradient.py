@@ -13,7 +13,6 @@ from cape.blocks.clipped import (
     BITS,
     LOSS_BITS,
     Records,
-    Workspace,
     arithmetic,
     chunks,
     clipped_sum,
@@ -126,7 +125,7 @@ def test_sums_agree_with_a_loop_over_records(network):
     # the wider of the gaps in the middle: no length is so near the clip that rounding decides
     gap = max(range(20, 40), key=lambda i: lengths[i] - lengths[i - 1])
     for clip in (0.3 * lengths[20], (lengths[gap] + lengths[gap - 1]) / 2, 1.5 * lengths[-1]):
-        got = clipped_sum(network, parameters, Records(network, x, y), clip, loss_bound=0.7)
+        got = clipped_sum(parameters, Records(network, x, y), clip, loss_bound=0.7)
         total, below, losses, _ = slow_sum(network, parameters, x, y, clip, 0.7)
         # each record's signals and activations are off by a few steps of their grids
         assert np.abs(got.sums * UNIT - total).max() < 60 * 8 * 2.0**-20
@@ -144,7 +143,7 @@ def test_gradients_agree_with_finite_differences(network):
         return sum(loss_and_slopes(network, s, t)[0] for s, t in zip(z, targets, strict=True))
 
     clip, step = 16.0, 1e-5
-    sums = clipped_sum(network, parameters, Records(network, x, y), clip)
+    sums = clipped_sum(parameters, Records(network, x, y), clip)
     assert sums.below == 6
     for i in range(network.size):
         move = np.zeros(network.size)
@@ -157,20 +156,18 @@ def test_gradients_agree_with_finite_differences(network):
 def test_order_and_chunks_and_threads_do_not_change_a_bit(network):
     (x, y), parameters = table(network, 2500), weights_of(network)
     records = Records(network, x, y)
-    one = clipped_sum(network, parameters, records, 0.5, loss_bound=1.0)
+    one = clipped_sum(parameters, records, 0.5, loss_bound=1.0)
     order = np.random.default_rng(3).permutation(len(x))
-    mixed = Records(network, x[order], y[order])
     for rows in (1, 7, 250, 1000, 8192):
         if rows == 1:  # slow, and a part will do
             few = np.arange(100)
-            small = clipped_sum(network, parameters, records, 0.5, rows=few)
-            workspace = Workspace(network, 1)
-            again = clipped_sum(network, parameters, records, 0.5, rows=few, workspace=workspace)
+            small = clipped_sum(parameters, records, 0.5, rows=few)
+            again = clipped_sum(parameters, Records(network, x, y, chunk=1), 0.5, rows=few)
             assert np.array_equal(small.sums, again.sums)
             continue
         with threadpool_limits(1 + rows % 2):
-            workspace = Workspace(network, rows)
-            two = clipped_sum(network, parameters, mixed, 0.5, loss_bound=1.0, workspace=workspace)
+            mixed = Records(network, x[order], y[order], chunk=rows)
+            two = clipped_sum(parameters, mixed, 0.5, loss_bound=1.0)
         assert np.array_equal(one.sums, two.sums)
         assert (one.below, one.loss) == (two.below, two.loss)
 
@@ -183,9 +180,9 @@ def test_a_batch_is_exactly_the_sum_of_its_records(network):
     records = Records(network, x, y)
     total = [0] * network.size
     for i in range(len(x)):
-        single = clipped_sum(network, parameters, records, 0.5, rows=np.array([i])).sums
+        single = clipped_sum(parameters, records, 0.5, rows=np.array([i])).sums
         total = [a + b for a, b in zip(total, single.tolist(), strict=True)]
-    assert clipped_sum(network, parameters, records, 0.5).sums.tolist() == total
+    assert clipped_sum(parameters, records, 0.5).sums.tolist() == total
 
 
 def test_a_batch_is_exactly_the_sum_of_its_records_where_weights_multiply_the_total():
@@ -195,9 +192,9 @@ def test_a_batch_is_exactly_the_sum_of_its_records_where_weights_multiply_the_to
     records = Records(network, x, y)
     total = [0] * network.size
     for i in range(len(x)):
-        single = clipped_sum(network, parameters, records, 0.5, rows=np.array([i])).sums
+        single = clipped_sum(parameters, records, 0.5, rows=np.array([i])).sums
         total = [a + b for a, b in zip(total, single.tolist(), strict=True)]
-    assert clipped_sum(network, parameters, records, 0.5).sums.tolist() == total
+    assert clipped_sum(parameters, records, 0.5).sums.tolist() == total
 
 
 def test_more_records_than_a_float_can_add_exactly_still_add_up():
@@ -205,10 +202,10 @@ def test_more_records_than_a_float_can_add_exactly_still_add_up():
     x, y = np.full((count, 1), 1 - 2.0**-20), np.zeros(count)
     parameters = np.array([0.01, 0.0, 1.0, 0.0])  # a weight of 1, and signals near the largest there can be
     records = Records(network, x, y)
-    single = clipped_sum(network, parameters, records, 1e-9, rows=np.array([7])).sums.tolist()
+    single = clipped_sum(parameters, records, 1e-9, rows=np.array([7])).sums.tolist()
     assert sum(value * value for value in single) > 0.999 * LIMIT
     for rows in (997, 8192):
-        many = clipped_sum(network, parameters, records, 1e-9, workspace=Workspace(network, rows)).sums
+        many = clipped_sum(parameters, Records(network, x, y, chunk=rows), 1e-9).sums
         assert many.tolist() == [count * value for value in single]
         assert many.max() > 2**57
 
@@ -259,7 +256,7 @@ def test_no_sum_that_blas_makes_is_ever_rounded(network, scale, monkeypatch):
     (x, y), parameters = table(network, 300), weights_of(network, scale)
     seen = watch(monkeypatch)
     for clip in (1e-6, 1.0, 1e6):
-        clipped_sum(network, parameters, Records(network, x, y), clip)
+        clipped_sum(parameters, Records(network, x, y), clip)
     assert {"product", "cross"} <= set(seen)
 
 
@@ -268,7 +265,7 @@ def test_no_sum_is_rounded_when_many_inputs_all_pull_one_way(hidden, monkeypatch
     network = Network(4000, hidden)
     parameters = np.abs(network.initial(SEED))
     watch(monkeypatch)
-    clipped_sum(network, parameters, Records(network, np.ones((9, 4000)), np.zeros(9)), 1.0)
+    clipped_sum(parameters, Records(network, np.ones((9, 4000)), np.zeros(9)), 1.0)
 
 
 def test_a_sum_that_is_rounded_is_noticed(monkeypatch):
@@ -277,7 +274,7 @@ def test_a_sum_that_is_rounded_is_noticed(monkeypatch):
     watch(monkeypatch)
     monkeypatch.setattr(layers, "truncate", lambda values, bits: None)
     with pytest.raises(AssertionError):
-        clipped_sum(network, parameters, Records(network, x, y), 1.0)
+        clipped_sum(parameters, Records(network, x, y), 1.0)
 
 
 # The bound, certified in Python integers.
@@ -289,8 +286,8 @@ def squared_change(network, parameters, x, y, clip, spoil=None):
     if spoil is not None:
         spoil(records)
     everyone = np.arange(len(records))
-    many = clipped_sum(network, parameters, records, clip, rows=everyone).sums.tolist()
-    fewer = clipped_sum(network, parameters, records, clip, rows=everyone[:-1]).sums.tolist()
+    many = clipped_sum(parameters, records, clip, rows=everyone).sums.tolist()
+    fewer = clipped_sum(parameters, records, clip, rows=everyone[:-1]).sums.tolist()
     return sum((a - b) ** 2 for a, b in zip(many, fewer, strict=True))
 
 
@@ -376,10 +373,10 @@ def test_rounding_up_instead_of_toward_zero_is_caught(monkeypatch):
 @pytest.mark.parametrize("network", [Network(4), Network(4, (5,)), Network(4, (5, 3), 3)], ids=name_of)
 def test_a_record_that_is_not_finite_adds_nothing(network, bad):
     (x, y), parameters = table(network, 30), weights_of(network)
-    clean = clipped_sum(network, parameters, Records(network, x, y), 0.5, loss_bound=1.0)
+    clean = clipped_sum(parameters, Records(network, x, y), 0.5, loss_bound=1.0)
     worse_x, worse_y = np.vstack([x, x[:2]]), np.append(y, y[:2])
     worse_x[30, 1], worse_y[31] = bad, bad
-    got = clipped_sum(network, parameters, Records(network, worse_x, worse_y), 0.5, loss_bound=1.0)
+    got = clipped_sum(parameters, Records(network, worse_x, worse_y), 0.5, loss_bound=1.0)
     assert np.array_equal(got.sums, clean.sums)
     assert (got.below, got.loss) == (clean.below, clean.loss)
 
@@ -402,8 +399,8 @@ def test_values_outside_are_clamped_and_rounded_toward_zero():
 @pytest.mark.parametrize("network", NETWORKS, ids=name_of)
 def test_an_empty_batch_gives_zeros(network):
     (x, y), parameters = table(network, 5), weights_of(network)
-    nobody = clipped_sum(network, parameters, Records(network, x[:0], y[:0]), 1.0, loss_bound=1.0)
-    unlucky = clipped_sum(network, parameters, Records(network, x, y), 1.0, rows=np.empty(0, np.int64))
+    nobody = clipped_sum(parameters, Records(network, x[:0], y[:0]), 1.0, loss_bound=1.0)
+    unlucky = clipped_sum(parameters, Records(network, x, y), 1.0, rows=np.empty(0, np.int64))
     for got in (nobody, unlucky):
         assert got.sums.tolist() == [0] * network.size
         assert got.sums.dtype == np.int64
@@ -413,7 +410,7 @@ def test_an_empty_batch_gives_zeros(network):
 
 def test_a_gradient_of_zero_stays_zero_and_counts_as_below():
     network = Network(2, (3,), loss="squared")
-    got = clipped_sum(network, np.zeros(network.size), Records(network, np.ones((4, 2)), np.zeros(4)), 1.0)
+    got = clipped_sum(np.zeros(network.size), Records(network, np.ones((4, 2)), np.zeros(4)), 1.0)
     assert not got.sums.any()
     assert got.below == 4
 
@@ -423,7 +420,7 @@ def test_activations_too_large_for_their_grid_are_cut_off(network):
     x, y = table(network, 50)
     parameters = weights_of(network, 1e15)
     assert grids.grids(network, parameters)[0].cap is not None
-    got = clipped_sum(network, parameters, Records(network, x, y), 1.0)
+    got = clipped_sum(parameters, Records(network, x, y), 1.0)
     assert np.abs(got.sums).max() <= 50 << BITS
     assert got.sums.any()
 
@@ -433,13 +430,13 @@ def test_parameters_that_no_float_can_follow_are_refused():
     records = Records(network, np.ones((1, 2)), np.ones(1))
     for value in (math.nan, math.inf, 1e30):
         with pytest.raises(InvalidInput, match="parameters must be finite and at most 2\\^64"):
-            clipped_sum(network, np.full(network.size, value), records, 1.0)
+            clipped_sum(np.full(network.size, value), records, 1.0)
     deep = Network(2, (2,) * 30)
     with pytest.raises(InvalidInput, match="parameters must be smaller"):
-        clipped_sum(deep, np.full(deep.size, 1e18), Records(deep, np.ones((1, 2)), np.ones(1)), 1.0)
+        clipped_sum(np.full(deep.size, 1e18), Records(deep, np.ones((1, 2)), np.ones(1)), 1.0)
     linear = Network(2, (2,) * 30, activation="tanh", outputs=2)
     with pytest.raises(InvalidInput, match="parameters must be smaller"):
-        clipped_sum(linear, np.full(linear.size, 1e18), Records(linear, np.ones((1, 2)), np.ones(1)), 1.0)
+        clipped_sum(np.full(linear.size, 1e18), Records(linear, np.ones((1, 2)), np.ones(1)), 1.0)
 
 
 def test_what_does_not_fit_is_refused(monkeypatch):
@@ -448,16 +445,16 @@ def test_what_does_not_fit_is_refused(monkeypatch):
     parameters = np.zeros(network.size)
     for clip in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InvalidInput, match="clip"):
-            clipped_sum(network, parameters, records, clip)
+            clipped_sum(parameters, records, clip)
     with pytest.raises(InvalidInput, match="loss_bound"):
-        clipped_sum(network, parameters, records, 1.0, loss_bound=0.0)
-    with pytest.raises(InvalidInput, match="records must have been prepared"):
-        clipped_sum(other, np.zeros(other.size), records, 1.0)
-    with pytest.raises(InvalidInput, match="workspace must have been made"):
-        clipped_sum(network, parameters, records, 1.0, workspace=Workspace(other))
+        clipped_sum(parameters, records, 1.0, loss_bound=0.0)
+    with pytest.raises(InvalidInput, match="parameters must be a vector of 9"):
+        clipped_sum(np.zeros(other.size), records, 1.0)
+    with pytest.raises(InvalidInput, match="chunk"):
+        Records(network, np.ones((3, 2)), np.ones(3), chunk=8193)
     for rows in ([3], [-1], [[0]], [0.5], [1, 1], [1, 0]):
         with pytest.raises(InvalidInput, match="rows must be a vector"):
-            clipped_sum(network, parameters, records, 1.0, rows=np.array(rows))
+            clipped_sum(parameters, records, 1.0, rows=np.array(rows))
     with pytest.raises(InvalidInput, match="x must have 2 columns"):
         Records(network, np.ones((3, 3)), np.ones(3))
     for y in (np.ones(2), np.ones((3, 2)), 1.0):
@@ -465,7 +462,7 @@ def test_what_does_not_fit_is_refused(monkeypatch):
             Records(network, np.ones((3, 2)), y)
     monkeypatch.setattr(chunks, "_MOST_ROWS", 2)
     with pytest.raises(OverflowRisk):
-        clipped_sum(network, parameters, records, 1.0)
+        clipped_sum(parameters, records, 1.0)
 
 
 # The pieces.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
-from cape.blocks.parts import PART_ROWS, Converters, Part, Pass
+from cape.blocks.parts import PART_ROWS, Part, Pass
+from cape.blocks.rows import Converter
 from cape.data import faults
 from cape.data.cells import Lenient, Strict
 from cape.data.readers import Reader
@@ -70,12 +72,12 @@ class Batches:
             pass
 
     def _parts(self, wanted: Sequence[str]) -> Iterator[Part]:
-        converters = Converters(self._schema)
+        converter = cache(partial(Converter, self._schema))  # their buffers serve every part
         for columns, rows in self._read(wanted):
             for start in range(0, rows, PART_ROWS):
                 stop = min(start + PART_ROWS, rows)
                 part = {name: values[start:stop] for name, values in columns.items()}
-                yield Part(self._schema, part, stop - start, converters)
+                yield Part(self._schema, part, stop - start, converter)
 
     def _read(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
         """Yield the wanted columns, converted, with their number of rows."""

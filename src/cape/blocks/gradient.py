@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
-from cape.blocks.clipped import Records, Workspace, clipped_sum
+from cape.blocks.clipped import Records, clipped_sum
 from cape.blocks.kept import Kept
 from cape.blocks.network import Network
 from cape.blocks.sampling import sample
@@ -56,27 +56,19 @@ class Gradient(VectorBlock):
         return (sums, Array("below", (1,), 0), Array("loss", (1,), T_BITS))
 
     def over(self, kept: Kept, stream: SecureStream | None) -> Sums:
-        records, workspace = kept.once(self.network, lambda: self._prepared(kept))
+        records = kept.once(self.network, lambda: self._records(kept))
         rows = None
         if self.rate < 1:
             if stream is None:
                 raise InvalidInput("a sample of rows needs a stream to draw it from")
             rows = sample(stream, len(records), self.rate)
-        found = clipped_sum(
-            self.network,
-            self.parameters,
-            records,
-            self.clip,
-            rows=rows,
-            loss_bound=self.loss_bound,
-            workspace=workspace,
-        )
+        found = clipped_sum(self.parameters, records, self.clip, rows=rows, loss_bound=self.loss_bound)
         if found.loss is None or self.loss_bound is None:
             return (found.sums,)
         loss = math.floor(found.loss / self.loss_bound)
         return found.sums, np.array([found.below]), np.array([loss])
 
-    def _prepared(self, kept: Kept) -> tuple[Records, Workspace]:
+    def _records(self, kept: Kept) -> Records:
         assert kept.y is not None
         y = kept.y if isinstance(kept.schema[self.reads[-1]], Category) else kept.y / ONE
-        return Records(self.network, kept.x / ONE, y), Workspace(self.network)
+        return Records(self.network, kept.x / ONE, y)

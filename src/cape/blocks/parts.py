@@ -11,7 +11,9 @@ Tested in tests/blocks/test_exact.py against Python integers, and under permutat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,25 +26,11 @@ from cape.data.schema import Schema
 from cape.errors import OverflowRisk
 from cape.noise import SecureStream
 
-__all__ = ["PART_ROWS", "Converters", "Part", "Pass", "Summer", "Total"]
+__all__ = ["PART_ROWS", "Part", "Pass", "Summer", "Total"]
 
 _HALF, _LOW = 32, (1 << 32) - 1
 
 Int64 = NDArray[np.int64]
-
-
-class Converters:
-    """What makes vectors of rows, one for each design: their buffers serve every part of a pass."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._made: dict[Design, Converter] = {}
-
-    def of(self, design: Design) -> Converter:
-        """Return the converter of a design."""
-        if design not in self._made:
-            self._made[design] = Converter(self._schema, design)
-        return self._made[design]
 
 
 class Part:
@@ -53,17 +41,17 @@ class Part:
         schema: Schema,
         columns: dict[str, NDArray[Any]],
         rows: int,
-        converters: Converters | None = None,
+        converter: Callable[[Design], Converter],
     ) -> None:
         self.schema, self._columns, self.rows = schema, columns, rows
-        self._converters = converters or Converters(schema)
+        self._converter = converter
         self._steps: dict[str, NDArray[np.float64]] = {}
         self._vectors: dict[Design, Vectors] = {}
 
     @classmethod
     def kept(cls, schema: Schema, design: Design, vectors: Vectors) -> Part:
         """Return a part of which there are only vectors."""
-        part = cls(schema, {}, vectors.count)
+        part = cls(schema, {}, vectors.count, partial(Converter, schema))
         part._vectors[design] = vectors
         return part
 
@@ -86,7 +74,7 @@ class Part:
     def vectors(self, design: Design) -> Vectors:
         """Return the vectors of the complete rows; they stand in a buffer that the next part uses again."""
         if design not in self._vectors:
-            self._vectors[design] = self._converters.of(design).convert(self._columns, self.rows)
+            self._vectors[design] = self._converter(design).convert(self._columns, self.rows)
         return self._vectors[design]
 
 

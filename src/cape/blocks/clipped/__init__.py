@@ -36,6 +36,6 @@ from __future__ import annotations
 
 from cape.blocks.clipped.adder import BITS, LOSS_BITS, GradientSum
 from cape.blocks.clipped.chunks import clipped_sum
-from cape.blocks.clipped.records import Records, Workspace
+from cape.blocks.clipped.records import Records
 
-__all__ = ["BITS", "LOSS_BITS", "GradientSum", "Records", "Workspace", "clipped_sum"]
+__all__ = ["BITS", "LOSS_BITS", "GradientSum", "Records", "clipped_sum"]

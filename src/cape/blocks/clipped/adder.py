@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.blocks.clipped.grids import grids
-from cape.blocks.clipped.records import Workspace
-from cape.blocks.network import Network
+from cape.blocks.clipped.records import Records
 
 __all__ = ["BITS", "KEEP", "LOSS_BITS", "Adder", "GradientSum"]
 
@@ -46,10 +45,9 @@ class GradientSum:
 class Adder(ABC):
     """What every way of adding shares: the grids, the loss, and the totals."""
 
-    def __init__(
-        self, network: Network, vector: Float64, clip: float, loss_bound: float | None, workspace: Workspace
-    ) -> None:
-        self.network, self.clip, self.loss_bound, self.workspace = network, clip, loss_bound, workspace
+    def __init__(self, records: Records, vector: Float64, clip: float, loss_bound: float | None) -> None:
+        self.records, self.clip, self.loss_bound = records, clip, loss_bound
+        self.network = network = records.network
         self.layers = grids(network, vector)
         self.below, self.loss = 0, 0
         self.totals = np.zeros(network.size, np.int64)

@@ -9,8 +9,7 @@ from cape import check
 from cape.blocks.clipped.adder import Adder, GradientSum
 from cape.blocks.clipped.layers import Layers
 from cape.blocks.clipped.one_hidden import OneHidden
-from cape.blocks.clipped.records import Records, Workspace
-from cape.blocks.network import Network
+from cape.blocks.clipped.records import Records
 from cape.blocks.steps import ONE
 from cape.errors import InvalidInput, OverflowRisk
 
@@ -22,26 +21,22 @@ Int64 = NDArray[np.int64]
 
 
 def clipped_sum(
-    network: Network,
     parameters: ArrayLike,
     records: Records,
     clip: float,
     *,
     rows: Int64 | None = None,
     loss_bound: float | None = None,
-    workspace: Workspace | None = None,
 ) -> GradientSum:
     """Return the sum over records of g min(1, clip / |g|), for the gradient g of a record's loss.
 
     Args:
-        network: the architecture.
         parameters: where the gradient is taken: finite and at most 2^64 in magnitude.
         records: what the site holds.
         clip: the length that longer gradients are shortened to.
         rows: the numbers of the records that take part, rising, as `cape.blocks.sampling` gives them; None
             for all.
         loss_bound: also add up the losses, each cut off at this bound.
-        workspace: arrays to use again; None makes them.
 
     Raises:
         InvalidInput: parameters that are not finite, or that no float64 could follow.
@@ -50,12 +45,6 @@ def clipped_sum(
     clip = check.real("clip", clip, least=2.0**-64, most=2.0**64)
     if loss_bound is not None:
         loss_bound = check.real("loss_bound", loss_bound, above=0.0, most=ONE)
-    if records.network != network:
-        raise InvalidInput("records must have been prepared for this network")
-    if workspace is None:
-        workspace = Workspace(network)
-    elif workspace.network != network:
-        raise InvalidInput("workspace must have been made for this network")
     count = len(records)
     if rows is not None:
         rows = np.asarray(rows)
@@ -64,12 +53,13 @@ def clipped_sum(
         count = len(rows)
     if count > _MOST_ROWS:
         raise OverflowRisk("a sum of gradients takes at most 2^22 records; use a smaller rate or more sites")
+    network = records.network
     vector = network.check_parameters(parameters)
     with np.errstate(over="ignore", invalid="ignore"):
         one_number = len(network.hidden) == 1 and network.outputs == 1 and network.activation == "relu"
         kind: type[Adder] = OneHidden if one_number else Layers
-        adder = kind(network, vector, clip, loss_bound, workspace)
-        size = -(-count // max(-(-count // workspace.rows), 1))  # chunks as even as can be
+        adder = kind(records, vector, clip, loss_bound)
+        size = -(-count // max(-(-count // records.chunk), 1))  # chunks as even as can be
         for start in range(0, count, max(size, 1)):
             stop = min(start + size, count)
             if rows is None:
@@ -77,7 +67,7 @@ def clipped_sum(
                 steps, squares, targets = records.steps[part], records.squares[part], records.targets[part]
             else:
                 taken = rows[start:stop]
-                steps = workspace.inputs[: stop - start]
+                steps = records.inputs[: stop - start]
                 np.take(records.steps, taken, axis=0, out=steps, mode="clip")
                 squares, targets = records.squares[taken], records.targets[taken]
             adder.add(steps, squares, targets)

@@ -27,7 +27,7 @@ class Layers(Adder):
         inputs: list[Float64] = [steps]
         lengths: list[Float64] = [squares]  # |a|² + 1 of each layer's inputs
         for i, layer in enumerate(self.layers):
-            sums = self.workspace.layers[i][:count]
+            sums = self.records.layers[i][:count]
             arithmetic.product(inputs[i], layer.weights, sums)
             if layer.bias is not None:
                 sums += layer.bias
@@ -35,7 +35,7 @@ class Layers(Adder):
                 self._activate(sums, layer)
                 inputs.append(sums)
                 lengths.append(arithmetic.squares(sums) * 4.0**-layer.out_bits + 1.0)
-        signals = [signal[:count] for signal in self.workspace.signals]
+        signals = [signal[:count] for signal in self.records.signals]
         self._output(sums, targets, signals[last])
         total = np.zeros(count)
         for i in range(last, -1, -1):

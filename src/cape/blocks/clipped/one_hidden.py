@@ -43,14 +43,14 @@ class OneHidden(Adder):
     def add(self, steps: Float64, squares: Float64, targets: NDArray[Any]) -> None:
         count = len(steps)
         hidden, output = self.layers
-        workspace = self.workspace
-        units, active = workspace.layers[0][:count], workspace.signals[0][:count]
+        records = self.records
+        units, active = records.layers[0][:count], records.signals[0][:count]
         arithmetic.product(steps, hidden.weights, units)
-        np.maximum(units, workspace.zeros[:count], out=units)
+        np.maximum(units, records.zeros[:count], out=units)
         if hidden.cap is not None:
             np.minimum(units, hidden.cap, out=units)
         np.floor(units, out=units)
-        np.minimum(units, workspace.ones[:count], out=active)  # whole steps: 0 or at least 1
+        np.minimum(units, records.ones[:count], out=active)  # whole steps: 0 or at least 1
         signal = self._signal(arithmetic.dot(units, self.last), targets[:, 0])
         lengths = arithmetic.squares(units)
         lengths *= 4.0**-hidden.out_bits

@@ -1,4 +1,4 @@
-"""What one site's gradients are computed from and in: its records, prepared once, and reusable arrays."""
+"""A site's records, prepared once, and the arrays that chunks of them pass through in every step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cape.blocks.network import Network
 from cape.blocks.steps import ONE
 from cape.errors import InvalidInput
 
-__all__ = ["MOST_CHUNK", "Records", "Workspace"]
+__all__ = ["MOST_CHUNK", "Records"]
 
-CHUNK_ROWS = 1250  # what stays in cache
+_CHUNK_ROWS = 1250  # what stays in cache
 MOST_CHUNK = 1 << 13
 """How many records at most are added up in float64: see (3) of `cape.blocks.clipped`."""
 
@@ -28,10 +28,12 @@ class Records:
         y: (rows,) of 0 or 1 for one output with "cross-entropy", of class numbers for several; for
             "squared", (rows,) or (rows, outputs), clamped to [-1, 1].
 
+        chunk: how many records are computed at a time.
+
     A row with anything that is not finite, or with a class that there is not, is left out.
     """
 
-    def __init__(self, network: Network, x: ArrayLike, y: ArrayLike) -> None:
+    def __init__(self, network: Network, x: ArrayLike, y: ArrayLike, *, chunk: int = _CHUNK_ROWS) -> None:
         rows, targets = np.asarray(x, np.float64), np.asarray(y, np.float64)
         if rows.ndim != 2 or rows.shape[1] != network.inputs:
             raise InvalidInput(f"x must have {network.inputs} columns, not the shape {rows.shape}")
@@ -64,20 +66,12 @@ class Records:
             part = self.steps[start : start + MOST_CHUNK].astype(np.int64)
             self.squares[start : start + MOST_CHUNK] = np.einsum("ij,ij->i", part, part)
         self.squares /= ONE * ONE
+        self.chunk = check.integer("chunk", chunk, least=1, most=MOST_CHUNK)
+        self.inputs = np.empty((chunk, network.inputs + 1))
+        self.layers = [np.empty((chunk, width)) for _, width in network.shapes]
+        self.signals = [np.empty_like(layer) for layer in self.layers]
+        # numpy is twice as fast at max(a, b) when b is an array
+        self.zeros, self.ones = np.zeros_like(self.layers[0]), np.ones_like(self.layers[0])
 
     def __len__(self) -> int:
         return len(self.steps)
-
-
-class Workspace:
-    """The arrays that a chunk of records passes through, to be used again in the next step."""
-
-    def __init__(self, network: Network, rows: int = CHUNK_ROWS) -> None:
-        self.rows = check.integer("rows", rows, least=1, most=MOST_CHUNK)
-        self.network = network
-        widths = (*network.hidden, network.outputs)
-        self.inputs = np.empty((self.rows, network.inputs + 1))
-        self.layers = [np.empty((self.rows, width)) for width in widths]
-        self.signals = [np.empty((self.rows, width)) for width in widths]
-        # numpy is twice as fast at max(a, b) when b is an array
-        self.zeros, self.ones = np.zeros_like(self.layers[0]), np.ones_like(self.layers[0])
