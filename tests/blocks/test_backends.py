@@ -216,14 +216,14 @@ def test_a_function_does_not_travel() -> None:
 
 def test_only_sums_come_back_from_a_lazy_table(monkeypatch: pytest.MonkeyPatch) -> None:
     collected = []
-    collect = lazy.Lazy.collect
+    collect = lazy.Lazy._collect
 
     def spy(self: lazy.Lazy, frame: Any) -> Any:
         rows = collect(self, frame)
         collected.append(len(rows))
         return rows
 
-    monkeypatch.setattr(lazy.Lazy, "collect", spy)
+    monkeypatch.setattr(lazy.Lazy, "_collect", spy)
     for block, sums in zip(BLOCKS, Table("a", duck(), SCHEMA).sums(BLOCKS), strict=True):
         assert len(block.arrays(SCHEMA)) == len(sums)
     assert max(collected) <= max(array.size for block in BLOCKS for array in block.arrays(SCHEMA))

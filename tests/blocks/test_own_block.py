@@ -170,7 +170,14 @@ def test_an_engine_computes_it_if_it_says_how() -> None:
     assert count.tolist() == [2000]
 
 
-@pytest.mark.parametrize("block", [InMemory("x"), Largest(Design(("x", "z")))])
+@dataclass(frozen=True)
+class OfSome(Distances):
+    """One that says it takes a sample: an engine draws none."""
+
+    rate: float = 0.5
+
+
+@pytest.mark.parametrize("block", [InMemory("x"), Largest(Design(("x", "z"))), OfSome(("x",))])
 def test_a_lazy_table_refuses_what_does_not_say_how(block: Block) -> None:
     table = rows(50)
     assert Table("a", table, SCHEMA).sums([block])

@@ -54,14 +54,16 @@ class Block(ABC):
       - `added`: what a part of a table (at most 8192 rows) adds to each array; or `summer`, if the sums over
         parts need a state, such as a buffer or a table of counts that is too large to make for every part.
 
-    If all it reads of a row is the vector and the target of a design, it is a `VectorBlock`. It may say
-      - `pushed`: the same sums, computed inside the engine of a lazy table (DuckDB, Dask, Spark, Ibis).
-        Otherwise such a table refuses the block, with what to write instead.
-      - `typical`: the sums of as many rows as a plan has, as people might be (`cape.blocks.typical`).
-        Otherwise plans take them to be 0.
+    It may say
+      - `pushed`: the same sums, computed inside the engine of a lazy table (DuckDB, Dask, Spark, Ibis) with
+        `Lazy.totals`. Otherwise such a table refuses the block, and says what to use instead.
+      - `typical`: the sums over rows as people might be (`cape.blocks.typical`), for plans. Otherwise plans
+        take them to be 0.
       - `rate`, if it adds up a sample of the rows, which it draws from the stream of the pass.
-      - `at_once` and `over`, if it needs all vectors of a design together.
       - `brings_code`, if it runs a function that came with it: no site does that for others.
+
+    A sum over the vectors that a `Design` makes of rows is a `VectorBlock`. If it needs all vectors together,
+    it is `at_once`, and says `over` instead of `added`.
 
     The integers may depend on nothing but the set of rows: not on their order, on the parts they come in, or
     on the engine. A module that adds other than by int64, or by float64 below 2^53, says why that is exact.

@@ -7,6 +7,7 @@ Tested in tests/blocks/test_kept.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.parts import PART_ROWS, Part, Pass
 from cape.blocks.rows import PADDING, Vectors
+from cape.noise import SecureStream
 
 __all__ = ["Kept"]
 
@@ -57,9 +59,10 @@ class Kept:
             self._made = key, make()
         return self._made[1]  # type: ignore[return-value]
 
-    def sums(self, blocks: Sequence[Block]) -> list[Sums]:
-        """Return the sums of blocks over this design."""
-        summers = [block.summer(self._run) for block in blocks]
+    def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
+        """Return the sums of blocks over this design; samples are drawn from the stream."""
+        run = replace(self._run, stream=stream)
+        summers = [block.summer(run) for block in blocks]
         width = self._x.shape[1]
         space = np.empty((width + (self._y is not None), PART_ROWS + PADDING))
         for start in range(0, self._filled, PART_ROWS):

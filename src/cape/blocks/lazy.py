@@ -73,7 +73,7 @@ class Lazy:
             self._types[name] = types[name]
         self._checked = False
 
-    def raw(self, name: str) -> nw.Expr:
+    def _raw(self, name: str) -> nw.Expr:
         """Return a column as it stands, with null for every missing cell."""
         kind, column = self._types[name], nw.col(name)
         if isinstance(self.schema[name], Number):
@@ -98,7 +98,7 @@ class Lazy:
         codes: dict[Any, int] = dict(keys.texts if _is_text(kind) else keys.numerals)
         if not _is_text(kind) and not kind.is_integer():
             codes = {float(key): code for key, code in codes.items()}
-        return self.raw(name).replace_strict(
+        return self._raw(name).replace_strict(
             list(codes), list(codes.values()), default=-1, return_dtype=nw.Int64()
         )
 
@@ -118,7 +118,7 @@ class Lazy:
 
     def rows(self) -> int:
         """Return the number of rows."""
-        (row,) = self.collect(self._frame.select(nw.len().alias("rows")))
+        (row,) = self._collect(self._frame.select(nw.len().alias("rows")))
         rows = int(row["rows"])
         if rows > _MOST_ROWS:
             raise OverflowRisk("a lazy table may have at most 2^33 rows; divide it into several sites")
@@ -141,13 +141,13 @@ class Lazy:
             by: columns that divide the rows into groups, at edges if they are numeric; rows that miss one
                 are left out. Groups are numbered row by row. Without `by`, there is one group, 0.
         """
-        self.check()
-        frame = self._frame
         for name, edges in by:
             self._require_few(name, edges)
+        self.check()
+        frame = self._frame
         if complete or by:
             names = dict.fromkeys([*complete, *(name for name, _ in by)])
-            frame = frame.filter(*[~self.raw(name).is_null() for name in names])
+            frame = frame.filter(*[~self._raw(name).is_null() for name in names])
         if values or by:
             frame = frame.select(
                 *[value.alias(f"k{i}") for i, value in enumerate(values)],
@@ -165,9 +165,9 @@ class Lazy:
             for i, (name, edges) in enumerate(by[1:], 1):
                 size = len(self.schema.category(name).values) if edges is None else len(edges) - 1
                 cell = cell * size + nw.col(f"p{i}")
-            found = self.collect(frame.with_columns(cell.alias("cell")).group_by("cell").agg(*wanted))
+            found = self._collect(frame.with_columns(cell.alias("cell")).group_by("cell").agg(*wanted))
         else:
-            found = self.collect(frame.select(*wanted))
+            found = self._collect(frame.select(*wanted))
         return {
             int(row["cell"]) if by else 0: Totals(
                 _whole(row, "rows"),
@@ -182,7 +182,8 @@ class Lazy:
         """Return how many cells of each numeric column lie outside its bounds."""
         bounds = {name: self.schema.number(name) for name in self._types}
         flags = [
-            (self.raw(name) < column.low) | (self.raw(name) > column.high) for name, column in bounds.items()
+            (self._raw(name) < column.low) | (self._raw(name) > column.high)
+            for name, column in bounds.items()
         ]
         return dict(zip(bounds, self._how_often(flags), strict=True))
 
@@ -194,7 +195,7 @@ class Lazy:
         self.rows()
         flags: dict[tuple[str, bool], nw.Expr] = {}  # by column, and whether cells are there
         for name in self._types:
-            column, absent = self.schema[name], self.raw(name).is_null()
+            column, absent = self.schema[name], self._raw(name).is_null()
             if isinstance(column, Category):
                 flags[name, True] = (self.code(name) < 0) & ~absent
             if not column.missing:
@@ -205,7 +206,7 @@ class Lazy:
             if often:
                 raise faults.missing_cell(self._site, name)
 
-    def collect(self, frame: nw.LazyFrame[Any]) -> list[Row]:
+    def _collect(self, frame: nw.LazyFrame[Any]) -> list[Row]:
         """Return the rows of what was computed from the table: sums, and nothing else."""
         return faults.guarded(self._site, _WHAT, _ADVICE, lambda: list(frame.collect().iter_rows(named=True)))
 
@@ -215,7 +216,7 @@ class Lazy:
             return []
         names = [f"f{i}" for i in range(len(flags))]
         frame = self._frame.select(*[flag.alias(name) for flag, name in zip(flags, names, strict=True)])
-        (row,) = self.collect(frame.select(*[nw.col(name).cast(nw.Int64()).sum() for name in names]))
+        (row,) = self._collect(frame.select(*[nw.col(name).cast(nw.Int64()).sum() for name in names]))
         return [_whole(row, name) for name in names]
 
     def _require_few(self, name: str, edges: Edges) -> None:
@@ -232,7 +233,7 @@ class Lazy:
 
     def _clamped(self, name: str) -> nw.Expr:
         column = self.schema.number(name)
-        return _clamp(self.raw(name), column.low, column.high)
+        return _clamp(self._raw(name), column.low, column.high)
 
 
 def _place(name: str, edges: Edges) -> nw.Expr:

@@ -26,11 +26,10 @@ class Pushdown:
         return self._lazy([]).rows()
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
-        """Return the sums of every block: a query that checks the cells, then what each block asks.
-
-        No block that can be asked here takes a sample: the stream is not used.
-        """
+        """Return the sums of every block: a query that checks the cells, then what each block asks."""
         lazy = self._lazy([name for block in blocks for name in block.reads])
+        if any(block.rate < 1 for block in blocks):
+            raise lazy.refusal("sums over a sample of rows")
         return [block.pushed(lazy) for block in blocks]
 
     def clamped(self) -> dict[str, int]:

@@ -116,7 +116,7 @@ class Table:
         kept = self._asked_again([block for block in blocks if not block.at_once])
         if kept is not None:
             among = [i for i, block in enumerate(blocks) if i not in found and block.vectors == kept.design]
-            found.update(zip(among, kept.sums([blocks[i] for i in among]), strict=True))
+            found.update(zip(among, kept.sums([blocks[i] for i in among], stream), strict=True))
         others = [i for i in range(len(blocks)) if i not in found]
         if others or not blocks:
             found.update(zip(others, self._engine.sums([blocks[i] for i in others], stream), strict=True))
