@@ -16,7 +16,8 @@ from assurance.site_folder import CELL, make_folder, signed
 from cape.secagg import Identity
 from cape.steward import Grant, Refusal, Request, envelope
 from cape.steward.envelope import FRONT_BYTES
-from cape.steward.request import LABEL, read
+from cape.steward.request import LABEL
+from cape.study.document import read
 
 __all__ = ["Requests"]
 

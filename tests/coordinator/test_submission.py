@@ -33,8 +33,8 @@ from cape.privacy import gaussian
 from cape.secagg import Identity
 from cape.steward.keyring import Card, public_text
 from cape.steward.member import Member
-from cape.steward.request import document, hash_of
 from cape.steward.wire import Inquiry, Known
+from cape.study.document import document, hash_of
 from tests.coordinator.world import (
     COUNT,
     HISTOGRAM,
@@ -393,7 +393,7 @@ from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
 from cape.errors import TooFewSites
 from cape.steward import SiteFolder
 from cape.steward.member import Member
-from cape.steward.request import document, hash_of
+from cape.study.document import document, hash_of
 from cape.study import Study
 from tests.coordinator.world import NAMES, LocalChannel
 

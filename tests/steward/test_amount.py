@@ -14,7 +14,7 @@ from cape.errors import InvalidInput
 from cape.privacy import Budget, gaussian
 from cape.steward import Amount
 from cape.steward.amount import Allowance, Basis, Incomparable, total, under
-from cape.steward.request import read
+from cape.study.document import read
 from tests.steward.world import document
 
 ADD_REMOVE = Basis("add-remove")

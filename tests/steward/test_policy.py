@@ -18,22 +18,22 @@ from tests.steward.world import World
 
 WRONG = {
     "2999-12-31": ('"soon"', "[site]: expires must be a day"),
-    'approve = "auto"': ('approve = "never"', "[site]: approve: unknown 'never'; it has auto, ask"),
+    'approve = "auto"': ('approve = "never"', '[site]: approve must be "ask" or "auto", not \'never\''),
     'data = "rows.csv"': ('daat = "rows.csv"', "[site]: unknown key 'daat'; did you mean 'data'?"),
     "age = [18, 90]": ("age = [90, 18]", "[schema]: column 'age': bounds must rise"),
-    '"count", "mean"': ('"count", "maen"', "[allow]: analyses: unknown 'maen'; did you mean 'mean'?"),
-    '"age", "weight", "sex", "ill"]': ('"agee"]', "[allow]: columns: unknown 'agee'; did you mean 'age'?"),
-    '"cape", "conventional"]': ('"pooled"]', "[allow]: schemes: unknown 'pooled'; it has cape, conventional"),
+    '"count", "mean"': ('"count", "maen"', "[allow]: unknown analysis 'maen'; did you mean 'mean'?"),
+    '"age", "weight", "sex", "ill"]': ('"agee"]', "[allow]: unknown column 'agee'; did you mean 'age'?"),
+    '"cape", "conventional"]': ('"pooled"]', "[allow]: unknown scheme 'pooled'; it has cape, conventional"),
     "min_rows = 100": ("min_rows = 0", "[protect]: min_rows must be an integer at least 1, not 0"),
     "other_honest = 1": ("", "[protect]: the key 'other_honest' is missing"),
     "release = {epsilon = 1.0, delta": (
         "release = {epsilon = -1, delta",
         "[budget]: release: epsilon must be",
     ),
-    "year = {epsilon = 3.0, delta = 1e-06}": ("year = 3", "[budget]: year: must be a pair such as"),
+    "year = {epsilon = 3.0, delta = 1e-06}": ("year = 3", "[budget]: year must be a pair such as"),
     "total = {epsilon = 3.0, delta = 1e-06}": (
         "",
-        "[budget]: total is missing: write what may be spent ever",
+        "[budget]: the key 'total' is missing: it must be what may be spent ever",
     ),
     'adjacency = ["replace-one"]': ('adjacency = "both"', "[allow]: adjacency must be a list"),
     "[budget]": ("[budgets]", "unknown section [budgets]; did you mean 'budget'?"),

@@ -111,7 +111,7 @@ MISTAKES = [
     ("colluding = 1", "colluding = 4", "[privacy]: colluding must be an integer at least 0 and at most 3"),
     ("min_sites = 3", "min_sites = 5", "[privacy]: min_sites is 5, but there are only 4 sites"),
     ("min_sites = 3", 'scheme = "capes"', "[privacy]: unknown scheme 'capes'; did you mean 'cape'?"),
-    ("min_sites = 3", 'neighbours = "replace"', "[privacy]: unknown neighbours 'replace'; did you mean"),
+    ("min_sites = 3", 'neighbours = "replace"', '[privacy]: neighbours must be "add-remove" or "replace-'),
     ("age = [18, 90]", "age = [90, 18]", "[schema]: column 'age': bounds must rise"),
     ("age = [18, 90]", "age = {low = 1, hihg = 2}", "[schema]: column 'age': keys must be"),
     ('"data/va.csv"', '{pth = "x"}', "[sites] va: unknown key 'pth'; did you mean 'path'?"),
@@ -134,7 +134,7 @@ MISTAKES = [
     ("share = 0.3", "share = -1", "[[analysis]] 2: share must be a finite number above 0"),
     ("share = 0.3", 'share = "a lot"', "[[analysis]] 2: share must be a finite number"),
     ("[schema]", "[schema", "is not a TOML file: "),
-    ('[study]\nname = "heart"', "[study]", "the section [study] is empty"),
+    ('[study]\nname = "heart"', "[study]", "[study]: the key 'name' is missing"),
 ]
 
 

@@ -61,29 +61,30 @@ def keys_of(kind: str) -> list[str]:
 def build(description: Mapping[str, Any]) -> Analysis:
     """Return the analysis that a study file describes, as in {"kind": "mean", "columns": ["age"]}.
 
-    Keys that belong to the study, such as share, must be taken out first.
+    Its share of the budget is the study's business, and is left aside.
     """
     given = dict(description)
     if "kind" not in given:
         raise InvalidInput(f"an analysis must have a kind: one of {', '.join(KINDS)}")
-    kind = given.pop("kind")
+    kind = given["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"no analysis of kind {check.show(kind)}{hint(kind, KINDS)}")
     made = KINDS[kind]
-    parameters = inspect.signature(made).parameters.values()
-    keys = keys_of(kind)
+    keys = ["kind", *keys_of(kind), "share"]
     for key in given:
         if key not in keys:
             raise InvalidInput(f"an analysis of kind {kind!r} has no key {check.show(key)}{hint(key, keys)}")
-    positional = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    columns = given.pop("columns", ()) if positional else ()
-    if isinstance(columns, str):
-        columns = (columns,)
+    del given["kind"]
+    given.pop("share", None)
+    parameters = inspect.signature(made).parameters.values()
     for parameter in parameters:
         required = parameter.default is inspect.Parameter.empty and "VAR" not in parameter.kind.name
         if required and parameter.name not in given:
             raise InvalidInput(f"an analysis of kind {kind!r} must have the key {parameter.name!r}")
-    if not isinstance(columns, (list, tuple)):
+    if not any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
+        return made(**given)
+    columns = given.pop("columns", ())
+    if not isinstance(columns, (str, list, tuple)):
         shown = check.show(columns)
         raise InvalidInput(f'columns must be a list of names, as in ["age", "chol"], not {shown}')
-    return made(*columns, **given)
+    return made(*([columns] if isinstance(columns, str) else columns), **given)

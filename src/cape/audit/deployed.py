@@ -45,9 +45,9 @@ from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Member, Request, SiteFolder, make_request, read, wire
-from cape.steward.request import Asked
+from cape.steward import Member, Request, SiteFolder, make_request, wire
 from cape.steward.template import plain_policy
+from cape.study.document import Asked, read
 
 __all__ = ["forged_questions", "play"]
 

@@ -6,6 +6,9 @@ import difflib
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from cape.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
@@ -117,19 +120,22 @@ class CoordinatorFolder:
 
     def _read(self) -> tuple[str, dict[str, bytes]]:
         path = self.path / SITES
-        try:
-            text = places.read(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
-        return _parse(text, path)
+        return _parse(places.read(path, "file"), path)
+
+
+class _Coordinator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    coordinator: _Coordinator
+    sites: dict[str, Any]
 
 
 def _parse(text: str, path: Path) -> tuple[str, dict[str, bytes]]:
     document = places.parse(path, text)
     with places.at(str(path)):
-        places.keys(document, ("coordinator", "sites"), ("coordinator", "sites"))
-        about = places.section(document, "coordinator")
+        file = places.decode(document, _File, file=True)
         with places.at("[coordinator]"):
-            places.keys(about, ("name",), ("name",))
-            name = person("name", about["name"])
-        return name, read_keys(document, "sites")
+            name = person("name", file.coordinator.name)
+        return name, read_keys("sites", file.sites)

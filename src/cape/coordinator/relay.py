@@ -46,6 +46,8 @@ from cape.steward import wire
 from cape.steward.codes import Denied
 from cape.steward.policy import SCHEMES
 from cape.steward.request import Request
+from cape.study import places
+from cape.study.document import Document
 
 __all__ = ["Relay"]
 
@@ -419,11 +421,8 @@ def _common(requests: Mapping[str, bytes]) -> Request:
 
 
 def _parties(request: Request) -> Parties:
-    study = request.study
-    try:
-        return Parties(len(study["sites"]), study["colluding"], study["min_sites"])
-    except (KeyError, TypeError):
-        raise InvalidInput("the request's study is not in order") from None
+    study = places.decode(request.study, Document)
+    return study.parties(len(study.sites))
 
 
 def _rows_public(request: Request) -> bool:

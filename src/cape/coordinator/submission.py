@@ -57,9 +57,10 @@ from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.secagg.parameters import RUN_BYTES
 from cape.steward.policy import SCHEMES
-from cape.steward.request import Asked, document, hash_of, make_request, read
+from cape.steward.request import make_request
 from cape.steward.wire import Inquiry, Known, Refused, Reviewed
 from cape.study import Entry, Study
+from cape.study.document import Asked, document, hash_of, read
 
 __all__ = ["Submission"]
 

@@ -9,7 +9,8 @@ from cape.steward.heads import Head
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.member import Member
 from cape.steward.policy import Policy
-from cape.steward.request import Request, document, make_request, read
+from cape.steward.request import Request, make_request
+from cape.study.document import document, read
 
 __all__ = [
     "Allowance",

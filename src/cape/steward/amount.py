@@ -27,8 +27,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import msgspec
+
 from cape.errors import CapeError, InvalidInput
 from cape.privacy import gaussian
+from cape.study.places import Delta, Epsilon
 
 __all__ = ["ADJACENCIES", "UNITS", "Allowance", "Amount", "Basis", "Incomparable", "Limit", "total", "under"]
 
@@ -115,12 +118,11 @@ class Amount:
         return gaussian.epsilon(left, self.mu) + _float(self.pure) if left > 0 else math.inf
 
 
-@dataclass(frozen=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An (epsilon, delta) that may be spent."""
 
-    epsilon: float
-    delta: float
+    epsilon: Epsilon
+    delta: Delta
 
     def covers(self, amount: Amount) -> bool:
         """Return whether all of it together is (epsilon, delta)-private, exactly."""

@@ -20,25 +20,15 @@ from typing import Any, Literal
 from cape import check
 from cape.errors import InvalidInput
 from cape.steward.keyring import public_text, read_public, write_whole
-from cape.steward.request import Request, hash_of
+from cape.steward.request import Request
 from cape.study import places
+from cape.study.document import Document, hash_of
 
 __all__ = ["Approvals", "Held"]
 
 _MOST_HELD = 100  # of each coordinator: none can fill the disk
 _MOST_NAMED = 6
 _MOST_BYTES = 1 << 24  # of a study that a steward is to look at
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "name": str,
-    "description": str,
-    "scheme": str,
-    "epsilon": (int, float),
-    "delta": (int, float),
-    "colluding": (int, float),
-    "schema": dict,
-    "sites": list,
-    "analyses": list,
-}
 
 
 @dataclass(frozen=True)
@@ -191,8 +181,8 @@ def _file(coordinator: bytes, study_hash: str) -> str:
 def _load(path: Path) -> Held | None:
     """Return what is held in a file, None if it is nothing that we hold."""
     try:
-        return _parse(path, places.read(path, _MOST_BYTES)) if path.is_file() else None
-    except (OSError, UnicodeDecodeError, InvalidInput):
+        return _parse(path, places.read(path, "study", most=_MOST_BYTES)) if path.is_file() else None
+    except InvalidInput:
         return None
 
 
@@ -207,10 +197,7 @@ def _parse(path: Path, text: str) -> Held | None:
     try:
         told = json.loads(text)
         held = Held(path, read_public("coordinator", told["coordinator"]), told["study"])
-        if not all(isinstance(held.study[name], kind) for name, kind in _TYPES.items()):
-            return None
-        if not all(isinstance(site, str) for site in held.study["sites"]):
-            return None
+        places.decode(held.study, Document)
         _ = held.study_hash  # no texts that are none, no numbers beyond 64 bits
         return held
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError, InvalidInput):

@@ -30,7 +30,7 @@ from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
 from cape.steward.replay import Sessions
-from cape.steward.request import MOST_VALID, SKEW, Asked, Request
+from cape.steward.request import MOST_VALID, SKEW, Request
 from cape.steward.review import (
     basis_of,
     charged,
@@ -44,6 +44,7 @@ from cape.steward.review import (
     whole_price,
 )
 from cape.steward.wire import MOST_NUMBERS
+from cape.study.document import Asked
 
 __all__ = ["Decider"]
 

@@ -110,7 +110,7 @@ class SiteFolder:
         wanted = (
             policy.name,
             policy.data.where,
-            repr(dict(policy.data.described)),
+            policy.data,
             repr(policy.schema.to_dict()),
         )
         with self._lock:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from cape import check
 from cape.errors import InvalidInput
@@ -40,7 +42,6 @@ __all__ = [
 _PUBLIC = "ed25519:"
 _PRIVATE = "cape-private-ed25519:"
 _MOST = 1 << 16  # bytes of a card
-_ROLES = ("", "site", "coordinator")
 
 
 def public_text(key: bytes) -> str:
@@ -131,6 +132,12 @@ def load_identity(path: Path) -> Identity:
     return Identity(private)
 
 
+class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    key: Any  # it may be a private one, which no error shows
+    role: Literal["", "site", "coordinator"] = ""
+
+
 @dataclass(frozen=True)
 class Card:
     """A name and a public key, as a small file that two people exchange.
@@ -155,28 +162,21 @@ class Card:
     @classmethod
     def load(cls, path: Path) -> Card:
         """Read such a file."""
-        try:
-            document = places.parse(path, places.read(path, _MOST))
-        except FileNotFoundError:
-            raise InvalidInput(
-                f"no file {str(path)!r}; the other side makes it with `cape site export-key`"
-            ) from None
-        except OSError as error:
-            raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-        except (InvalidInput, UnicodeDecodeError):
-            document = {}
         if path.name == "identity.key":
             raise InvalidInput(
                 f"{path} is a private key: keep it; `cape site export-key` makes the half to hand out"
             )
+        made = "the other side makes it with `cape site export-key`"
+        text = places.read(path, "file", made, _MOST)
+        try:
+            document = places.parse(path, text)
+        except InvalidInput:
+            document = {}
         if not document:
-            raise InvalidInput(f"{path} is not a key; the other side makes it with `cape site export-key`")
+            raise InvalidInput(f"{path} is not a key; {made}")
         with places.at(str(path)):
-            places.keys(document, ("name", "key", "role"), ("name", "key"))
-            role = document.get("role", "")
-            if role not in _ROLES:
-                raise InvalidInput('role must be "site" or "coordinator"')
-            return cls(person("name", document["name"]), read_public("key", document["key"]), role)
+            card = places.decode(document, _Card)
+            return cls(person("name", card.name), read_public("key", card.key), card.role)
 
     def require(self, role: str) -> None:
         """Raise unless this is, or may be, the key of one with this role."""
@@ -188,12 +188,9 @@ class Card:
             raise InvalidInput(f"that is the key of {self.role} {self.name!r}, not of a {role}; {hint}")
 
 
-def read_keys(document: Mapping[str, Any], name: str) -> dict[str, bytes]:
-    """Return names and public keys; the section may be empty, or not there."""
-    given = document.get(name, {})
-    if not isinstance(given, dict):
-        raise InvalidInput(f"[{name}] must be a section of names and keys, not {given!r}")
-    with places.at(f"[{name}]"):
+def read_keys(section: str, given: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the names and public keys of a section."""
+    with places.at(f"[{section}]"):
         found = {person("a name", who): read_public(who, key) for who, key in given.items()}
         if len(set(found.values())) < len(found):
             raise InvalidInput("two names have the same key; each key belongs to one")
@@ -291,9 +288,8 @@ def _header(section: str) -> re.Pattern[str]:
     return re.compile(rf"^\s*\[\s*([\"']?){section}\1\s*\][^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
-def person(name: str, value: Any) -> str:
+def person(name: str, value: str) -> str:
     """Return the name of a site or a coordinator, as a roster takes it."""
-    text = places.text(name, value)
-    if not text.isprintable() or len(text) > 200:
-        raise InvalidInput(f"{name} must have at most 200 characters, all printable, not {check.show(text)}")
-    return text
+    if not value.strip() or not value.isprintable() or len(value) > 200:
+        raise InvalidInput(f"{name} must have 1 to 200 characters, all printable, not {check.show(value)}")
+    return value

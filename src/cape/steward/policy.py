@@ -8,22 +8,23 @@ Tested in tests/steward/test_policy.py.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from cape import check
+import msgspec
+from msgspec import Meta, structs
+
 from cape.analyses import KINDS
 from cape.data import Schema
-from cape.data.schema import hint
 from cape.engine.query import Neighbours
 from cape.errors import InvalidInput
 from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person, read_keys
 from cape.study import places
+from cape.study.places import Count, Natural
 from cape.study.sites import Place, place_of
 
 __all__ = ["SCHEMES", "Allowance", "Policy"]
@@ -31,14 +32,16 @@ __all__ = ["SCHEMES", "Allowance", "Policy"]
 SCHEMES = ("cape", "conventional")
 """Schemes whose noise protects a site by itself, or together with honest sites whose noise it is sure of."""
 
-_SECTIONS = ("site", "schema", "allow", "protect", "budget", "coordinators", "peers")
-_SITE = ("name", "data", "expires", "approve", "expected_rows")
-_ALLOW = ("analyses", "columns", "schemes", "adjacency", "neighbours")
-_PROTECT = ("min_rows", "other_honest", "colluding")
-_BUDGET = ("release", "coordinator", "year", "total")
 _RAISE = "its steward can raise {key} under [budget] in site.toml, or the study can state less"
 
+_EVER = Meta(description="must be what may be spent ever, as in {epsilon = 4.0, delta = 1e-6}")
+_PAIR = Meta(description="must be a pair such as {epsilon = 1.0, delta = 1e-6}")
+
 Approve = Literal["auto", "ask"]
+
+
+def _some(example: str) -> Meta:
+    return Meta(min_length=1, description=f'must be a list with at least one entry, as in ["{example}"]')
 
 
 @dataclass(frozen=True)
@@ -86,16 +89,7 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read `site.toml`; raise `InvalidInput` with the key if anything in it cannot be right."""
-        if not isinstance(path, (str, os.PathLike)):
-            raise InvalidInput(f"path must be that of a site.toml, not {path!r}")
-        path = Path(path)
-        try:
-            text = places.read(path)
-        except FileNotFoundError:
-            raise InvalidInput(f"no policy {str(path)!r}; `cape site init` makes one") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
-        return cls.parse(text, path)
+        return cls.parse(places.read(path, "policy", "`cape site init` makes one"), Path(path))
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Policy:
@@ -129,106 +123,91 @@ class Policy:
         return next((name for name, known in self.coordinators.items() if known == key), None)
 
 
+class _Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    data: Any
+    expires: Annotated[date, Meta(description="must be a day without quotes, as in 2027-12-31")]
+    approve: Approve
+    expected_rows: Count | None = None
+
+
+class _Allow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    analyses: Annotated[list[str], _some("mean")]
+    columns: Annotated[list[str], _some("age")] | None = None
+    schemes: Annotated[list[str], _some("cape")] = msgspec.field(default_factory=lambda: ["cape"])
+    adjacency: Annotated[list[Neighbours], _some("replace-one")] | None = None
+    neighbours: Annotated[list[Neighbours], _some("replace-one")] | None = None
+
+
+class _Protect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    min_rows: Count
+    other_honest: Natural
+    colluding: Natural = 0
+
+
+class _Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    release: Annotated[Allowance, _PAIR]
+    coordinator: Annotated[Allowance, _PAIR]
+    year: Annotated[Allowance, _PAIR]
+    total: Annotated[Allowance, _EVER]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    site: _Site
+    schema: dict[str, Any]
+    allow: _Allow
+    protect: _Protect
+    budget: _Budget
+    coordinators: dict[str, Any] = {}
+    peers: dict[str, Any] = {}
+
+
 def _read(path: Path, document: Mapping[str, Any]) -> Policy:
-    for name in document:
-        if name not in _SECTIONS:
-            raise InvalidInput(f"unknown section [{name}]{hint(name, _SECTIONS)}")
-    given = places.section(document, "schema")
+    file = places.decode(document, _File, file=True)
+    site, allow = file.site, file.allow
     with places.at("[schema]"):
-        schema = Schema(given)
-    site = places.section(document, "site")
-    with places.at("[site]"):
-        places.keys(site, _SITE, _SITE[:4])
-        name = person("name", site["name"])
-        approve = _one_of("approve", site["approve"], get_args(Approve))
-        expires = site["expires"]
-        if type(expires) is not date:
-            raise InvalidInput(f"expires must be a day without quotes, as in 2027-12-31, not {expires!r}")
-        with places.at("data"):
-            data = place_of(site["data"], path.parent)
-            if data.elsewhere:
-                raise InvalidInput("data must say where the rows are: a path, or a table with path or query")
-    allow = places.section(document, "allow")
+        schema = Schema(file.schema)
     with places.at("[allow]"):
-        places.keys(allow, _ALLOW, ("analyses",))
-        analyses = _some("analyses", allow["analyses"], list(KINDS))
-        columns = _some("columns", allow.get("columns", list(schema)), list(schema))
-        schemes = _some("schemes", allow.get("schemes", ["cape"]), SCHEMES)
-        if "adjacency" in allow and "neighbours" in allow:
+        if allow.adjacency is not None and allow.neighbours is not None:
             raise InvalidInput("adjacency and neighbours are the same; write adjacency")
-        key = "neighbours" if "neighbours" in allow else "adjacency"
-        neighbours = _some(key, allow.get(key, ["replace-one"]), get_args(Neighbours))
-    protect = places.section(document, "protect")
-    with places.at("[protect]"):
-        places.keys(protect, _PROTECT, ("min_rows", "other_honest"))
-        min_rows = check.integer("min_rows", protect["min_rows"], least=1)
-        other_honest = check.integer("other_honest", protect["other_honest"], least=0)
-        colluding = check.integer("colluding", protect.get("colluding", 0), least=0)
+        neighbours = allow.adjacency or allow.neighbours or ["replace-one"]
+        columns = list(schema) if allow.columns is None else allow.columns
+        for name, given, known in (
+            ("analysis", allow.analyses, KINDS),
+            ("column", columns, schema),
+            ("scheme", allow.schemes, SCHEMES),
+        ):
+            for value in given:
+                places.one_of(name, value, known)
     with places.at("[site]"):
-        expected = site.get("expected_rows")
-        if expected is not None:
-            check.integer("expected_rows", expected, least=1)
-        elif "replace-one" not in neighbours:
+        person("name", site.name)
+        if site.expected_rows is None and "replace-one" not in neighbours:
             raise InvalidInput(
                 "expected_rows is missing: under add-remove the number of rows is private, and min_rows is "
                 "compared with what everyone may know; write it as in expected_rows = 1000"
             )
-    budget = places.section(document, "budget")
-    with places.at("[budget]"):
-        if "total" not in budget:
-            raise InvalidInput(
-                "total is missing: write what may be spent ever, as in total = {epsilon = 4.0, delta = 1e-6}"
-            )
-        places.keys(budget, _BUDGET, _BUDGET)
-        allowances = {key: _allowance(key, value) for key, value in budget.items()}
-    coordinators = read_keys(document, "coordinators")
-    peers = read_keys(document, "peers")
-    if name in peers:
-        raise InvalidInput(f"[peers] {name}: that is this site's own name; peers are the others")
+        with places.at("data"):
+            data = place_of(site.data, path.parent)
+            if data.elsewhere:
+                raise InvalidInput("data must say where the rows are: a path, or a table with path or query")
+    coordinators = read_keys("coordinators", file.coordinators)
+    peers = read_keys("peers", file.peers)
+    if site.name in peers:
+        raise InvalidInput(f"[peers] {site.name}: that is this site's own name; peers are the others")
     return Policy(
-        path,
-        name,
-        data,
-        schema,
-        analyses,
-        columns,
-        schemes,
-        neighbours,
-        min_rows,
-        expected,
-        other_honest,
-        colluding,
-        allowances["release"],
-        allowances["coordinator"],
-        allowances["year"],
-        allowances["total"],
-        expires,
-        coordinators,
-        peers,
-        "auto" if approve == "auto" else "ask",
+        path=path,
+        name=site.name,
+        data=data,
+        schema=schema,
+        analyses=frozenset(allow.analyses),
+        columns=frozenset(columns),
+        schemes=frozenset(allow.schemes),
+        neighbours=frozenset(neighbours),
+        expected_rows=site.expected_rows,
+        expires=site.expires,
+        coordinators=coordinators,
+        peers=peers,
+        approve=site.approve,
+        **structs.asdict(file.protect),
+        **structs.asdict(file.budget),
     )
-
-
-def _allowance(key: str, given: Any) -> Allowance:
-    with places.at(key):
-        if not isinstance(given, dict):
-            raise InvalidInput(f"must be a pair such as {{epsilon = 1.0, delta = 1e-6}}, not {given!r}")
-        places.keys(given, ("epsilon", "delta"), ("epsilon", "delta"))
-        epsilon = check.real("epsilon", given["epsilon"], above=0.0)
-        return Allowance(epsilon, check.probability("delta", given["delta"]))
-
-
-def _some(name: str, given: Any, known: Sequence[str]) -> frozenset[str]:
-    if not isinstance(given, list) or not given:
-        raise InvalidInput(
-            f'{name} must be a list with at least one entry, as in ["{known[0]}"], not {given!r}'
-        )
-    for value in given:
-        _one_of(name, value, known)
-    return frozenset(given)
-
-
-def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise InvalidInput(f"{name}: unknown {value!r}{hint(value, known)}")
-    return value

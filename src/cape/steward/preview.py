@@ -12,8 +12,8 @@ from cape.steward.amount import Amount, Incomparable
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
-from cape.steward.request import Asked, hash_of
 from cape.steward.review import basis_of, check_question, limits_of, question, whole_price
+from cape.study.document import Asked, hash_of
 
 __all__ = ["Verdict", "preview"]
 

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from cape.engine.session import AnalysisSession
 from cape.errors import CapeError, InvalidInput
 from cape.steward.codes import Code, Denied
-from cape.steward.request import Asked, Request
+from cape.steward.request import Request
+from cape.study.document import Asked
 
 __all__ = ["Sessions"]
 

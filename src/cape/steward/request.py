@@ -19,7 +19,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -27,26 +26,20 @@ import msgspec
 from msgspec import Meta
 
 from cape import check, packed
-from cape.analyses import build
-from cape.data import Schema
 from cape.engine.calibration import Calibration
-from cape.engine.query import Analysis
-from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.schemes import Parties
 from cape.engine.session import AnalysisSession, StageResult
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
 from cape.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
-from cape.privacy import Budget
 from cape.secagg.keys import KEY_BYTES, MAX_SITES, Identity, Roster
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES, Parameters
 from cape.steward import envelope
 from cape.steward.codes import Code, Denied
 from cape.steward.envelope import Envelope
 from cape.steward.heads import MOST_BYTES as MOST_HEAD
-from cape.study import Study, places
+from cape.study.document import hash_of
 
-__all__ = ["Asked", "Request", "document", "hash_of", "make_request", "read"]
+__all__ = ["Request", "grid_of", "make_request"]
 
 LABEL = b"cape request 2\0"
 NONCE_BYTES = 16
@@ -61,19 +54,6 @@ VALID = 6 * 3600
 
 _MOST_VALUES = 1 << 17  # in a study's document
 _DEPTH = 32
-_STUDY = (
-    "name",
-    "description",
-    "scheme",
-    "epsilon",
-    "delta",
-    "colluding",
-    "min_sites",
-    "neighbours",
-    "schema",
-    "sites",
-    "analyses",
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +61,7 @@ class Request:
     """One stage of one analysis of a study, as a coordinator asks for it.
 
     Attributes:
-        study: the whole study as everyone may know it: see `document`.
+        study: the whole study as everyone may know it: see `cape.study.document`.
         number: which of its analyses, from 1.
         roster: names and public keys of all sites.
         run: 16 bytes that name this release and are never used twice; all its stages have the same.
@@ -222,78 +202,6 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 _FIELDS = _Body.__struct_fields__
 _bodies: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
 _studies: msgspec.msgpack.Decoder[dict[str, Any]] = msgspec.msgpack.Decoder(dict[str, Any])
-
-
-def document(study: Study) -> dict[str, Any]:
-    """Return a study as a request carries it: what everyone may know, and every analysis with its share."""
-    told = study.to_dict()
-    told["analyses"] = [{**entry.analysis.to_dict(), "share": entry.share} for entry in study.analyses]
-    # Tuples become lists, and keys texts: as a file of JSON gives it back, with the same hash.
-    plain: dict[str, Any] = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(msgspec.to_builtins(told, str_keys=True))
-    )
-    return plain
-
-
-def hash_of(study: Mapping[str, Any]) -> str:
-    """Return the hash of a study's document."""
-    return _digest("study", study).hex()
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One analysis of a study's document, built by our own code: nothing in it is taken on trust."""
-
-    analysis: Analysis
-    described: Mapping[str, Any]
-    setting: Setting
-    scheme: Scheme
-    stages: Stages
-    sites: tuple[str, ...]
-
-    def session(self) -> AnalysisSession:
-        """Return the analysis at its first stage."""
-        return AnalysisSession(self.analysis, self.stages)
-
-    @property
-    def release_mu_squared(self) -> Fraction:
-        """What all stages together cost."""
-        return self.stages.cost(len(self.stages)) * Fraction(self.stages.mu) ** 2
-
-
-def read(study: Mapping[str, Any], number: int) -> Asked:
-    """Build an analysis from a study's document; raise `InvalidInput` if anything in it cannot be right."""
-    places.keys(study, _STUDY, _STUDY)
-    places.text("name", study["name"])
-    if not isinstance(study["description"], str):
-        raise InvalidInput("description must be a text")
-    if not isinstance(study["sites"], list) or not all(isinstance(site, str) for site in study["sites"]):
-        raise InvalidInput("sites must be a list of names")
-    if not isinstance(study["schema"], dict):
-        raise InvalidInput("schema must be a table of columns")
-    parties = Parties(len(study["sites"]), study["colluding"], study["min_sites"])
-    if study["neighbours"] not in ("replace-one", "add-remove"):
-        raise InvalidInput(f"unknown neighbours {check.show(study['neighbours'])}")
-    if not isinstance(study["scheme"], str) or study["scheme"] not in SCHEMES:
-        raise InvalidInput(f"unknown scheme {check.show(study['scheme'])}")
-    check.real("epsilon", study["epsilon"], above=0.0)
-    budget = Budget(study["epsilon"], study["delta"])
-    setting = Setting(Schema(study["schema"]), budget, parties, study["neighbours"])
-    analyses = study["analyses"]
-    if not isinstance(analyses, list) or not 1 <= number <= len(analyses):
-        raise InvalidInput(f"the study has no analysis {number}")
-    described = analyses[number - 1]
-    if not isinstance(described, dict) or "share" not in described:
-        raise InvalidInput(f"analysis {number} must be a table with a share")
-    share = check.real("share", described["share"], above=0.0, most=1.0)
-    asked = {key: value for key, value in described.items() if key != "share"}
-    if asked.get("checkpoint") is not None:
-        raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
-    analysis = build(asked)
-    scheme = SCHEMES[study["scheme"]]()
-    stages = Stages.of(analysis, setting, scheme, share)
-    _ = stages.slack  # refuses a delta that sampling cannot do with
-    return Asked(analysis, asked, setting, scheme, stages, tuple(study["sites"]))
 
 
 def make_request(

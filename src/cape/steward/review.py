@@ -21,7 +21,8 @@ from cape.errors import InvalidInput
 from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
 from cape.steward.codes import Code, Denied
 from cape.steward.policy import Policy
-from cape.steward.request import Asked, grid_of, read
+from cape.steward.request import grid_of
+from cape.study.document import Asked, read
 
 __all__ = [
     "basis_of",

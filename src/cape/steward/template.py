@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
@@ -80,14 +81,8 @@ total = {epsilon = 4.0, delta = 1e-6}          # what may be spent ever
 
 def site_toml(name: str, expires: date, kinds: list[str]) -> str:
     """Return the text of a new policy."""
-    listed, line = [], ""
-    for kind in kinds:
-        if len(line) + len(kind) > 90:
-            listed.append(line)
-            line = ""
-        line += f'"{kind}", '
-    listed.append(line)
-    shown = "\n    ".join(each.strip() for each in listed).rstrip(",")
+    quoted = ", ".join(f'"{kind}"' for kind in kinds)
+    shown = textwrap.fill(quoted, 90, subsequent_indent="    ", break_on_hyphens=False)
     text = _TEXT.replace("@KINDS@", shown).replace("@EXPIRES@", expires.isoformat())
     return text.replace("@NAME@", json.dumps(name, ensure_ascii=False))
 

@@ -1,20 +1,38 @@
-"""Where in a study file something is wrong: every error names the file, the section and the key."""
+"""Documents that people or machines write, decoded into structs: every error names the file, section and key.
+
+A struct says what its fields must be: by their types, with a sentence where the type says too little, as in
+`Meta(gt=0, description="must be a finite number above 0")`. `decode` refuses what does not fit, and unknown
+keys.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
 
 from cape import check
 from cape.data.schema import hint
 from cape.errors import InvalidInput
 
-__all__ = ["at", "keys", "parse", "read", "section", "text"]
+__all__ = ["Count", "Delta", "Epsilon", "Natural", "Text", "at", "decode", "one_of", "parse", "read", "shown"]
 
+Text = Annotated[str, Meta(pattern=r"\S")]
+Natural = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+Epsilon = Annotated[float, Meta(gt=0, le=sys.float_info.max, description="must be a finite number above 0")]
+Delta = Annotated[float, Meta(gt=0, lt=1, description="must lie strictly between 0 and 1")]
+
+_Kind = TypeVar("_Kind")
 _LONGEST, _PLACE = 600, 250  # characters
 _MOST = 1 << 20  # bytes of a file that people write
 _QUOTED = re.compile(  # strings and comments; one that does not end takes all that is left
@@ -22,6 +40,8 @@ _QUOTED = re.compile(  # strings and comments; one that does not end takes all t
     re.DOTALL,
 )
 _DEEP = re.compile(r"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){8}")  # a key of nine names
+_PATH = re.compile(r" - at `(?:key` in `)?\$([^`]*)`\Z")  # where msgspec found what is wrong
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 @contextmanager
@@ -33,13 +53,24 @@ def at(place: str) -> Iterator[None]:
         raise InvalidInput(f"{check.plain(place, _PLACE)}: {check.plain(str(error), _LONGEST)}") from None
 
 
-def read(path: Path, most: int = _MOST) -> str:
-    """Return a file's text, if it is no larger than one that people write; else raise `InvalidInput`."""
-    with open(path, "rb") as file:  # what it says of its size may be wrong, as of a pipe or a device
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise InvalidInput(f"{path} is larger than {most >> 10} kB; nothing that people write here is")
-    return data.decode("utf-8")
+def read(
+    path: str | Path, what: str, instead: str = "give the path of a TOML file", most: int = _MOST
+) -> str:
+    """Return the text of a file, if it is no larger than one that people write; else raise `InvalidInput`."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidInput(f"path must be that of a TOML file, not {check.show(path)}")
+    try:
+        with open(path, "rb") as file:  # what it says of its size may be wrong, as of a pipe or a device
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise InvalidInput(f"{path} is larger than {most >> 10} kB; nothing that people write here is")
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        raise InvalidInput(f"no {what} {str(path)!r}; {instead}") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not a TOML file: it is not written in UTF-8; {instead}") from None
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:
@@ -61,33 +92,83 @@ def parse(path: Path, text: str) -> dict[str, Any]:
     raise InvalidInput(f"{path} is not a TOML file: {check.plain(problem, _LONGEST)}")
 
 
-def section(document: Mapping[str, Any], name: str, empty: str = "") -> dict[str, Any]:
-    """Return a section that must be there and have keys; `empty` is what to say if it has none."""
-    if name not in document:
-        raise InvalidInput(f"the section [{name}] is missing")
-    value = document[name]
-    if value == {} and empty:
-        raise InvalidInput(empty)
-    if value == {}:
-        raise InvalidInput(f"the section [{name}] is empty")
-    if not isinstance(value, dict):
-        raise InvalidInput(f"[{name}] must be a section with keys, not {check.show(value)}")
-    return value
+def decode(given: Any, kind: type[_Kind], *, file: bool = False) -> _Kind:
+    """Return what a mapping says as a struct, or raise `InvalidInput`; the keys of a `file` are sections."""
+    try:
+        return msgspec.convert(given, kind, builtin_types=(date,))  # a day in quotes is a text
+    except msgspec.ValidationError as error:
+        problem = _explain(given, kind, error, file)
+    raise InvalidInput(problem)
 
 
-def keys(given: Mapping[str, Any], known: Iterable[str], needed: Iterable[str] = ()) -> None:
-    """Raise an error if a key is not known, with the one that was probably meant, or if one is missing."""
+def one_of(name: str, value: str, known: Iterable[str]) -> str:
+    """Return a name that is known, or raise an error with the one that was probably meant."""
     names = list(known)
-    for key in given:
-        if key not in names:
-            raise InvalidInput(f"unknown key {check.show(key)}{hint(key, names)}")
-    for key in needed:
-        if key not in given:
-            raise InvalidInput(f"the key {key!r} is missing")
-
-
-def text(name: str, value: Any) -> str:
-    """Return a text that is not empty."""
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be a text, not {check.show(value)}")
+    if value not in names:
+        raise InvalidInput(f"unknown {name} {check.show(value)}{hint(value, names)}")
     return value
+
+
+def _explain(given: Any, kind: Any, error: msgspec.ValidationError, file: bool) -> str:
+    """Return what is wrong, where, and what to write instead."""
+    found = _PATH.search(str(error))
+    shape, places = inspect.type_info(kind), list[str]()
+    for key, index in _STEP.findall(found[1] if found else ""):
+        plain, _ = _describe(shape)
+        if isinstance(plain, inspect.StructType):
+            shape = next(field.type for field in plain.fields if field.encode_name == key)
+            places.append(f"[{key}]" if file and not places else key)
+            given = given[key]
+        elif isinstance(plain, inspect.ListType):
+            shape = plain.item_type
+            places[-1] = f"entry {int(index) + 1} of {places[-1]}"
+            given = given[int(index)]
+    if error.__cause__ is not None:  # a check of our own
+        return ": ".join([*places, str(error.__cause__)])
+    plain, wanted = _describe(shape)
+    if isinstance(plain, inspect.StructType) and isinstance(given, Mapping):
+        return ": ".join([*places, _wrong_key(given, plain, file and not places)])
+    subject = places.pop() if places else "the document"
+    return ": ".join([*places, f"{subject} {wanted}, not {shown(given)}"])
+
+
+def _wrong_key(given: Mapping[str, Any], shape: inspect.StructType, section: bool) -> str:
+    fields = {field.encode_name: field for field in shape.fields}
+    for key in given:
+        if key not in fields and section:
+            return f"unknown section [{check.plain(str(key))}]{hint(key, fields)}"
+        if key not in fields:
+            return f"unknown key {check.show(key)}{hint(key, fields)}"
+    name = next(name for name, field in fields.items() if field.required and name not in given)
+    told = f"the section [{name}] is missing" if section else f"the key {name!r} is missing"
+    described = isinstance(fields[name].type, inspect.Metadata)
+    return f"{told}: it {_describe(fields[name].type)[1]}" if described else told
+
+
+def _describe(shape: inspect.Type) -> tuple[inspect.Type, str]:
+    """Return a type, without the None that may stand for it, and what a value of it must be."""
+    match shape:
+        case inspect.Metadata(type=inner, extra_json_schema=said):
+            plain, wanted = _describe(inner)
+            return plain, str((said or {}).get("description", wanted))
+        case inspect.UnionType(types=kinds):
+            return _describe(kinds[0])
+        case inspect.BoolType():
+            return shape, "must be true or false"
+        case inspect.LiteralType(values=values):
+            return shape, "must be " + " or ".join(f'"{value}"' for value in values if value)
+        case inspect.IntType(ge=least):
+            return shape, "must be an integer" + ("" if least is None else f" at least {least}")
+        case inspect.ListType():
+            return shape, "must be a list"
+        case inspect.StructType() | inspect.DictType():
+            return shape, "must be a table with keys"
+        case _:
+            return shape, "must be a text"
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: nothing of what is inside a table or a list."""
+    if isinstance(value, Mapping):
+        return "a table"
+    return "a list" if isinstance(value, list) else check.show(value)

@@ -6,73 +6,95 @@ A site on a machine of its own knows where its rows are; the study then says `na
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cape import check
+import msgspec
+from msgspec import structs
+
 from cape.errors import InvalidInput
 from cape.study import places
+from cape.study.places import Count, Text
 
 if TYPE_CHECKING:
     from cape.data import Csv, Database
 
-__all__ = ["TOO_FEW", "Place", "place_of", "read_sites"]
-
-TOO_FEW = "[sites] must name at least two sites"
-
-_LAYOUT = ("null_values", "columns", "separator", "has_header")
-_FILE = ("path", "rows", *_LAYOUT)
-_QUERY = ("query", "connection", "rows")
+__all__ = ["Place", "place_of", "read_sites"]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a site's rows are, and how many people expect there. Nothing is opened."""
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows that only the site itself knows where to find, and how many people expect there."""
 
-    described: Mapping[str, Any]
-    folder: Path
-    rows: int | None = None
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether only the site itself knows where its rows are."""
-        return not ({"path", "query"} & set(self.described))
+    rows: Count | None = None
 
     @property
     def where(self) -> tuple[str, ...]:
         """What tells it from other places: the file, links followed, or the query and the connection."""
-        given = self.described
-        if self.elsewhere:
-            return ()
-        if "query" in given:
-            return given["query"], _uri(given["connection"], self.folder)
-        path = _beside(given["path"], self.folder)
-        return (path if "://" in path else str(Path(path).resolve()),)
+        return ()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether only the site itself knows where its rows are."""
+        return not self.where
 
     def source(self) -> str | Csv | Database:
         """Return what `cape.Consortium` takes; polars is loaded here and not before."""
-        from cape.data import Csv, Database
-
-        given = self.described
-        if self.elsewhere:
-            raise InvalidInput(
-                "the study does not say where a site's rows are: `cape submit` asks the site itself; to run "
-                "the study here, give a path"
-            )
-        if "query" in given:
-            return Database(given["query"], _uri(given["connection"], self.folder))
-        path = _beside(given["path"], self.folder)
-        if not any(key in given for key in _LAYOUT):
-            return path
-        separator = "\t" if path.endswith(".tsv") else ","
-        return Csv(
-            path,
-            null_values=given.get("null_values", ()),
-            separator=given.get("separator", separator),
-            columns=given.get("columns"),
+        raise InvalidInput(
+            "the study does not say where a site's rows are: `cape submit` asks the site itself; to run the "
+            "study here, give a path"
         )
+
+
+class _File(Place, frozen=True, kw_only=True):
+    path: Text
+    null_values: list[str] | None = None
+    columns: list[str] | None = None
+    separator: str | None = None
+    has_header: bool | None = None
+
+    def __post_init__(self) -> None:
+        if "\0" in self.path:
+            raise InvalidInput("path must be that of a file; it holds a zero byte")
+        if self.has_header is not None and self.has_header == (self.columns is not None):
+            raise InvalidInput("columns must be given when has_header is false, and only then")
+        self.source()
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        return (self.path if "://" in self.path else str(Path(self.path).resolve()),)
+
+    def source(self) -> str | Csv:
+        from cape.data import Csv
+
+        separator = "\t" if self.path.endswith(".tsv") else ","
+        if (self.null_values, self.columns, self.separator, self.has_header) == (None, None, None, None):
+            return self.path
+        return Csv(
+            self.path,
+            null_values=tuple(self.null_values or ()),
+            separator=separator if self.separator is None else self.separator,
+            columns=None if self.columns is None else tuple(self.columns),
+        )
+
+
+class _Query(Place, frozen=True, kw_only=True):
+    query: str
+    connection: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.connection, str) or not self.connection.strip():  # it may hold a password
+            raise InvalidInput("connection must be a text such as 'sqlite:///rows.db'")
+        self.source()
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        return self.query, self.connection
+
+    def source(self) -> Database:
+        from cape.data import Database
+
+        return Database(self.query, self.connection)
 
 
 def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
@@ -82,7 +104,7 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
         with places.at(f"[sites] {name}"):
             sites[name] = place_of(described, folder)
     if len(sites) < 2:
-        raise InvalidInput(TOO_FEW)
+        raise InvalidInput("[sites] must name at least two sites")
     _refuse_twins(sites)
     without = [name for name, place in sites.items() if place.rows is None]
     if without and len(without) < len(sites):
@@ -96,48 +118,26 @@ def _refuse_twins(sites: Mapping[str, Place]) -> None:
     """Raise an error if two sites have the same rows: each person in them would be counted twice."""
     found: dict[tuple[str, ...], str] = {}
     for name, place in sites.items():
-        if place.elsewhere:
-            continue
-        other = found.setdefault(place.where, name)
+        other = name if place.elsewhere else found.setdefault(place.where, name)
         if other != name:
-            what = "ask the same query" if "query" in place.described else "read the same file"
+            what = "ask the same query" if isinstance(place, _Query) else "read the same file"
             raise InvalidInput(f"[sites] {other} and {name} {what}; a person's row must be at one site only")
 
 
 def place_of(described: Any, folder: Path) -> Place:
-    """Return where a site's rows are, as a file describes it: a path, or a table with more about them."""
+    """Return where a site's rows are, as a file in this folder describes it: a path, or a table."""
     if isinstance(described, str):
         described = {"path": described}
     if not isinstance(described, dict):
-        raise InvalidInput(
-            f'must be a path, or a table such as {{path = "a.csv"}}, not {check.show(described)}'
-        )
+        shown = places.shown(described)
+        raise InvalidInput(f'must be a path, or a table such as {{path = "a.csv"}}, not {shown}')
     if "query" in described or "connection" in described:
-        places.keys(described, _QUERY, ("query", "connection"))
-        if not isinstance(described["connection"], str) or not described["connection"].strip():
-            raise InvalidInput(
-                "connection must be a text such as 'sqlite:///rows.db'"
-            )  # it may hold a password
-    elif not set(described) - {"rows"}:
-        pass  # its rows are elsewhere
-    else:
-        places.keys(described, _FILE, ("path",))
-        if "\0" in places.text("path", described["path"]):
-            raise InvalidInput("path must be that of a file; it holds a zero byte")
-        _check_header(described)
-    rows = described.get("rows")
-    place = Place(described, folder, None if rows is None else check.integer("rows", rows, least=1))
-    if not place.elsewhere:
-        place.source()
-    return place
-
-
-def _check_header(described: Mapping[str, Any]) -> None:
-    header = described.get("has_header", "columns" not in described)
-    if not isinstance(header, bool):
-        raise InvalidInput(f"has_header must be true or false, not {check.show(header)}")
-    if header == ("columns" in described):
-        raise InvalidInput("columns must be given when has_header is false, and only then")
+        asked = places.decode(described, _Query)
+        return structs.replace(asked, connection=_uri(asked.connection, folder))
+    if set(described) <= {"rows"}:
+        return places.decode(described, Place)
+    file = places.decode(described, _File)
+    return structs.replace(file, path=_beside(file.path, folder))
 
 
 def _beside(path: str, folder: Path) -> str:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from cape import check
-from cape.analyses import KINDS, build
-from cape.analyses.registry import keys_of
+from cape.analyses import build
 from cape.data import Schema
-from cape.data.schema import hint
 from cape.engine.plan import Plan, make_plan
-from cape.engine.query import Analysis, Neighbours
+from cape.engine.query import Analysis
 from cape.engine.result import Promise
-from cape.engine.schemes import SCHEMES, Parties
+from cape.engine.schemes import SCHEMES
 from cape.engine.setting import Setting
 from cape.errors import InvalidInput, PrivacyLeakWarning
-from cape.privacy import Budget, correlated
+from cape.privacy import Budget
 from cape.study import places
-from cape.study.sites import TOO_FEW, Place, read_sites
+from cape.study.document import Terms
+from cape.study.places import Text
+from cape.study.sites import Place, read_sites
 
 if TYPE_CHECKING:
     from cape.engine.consortium import Consortium
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "Study"]
 
-_SECTIONS = ("study", "privacy", "schema", "sites", "analysis")
-_PRIVACY = ("epsilon", "delta", "colluding", "min_sites", "scheme", "neighbours")
+_AT_LEAST_ONE = Meta(min_length=1, description="must be at least one [[analysis]], in two pairs of brackets")
 _LARGE_EPSILON = 10.0
 _LARGE_DELTA = 1e-3  # if nobody says how many rows there are
 _FINEST = 10**9  # shares that the file leaves out are multiples of a billionth, and add up exactly
@@ -74,11 +75,7 @@ class Study:
         What can be right but protects little is a `PrivacyLeakWarning`, and stays in `warnings`. No site's
         file is opened: none of them has to be there.
         """
-        if not isinstance(path, (str, os.PathLike)):
-            raise InvalidInput(
-                f"path must be that of a TOML file, as in 'study.toml', not {check.show(path)}"
-            )
-        study = cls.parse(_text(Path(path)), Path(path))
+        study = cls.parse(places.read(path, "study file"), Path(path))
         for text in study.warnings:
             warnings.warn(text, PrivacyLeakWarning, stacklevel=2)
         return study
@@ -157,44 +154,36 @@ class Study:
         )
 
 
-def scheme_name(name: Any) -> str:
+def scheme_name(name: str) -> str:
     """Return the name of a scheme, or raise an error with the one that was probably meant."""
-    return _one_of("scheme", name, list(SCHEMES))
+    return places.one_of("scheme", name, SCHEMES)
 
 
-def _text(path: Path) -> str:
-    try:
-        return places.read(path)
-    except FileNotFoundError:
-        raise InvalidInput(f"no study file {str(path)!r}; give the path of a TOML file") from None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+class _About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Text
+    description: Text = ""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    study: _About
+    privacy: Terms
+    schema: dict[str, Any]
+    sites: dict[str, Any]
+    analysis: Annotated[list[dict[str, Any]], _AT_LEAST_ONE]
 
 
 def _read(path: Path, document: Mapping[str, Any]) -> Study:
-    for name in document:
-        if name not in _SECTIONS:
-            raise InvalidInput(f"unknown section [{check.plain(name)}]{hint(name, _SECTIONS)}")
-    about = places.section(document, "study")
-    with places.at("[study]"):
-        places.keys(about, ("name", "description"), ("name",))
-        name = places.text("name", about["name"])
-        description = places.text("description", about.get("description", name))
-    schema_section = places.section(document, "schema")
+    file = places.decode(document, _File, file=True)
     with places.at("[schema]"):
-        schema = Schema(schema_section)
-    sites = read_sites(places.section(document, "sites", TOO_FEW), path.parent)
-    privacy = places.section(document, "privacy")
+        schema = Schema(file.schema)
+    sites = read_sites(file.sites, path.parent)
     with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and given later
-        setting, scheme = _privacy(privacy, schema, len(sites))
-    entries = _entries(document.get("analysis"), setting)
+        setting = file.privacy.setting(schema, len(sites))
+    entries = _entries(file.analysis, setting)
     said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
-    if "description" not in about:
-        description = ""
-    return Study(path, name, description, setting, scheme, sites, entries, tuple(said))
+    about, scheme = file.study, file.privacy.scheme
+    return Study(path, about.name, about.description, setting, scheme, sites, entries, tuple(said))
 
 
 def _weak(budget: Budget, sites: Mapping[str, Place]) -> list[str]:
@@ -214,31 +203,11 @@ def _weak(budget: Budget, sites: Mapping[str, Place]) -> list[str]:
     return said
 
 
-def _privacy(given: Mapping[str, Any], schema: Schema, sites: int) -> tuple[Setting, str]:
-    places.keys(given, _PRIVACY, ("epsilon", "delta"))
-    check.real("epsilon", given["epsilon"], above=0.0)
-    colluding = given["colluding"] if "colluding" in given else correlated.default_colluding(sites)
-    parties = Parties(sites, colluding, given.get("min_sites", sites))
-    neighbours: Neighbours = _one_of(
-        "neighbours", given.get("neighbours", "replace-one"), get_args(Neighbours)
-    )  # type: ignore[assignment]
-    budget = Budget(given["epsilon"], given["delta"])
-    return Setting(schema, budget, parties, neighbours), scheme_name(given.get("scheme", "cape"))
-
-
-def _entries(given: Any, setting: Setting) -> tuple[Entry, ...]:
-    if (
-        not isinstance(given, list)
-        or not all(isinstance(described, dict) for described in given)
-        or not given
-    ):
-        raise InvalidInput("there must be at least one [[analysis]], in two pairs of brackets")
+def _entries(given: Sequence[Mapping[str, Any]], setting: Setting) -> tuple[Entry, ...]:
     analyses, shares = [], []
     for number, described in enumerate(given, 1):
         with places.at(f"[[analysis]] {number}"):
-            _check_keys(described)
-            asked = {key: value for key, value in described.items() if key != "share"}
-            analysis = build(asked)
+            analysis = build(described)
             analysis.query(setting.schema, setting.neighbours)
             analyses.append(analysis)
             share = described.get("share")
@@ -247,17 +216,6 @@ def _entries(given: Any, setting: Setting) -> tuple[Entry, ...]:
         Entry(number, analysis, share)
         for number, (analysis, share) in enumerate(zip(analyses, _share_out(shares), strict=True), 1)
     )
-
-
-def _check_keys(described: Mapping[str, Any]) -> None:
-    """Raise an error for a key that this kind of analysis does not have; `build` tells of a wrong kind."""
-    kind = described.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        return
-    keys = ["kind", *keys_of(kind), "share"]
-    for key in described:
-        if key not in keys:
-            raise InvalidInput(f"an analysis of kind {kind!r} has no key {check.show(key)}{hint(key, keys)}")
 
 
 def _share_out(shares: Sequence[float | None]) -> list[float]:
@@ -272,9 +230,3 @@ def _share_out(shares: Sequence[float | None]) -> list[float]:
     whole, more = divmod(left, missing) if missing else (0, 0)
     parts = iter([(whole + (i < more)) / _FINEST for i in range(missing)])
     return [next(parts) if share is None else share for share in shares]
-
-
-def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
-    if value not in known:
-        raise InvalidInput(f"unknown {name} {check.show(value)}{hint(value, known)}")
-    return str(value)

@@ -21,7 +21,8 @@ from cape.errors import ProtocolError
 from cape.secagg import messages as m
 from cape.secagg.keys import Identity, Roster, Verifier
 from cape.secagg.parameters import Parameters
-from cape.steward.request import Request, read
+from cape.steward.request import Request
+from cape.study.document import read
 
 __all__ = ["Session", "parameters_of", "puppet"]
 

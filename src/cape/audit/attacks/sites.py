@@ -25,8 +25,9 @@ from cape.engine.session import StageResult
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Grant, Member, Refusal, Request, SiteFolder, make_request, read, wire
+from cape.steward import Grant, Member, Refusal, Request, SiteFolder, make_request, wire
 from cape.steward.template import plain_policy
+from cape.study.document import read
 
 __all__ = [
     "ABSENT",

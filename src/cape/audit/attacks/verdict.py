@@ -30,8 +30,9 @@ from cape.engine.calibration import RESOLUTION, calibrate
 from cape.engine.schemes import SCHEMES, Parties
 from cape.privacy import gaussian
 from cape.steward.ledger import Line
-from cape.steward.request import grid_of, read
+from cape.steward.request import grid_of
 from cape.steward.review import columns_of
+from cape.study.document import read
 
 __all__ = ["Verdict", "judge"]
 

@@ -14,7 +14,6 @@ from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.cli.site.verdicts import plain_data, verdict_table
-from cape.errors import InvalidInput
 from cape.steward.admin.data import Checked
 from cape.study import places
 
@@ -40,7 +39,7 @@ def check(
     Example: [bold]cape site check study.toml --site our-site[/bold]
     """
     with reach(folder, socket) as desk:
-        text = None if study_file is None else read_text(study_file, "study file")
+        text = None if study_file is None else places.read(study_file, "study file")
         checked = desk.check(text, coordinator, str(study_file)[-300:])
     if as_json:
         screen.print_json(plain_data(checked))
@@ -53,18 +52,6 @@ def check(
         )
         typer.echo(f"cape: {reason}", err=True)
         raise typer.Exit(1)
-
-
-def read_text(path: Path, what: str) -> str:
-    """Return the text of a file that a steward names, or raise an error that names it."""
-    try:
-        return places.read(path)
-    except FileNotFoundError:
-        raise InvalidInput(f"no {what} {str(path)!r}; give the path of a TOML file") from None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
 
 
 def _show(console: Console, checked: Checked) -> None:

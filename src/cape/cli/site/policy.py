@@ -11,11 +11,11 @@ from rich.markup import escape
 
 from cape.cli import screen
 from cape.cli.options import AsJson
-from cape.cli.site.check import read_text
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.cli.site.verdicts import plain_data
 from cape.errors import InvalidInput
 from cape.steward.admin.data import Status
+from cape.study import places
 
 __all__ = ["log", "policy", "status"]
 
@@ -59,7 +59,7 @@ def policy(
             else:
                 typer.echo(now.text, nl=False)
             return
-        tried = desk.save_policy(read_text(new, "policy"), now.hash)
+        tried = desk.save_policy(places.read(new, "policy"), now.hash)
     if tried.problem is not None:
         raise InvalidInput(f"{tried.problem}. Nothing was changed")
     if as_json:

@@ -22,8 +22,8 @@ from cape.steward.gaps import Unsettled
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
 from cape.steward.policy import Policy
 from cape.steward.preview import preview
-from cape.steward.request import document
 from cape.study import Study, places
+from cape.study.document import document
 
 __all__ = ["Desk"]
 
@@ -229,11 +229,7 @@ class Desk:
         self.folder.log(f"{what} {told.study!r} {told.hash} of {told.who!r}{why}")
 
     def _text(self) -> str:
-        path = self.folder.path / "site.toml"
-        try:
-            return places.read(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} cannot be read: {type(error).__name__}") from None
+        return places.read(self.folder.path / "site.toml", "policy")
 
     def _tried(self, old: str, text: str) -> data.Tried:
         try:

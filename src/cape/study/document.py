@@ -1,0 +1,129 @@
+"""A study as it travels: what everyone may know of it, its hash, and one of its analyses, built and checked.
+
+Claim. An `Asked` that `read` returns was built by our own code from a document that anybody may have written:
+every field has its type and range, unknown fields are refused, and nothing is taken on trust.
+Reason. The document is decoded into `Document`, a struct without room for anything else; columns, budget,
+parties and analysis are made by the same constructors as in a study file.
+Tested in tests/steward/test_decide.py, and fuzzed (`assurance.inputs.requests`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cape import check
+from cape.analyses import build
+from cape.data import Schema
+from cape.engine.query import Analysis, Neighbours
+from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.session import AnalysisSession
+from cape.engine.setting import Setting
+from cape.engine.stages import Stages
+from cape.errors import InvalidInput
+from cape.privacy import Budget, correlated
+from cape.study import places
+from cape.study.places import Count, Delta, Epsilon, Natural, Text
+
+if TYPE_CHECKING:
+    from cape.study.study import Study
+
+__all__ = ["Asked", "Document", "Terms", "document", "hash_of", "read"]
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The [privacy] of a study: what may be spent, against whom, with which noise."""
+
+    epsilon: Epsilon
+    delta: Delta
+    colluding: Natural | None = None
+    min_sites: Count | None = None
+    scheme: str = "cape"
+    neighbours: Neighbours = "replace-one"
+
+    def __post_init__(self) -> None:
+        places.one_of("scheme", self.scheme, SCHEMES)
+
+    def parties(self, sites: int) -> Parties:
+        """Return who takes part, of so many sites; by default all must answer."""
+        colluding = correlated.default_colluding(sites) if self.colluding is None else self.colluding
+        return Parties(sites, colluding, sites if self.min_sites is None else self.min_sites)
+
+    def setting(self, schema: Schema, sites: int) -> Setting:
+        """Return what all noise is calibrated to."""
+        return Setting(schema, Budget(self.epsilon, self.delta), self.parties(sites), self.neighbours)
+
+
+class Document(Terms, frozen=True, kw_only=True):
+    """A whole study as a request carries it: nothing is left to a default."""
+
+    name: Text
+    description: str
+    colluding: Natural
+    min_sites: Count
+    scheme: str
+    neighbours: Neighbours
+    schema: dict[str, Any]
+    sites: list[str]
+    analyses: list[Any]
+    """A request looks at its own only; the others may be anything."""
+
+
+def document(study: Study) -> dict[str, Any]:
+    """Return a study as a request carries it: what everyone may know, and every analysis with its share."""
+    told = study.to_dict()
+    told["analyses"] = [{**entry.analysis.to_dict(), "share": entry.share} for entry in study.analyses]
+    # Tuples become lists, and keys texts: as a file of JSON gives it back, with the same hash.
+    plain: dict[str, Any] = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(msgspec.to_builtins(told, str_keys=True))
+    )
+    return plain
+
+
+def hash_of(study: Mapping[str, Any]) -> str:
+    """Return the hash of a study's document."""
+    return sha256(b"cape study 1\0" + msgspec.msgpack.encode((study,))).hexdigest()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One analysis of a study's document, built by our own code: nothing in it is taken on trust."""
+
+    analysis: Analysis
+    setting: Setting
+    scheme: Scheme
+    stages: Stages
+    sites: tuple[str, ...]
+
+    def session(self) -> AnalysisSession:
+        """Return the analysis at its first stage."""
+        return AnalysisSession(self.analysis, self.stages)
+
+    @property
+    def release_mu_squared(self) -> Fraction:
+        """What all stages together cost."""
+        return self.stages.cost(len(self.stages)) * Fraction(self.stages.mu) ** 2
+
+
+def read(study: Mapping[str, Any], number: int) -> Asked:
+    """Build an analysis from a study's document; raise `InvalidInput` if anything in it cannot be right."""
+    told = places.decode(study, Document)
+    setting = told.setting(Schema(told.schema), len(told.sites))
+    if not 1 <= number <= len(told.analyses):
+        raise InvalidInput(f"the study has no analysis {number}")
+    described = told.analyses[number - 1]
+    if not isinstance(described, dict) or "share" not in described:
+        raise InvalidInput(f"analysis {number} must be a table with a share")
+    share = check.real("share", described["share"], above=0.0, most=1.0)
+    if described.get("checkpoint") is not None:
+        raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
+    analysis = build(described)
+    scheme = SCHEMES[told.scheme]()
+    stages = Stages.of(analysis, setting, scheme, share)
+    _ = stages.slack  # refuses a delta that sampling cannot do with
+    return Asked(analysis, setting, scheme, stages, tuple(told.sites))
