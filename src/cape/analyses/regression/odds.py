@@ -30,6 +30,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from cape.analyses.matrices import shrunk, spectral
@@ -43,8 +44,6 @@ _Z = np.linspace(-8.0, 8.0, 161)
 _NORMAL = np.exp(-(_Z**2) / 2)
 _NORMAL /= _NORMAL.sum()
 _MOST_SPREAD = 6.0  # of log-odds, as a standard deviation: nobody could tell more from 0 and 1
-_MOST_CENTRE = 12.0
-_HALVINGS = 32
 _KAPPAS = np.concatenate([[0.0], np.logspace(-6.0, math.log10(2 / math.pi), 97)])
 _SURE = 2.5  # standard deviations of noise that a mean of y must exceed
 _TIE = 1e-3
@@ -298,11 +297,10 @@ class _Prior:
     @cached_property
     def likelihoods(self) -> Floats:
         """Twice the log-likelihood of each k, less that of 0."""
-        told = []
-        for k in self.grid:
-            variance = np.maximum(self.values**2 * k + self._errors(k), 1e-300)
-            told.append(-float(np.log(variance).sum() + (self.found**2 / variance).sum()))
-        return np.array(told) - told[0]
+        k = self.grid[:, None]
+        variance = np.maximum(self.values**2 * k + self.sampled + self.noise + self.in_square * k, 1e-300)
+        told = -(np.log(variance) + self.found**2 / variance).sum(axis=1)
+        return np.asarray(told - told[0])
 
     @property
     def safe(self) -> float:
@@ -370,30 +368,23 @@ def _normal_odds(explained: float, share: float, centred: bool) -> tuple[float, 
     With v their variance, the least-squares fit explains 4 v E[s']² of the variance of y, and E[s] is
     `share`.
     """
-    low, high = 0.0, _MOST_SPREAD
-    for _ in range(_HALVINGS):
-        spread = (low + high) / 2
-        centre = _centre(spread, share) if centred else 0.0
-        slope = _mean_slope(centre, spread)
-        if 4 * spread**2 * slope**2 < explained:
-            low = spread
-        else:
-            high = spread
-    centre = _centre(high, share) if centred else 0.0
-    return centre, high, _mean_slope(centre, high)
 
+    def centre(spread: float) -> float:
+        if not centred or share == 0.5:
+            return 0.0
+        # E[s(z)] < E[exp(z)] = exp(centre + spread²/2): it is below `share` at one end, above at the other
+        far = spread**2 / 2 - math.log(min(share, 1 - share))
+        return float(brentq(lambda at: _NORMAL @ expit(at + spread * _Z) - share, -far, far))
 
-def _centre(spread: float, share: float) -> float:
-    if share == 0.5:
-        return 0.0
-    low, high = -_MOST_CENTRE - 2 * spread, _MOST_CENTRE + 2 * spread
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if float(_NORMAL @ expit(middle + spread * _Z)) < share:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    def excess(spread: float) -> float:
+        return 4 * spread**2 * _mean_slope(centre(spread), spread) ** 2 - explained
+
+    if explained <= 0:
+        spread = 0.0
+    else:
+        spread = _MOST_SPREAD if excess(_MOST_SPREAD) <= 0 else float(brentq(excess, 0.0, _MOST_SPREAD))
+    at = centre(spread)
+    return at, spread, _mean_slope(at, spread)
 
 
 def _mean_slope(centre: float, spread: float) -> float:
