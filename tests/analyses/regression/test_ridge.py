@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 
 from cape.analyses.regression import ridge
-from cape.analyses.regression.ridge import SecondMoments, fit
+from cape.analyses.regression.moments import SecondMoments
+from cape.analyses.regression.ridge import fit
 
 WEIGHTS = {"y": 0.2, "yy": 1.0, "x": 0.3, "xy": 0.75, "xx": 1.0}
 

@@ -26,14 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from cape.analyses.regression.ridge import SecondMoments, radius
+from cape.analyses.matrices import CLEAR, spectral
+from cape.analyses.regression.moments import SecondMoments
+from cape.blocks.units import Units
+from cape.data import Category
 from cape.engine.query import Estimate
 
-__all__ = ["Between", "Coefficients", "Reach", "coefficients", "z_and_p"]
+__all__ = ["Between", "Coefficients", "Reach", "coefficients", "largest", "widest", "z_and_p"]
 
 Floats = NDArray[np.float64]
 
-_CLEAR = 3.0
 _ROUNDS = 20
 _FLOOR = 1e-10
 
@@ -75,8 +77,8 @@ def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coeffici
     eigenvalues = np.linalg.eigvalsh(spread)
     length = min(float(means @ means), 1.0)
     around = math.sqrt(sums.xx_noise**2 + 4 * sums.x_noise**2 * length / (d + 1))
-    noise = radius(around, d)
-    clear = _CLEAR * noise + _FLOOR * n
+    noise = spectral(d, around / math.sqrt(2))
+    clear = CLEAR * noise + _FLOOR * n
     smallest = float(eigenvalues[0])
     ridge = max(0.0, clear - smallest)
     inverse = _inverse(spread + ridge * np.eye(d), around)
@@ -184,6 +186,24 @@ class Between:
         return min(value - z * error for value, error in ends), max(
             value + z * error for value, error in ends
         )
+
+
+def largest(units: Units, most: float) -> Floats:
+    """Return the largest weights of x, if no column changes the target by more than `most` in its range."""
+    length = units.design.length(units.schema)
+    weights = []
+    for name in units.design.features:
+        column = units.schema[name]
+        many = len(column.values) - 1 if isinstance(column, Category) else 0
+        weights += [most * length] * many if many else [most / 2 * length]
+    return np.array(weights)
+
+
+def widest(units: Units, most: float, intercept: float) -> Floats:
+    """Return the same for coefficients, after the intercept: `intercept` in the middle of all bounds."""
+    weights = np.concatenate([[intercept], largest(units, most)])
+    matrix = np.stack([units.values(unit) for unit in np.eye(len(weights))], axis=1)
+    return np.asarray(np.abs(matrix) @ weights)
 
 
 def z_and_p(estimate: Estimate) -> tuple[str, str]:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.analyses.arguments import features_of, joined
-from cape.analyses.matrices import symmetric
 from cape.analyses.planning import Planned, unknown
-from cape.analyses.regression.inference import Coefficients, Reach, coefficients
+from cape.analyses.regression.inference import Coefficients, Reach, coefficients, largest, widest
 from cape.analyses.regression.linear_model import LinearModel
-from cape.analyses.regression.ridge import SecondMoments, fit
+from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
+from cape.analyses.regression.ridge import fit
 from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
@@ -30,10 +30,9 @@ __all__ = ["LinearRegression"]
 
 Floats = NDArray[np.float64]
 
-_Y, _YY, _X, _XY, _XX = Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1), Term(1, (0.0, 1.0)), Term(2)
-_TERMS = (_Y, _YY, _X, _XY, _XX)
+_TERMS = (Y, YY, X, XY, XX)
 _WEIGHTS = (0.2, 1.0, 0.3, 0.75, 1.0)
-_TERMS_THROUGH_MIDDLE = (_YY, _XY, _XX)
+_TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
 _PAID = 0.3  # the weight of y² where it is not free
 INTERCEPT = "intercept"
@@ -112,21 +111,25 @@ class LinearRegression(Planned):
         """How a row becomes x and y."""
         return Design(self.features, self.target, self.norm)
 
+    @property
+    def _terms(self) -> tuple[Term, ...]:
+        return _TERMS if self.intercept else _TERMS_THROUGH_MIDDLE
+
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the second moments of (1, x, y), or of (x, y)."""
         if isinstance(schema[self.target], Category):
             raise InvalidInput(
                 f"target {self.target!r} must have bounds; for two categories use LogisticRegression"
             )
-        terms = _TERMS if self.intercept else _TERMS_THROUGH_MIDDLE
+        terms = self._terms
         weights: tuple[float, ...] = _WEIGHTS if self.intercept else _WEIGHTS_THROUGH_MIDDLE
         if neighbours == "add-remove":
-            weights = tuple(_PAID if term == _YY else w for term, w in zip(terms, weights, strict=True))
+            weights = tuple(_PAID if term == YY else w for term, w in zip(terms, weights, strict=True))
         return joint(self.design, terms, weights, schema, neighbours)
 
     def finish(self, answer: Answer) -> Finding:
         """Return the coefficients, in the columns' own units, and the model."""
-        sums = self._sums(answer)
+        sums = SecondMoments.of(answer, self.design, self._terms)
         ridge = None if self.ridge == "auto" else float(self.ridge) * sums.count
         found = fit(sums, centred=self.intercept, ridge=ridge)
         units = Units(self.design, answer.schema)
@@ -162,28 +165,10 @@ class LinearRegression(Planned):
         """Return one line that an ethics board can read."""
         return f"linear regression of {self.target} on {joined(self.features)}"
 
-    def _sums(self, answer: Answer) -> SecondMoments:
-        (count, *arrays), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        n, n_noise = answer.at_most(float(count[0])), count_noise
-        if answer.rows is not None and not self.design.missing(answer.schema):
-            n, n_noise = float(answer.rows), 0.0
-        width = self.design.width(answer.schema)
-        y, x, y_noise, x_noise = 0.0, np.zeros(width), 0.0, 0.0
-        if self.intercept:
-            y, y_noise = float(arrays[0][0]), noise[0]
-            x, x_noise = arrays[2], noise[2]
-            arrays, noise = [arrays[1], *arrays[3:]], [noise[1], *noise[3:]]
-        yy, xy, square, *cross = arrays
-        above = cross[0] if cross else np.zeros(0)
-        return SecondMoments(
-            n, y, float(yy[0]), x, xy, symmetric(square, above), n_noise,
-            y_noise, noise[0], x_noise, noise[1], noise[2],
-        )  # fmt: skip
-
     def _limits(self, units: Units) -> list[tuple[float, float]]:
         """Return what the coefficients can be if no column moves the target by more than its whole range."""
         column = units.schema.number(self.target)
-        slopes = _widest(units) * column.half
+        slopes = widest(units, 2.0, 1.0) * column.half
         limits = [(-float(slope), float(slope)) for slope in slopes[1:]]
         if self.intercept:
             limits.insert(0, (column.middle - float(slopes[0]), column.middle + float(slopes[0])))
@@ -205,7 +190,7 @@ class LinearRegression(Planned):
             for matrix in (known.sampling, known.privacy)
         )
         pull = np.stack([units.values(column_) for column_ in known.pull.T], axis=1)
-        bias = half * np.abs(pull) @ _largest(units)
+        bias = half * np.abs(pull) @ largest(units, 2.0)
         estimates = []
         for i, (label, (low, high)) in enumerate(zip(labels, limits, strict=True), start=first):
             error = math.hypot(sampling[i], privacy[i])
@@ -243,20 +228,3 @@ class LinearRegression(Planned):
             TooNoisyWarning,
             stacklevel=3,
         )
-
-
-def _largest(units: Units) -> Floats:
-    """Return the largest weights of x if no column moves y by more than its range, 2, in its own."""
-    length = units.design.length(units.schema)
-    largest = []
-    for name in units.design.features:
-        column = units.schema[name]
-        largest += [2 * length] * (len(column.values) - 1) if isinstance(column, Category) else [length]
-    return np.array(largest)
-
-
-def _widest(units: Units) -> Floats:
-    """Return the same for the intercept and the coefficients, in units of half the target's range."""
-    largest = _largest(units)
-    matrix = np.stack([units.values(unit) for unit in np.eye(len(largest) + 1)], axis=1)
-    return np.asarray(np.abs(matrix) @ np.concatenate([[1.0], largest]))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,17 +18,28 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.analyses.arguments import features_of, joined
-from cape.analyses.matrices import spectral, symmetric
-from cape.analyses.regression.inference import Between, Reach
+from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.logistic_model import LogisticModel
-from cape.analyses.regression.newton import CLEAR, Step, newton_query
-from cape.analyses.regression.odds import Fit, Lean, SecondMoments, curvature, fit_odds
+from cape.analyses.regression.moments import XX, XY, SecondMoments, X, Y, pooled
+from cape.analyses.regression.newton import Step, newton_query
+from cape.analyses.regression.normal_odds import MOST_MOVED
+from cape.analyses.regression.odds import (
+    BOLD,
+    CAUTIOUS,
+    LIKELY,
+    Fit,
+    Lean,
+    Reading,
+    curvature,
+    fit_odds,
+)
+from cape.analyses.regression.odds_intervals import after_steps, from_moments, standard_errors
+from cape.analyses.regression.outlook import INTERCEPT, Outlook, frame
 from cape.analyses.regression.sensitivity import joint
-from cape.blocks.design import Design
-from cape.blocks.tensors import Term
-from cape.blocks.typical import SQUARE as _SQUARE
+from cape.blocks import Design, Term
+from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
-from cape.data import Category, Number, Schema
+from cape.data import Number, Schema
 from cape.engine.query import (
     Analysis,
     Answer,
@@ -46,21 +57,15 @@ __all__ = ["LogisticRegression"]
 Floats = NDArray[np.float64]
 Scale = Literal["calibrated", "minimax", "taylor"]
 
-_Y, _X, _XY, _XX = Term(0, (0.0, 1.0)), Term(1), Term(1, (0.0, 1.0)), Term(2)
-_MEANS = 0.25  # the weight of the sums of y and x, beside 1 on that of xy
-_INTERCEPT = 0.5  # what stands before x in a Newton step: rows are about that long
-_AUTO = 2
+# Choices, measured by `python -m benchmarks.logistic_choices`, which halves and doubles each.
+MEANS = 0.25  # the weight of the sums of y and x, beside 1 on xy: less hurts rare categories, more all others
+ROUNDS = 2  # for "auto"; with 1 skewed features lose 2% of coverage, with 4 mild effects lose 4%
+LAST = 3.0  # the last stage's share, in units of an earlier one's: with 6 skewed features lose 2% of coverage
+# The share of the variance of x that noise may hide from a step: with half of it intervals of strong effects
+# are 1.4 times as wide, with twice of it skewed features lose 2% of coverage.
+MOST_HIDDEN = 0.3
 _MOST_ROUNDS = 20
-_LAST = 3.0  # the last stage's share, in units of an earlier one's
-_LEAST_SIGNAL = 4.0  # twice a log-likelihood ratio
-_MOST_ERROR = 0.5  # of log-odds, from noise, that a Newton step may be expected to have
-_MOST_LOST = 0.3  # the share of the variance of x that may lie where noise hides the Hessian
-_FAR = 1.0  # standard errors that a last step may end beside where it should, without a warning
-_SKEWED = 0.25  # of all slopes together, what skewed features were found to do to second moments' scale
-_APART = 3.0  # standard deviations from the cautious weights to the bold ones
-_MOST_MOVED = 20.0  # the most that a column is thought to change log-odds as it goes through its range
-_ON_THE_WAY = ((0.1127, 0.5, 0.8873), (5 / 18, 8 / 18, 5 / 18))  # Gauss and Legendre's rule
-_RARE = 3.0
+_RARE = 3.0  # rows: 95% of samples have none of a category of which 3 are expected
 
 
 @dataclass(frozen=True, init=False)
@@ -155,17 +160,17 @@ class LogisticRegression(Analysis):
     @property
     def steps(self) -> int:
         """How many Newton steps there may be."""
-        return _AUTO if self.rounds == "auto" else int(self.rounds)
+        return ROUNDS if self.rounds == "auto" else int(self.rounds)
 
     def stages(self) -> tuple[float, ...]:
         """Return the shares of the second moments and of each step: 1 each, and 3 for the last step."""
         if not self.steps:
             return (1.0,)
-        total = self.steps + _LAST
+        total = self.steps + LAST
         return (*[1 / total] * self.steps, 1 - self.steps / total)
 
     def _design(self, newton: bool) -> Design:
-        return Design(self.features, self.target, self.norm, _INTERCEPT if newton and self.intercept else 0.0)
+        return Design(self.features, self.target, self.norm, INTERCEPT if newton and self.intercept else 0.0)
 
     def _check(self, schema: Schema) -> None:
         column = schema[self.target]
@@ -176,12 +181,17 @@ class LogisticRegression(Analysis):
                 f"the schema gives it {found}"
             )
 
+    @property
+    def _terms(self) -> dict[Term, float]:
+        """The sums of the first round, and their weights."""
+        if not self.intercept:
+            return {XY: 1.0, XX: 0.5}
+        return {Y: MEANS, X: MEANS, XY: 1.0, XX: (1 - MEANS) / 2}
+
     def _moments_query(self, schema: Schema, neighbours: Neighbours) -> Query:
         self._check(schema)
-        if not self.intercept:
-            return joint(self._design(False), (_XY, _XX), (1.0, 0.5), schema, neighbours)
-        weights = (_MEANS, _MEANS, 1.0, (1 - _MEANS) / 2)
-        return joint(self._design(False), (_Y, _X, _XY, _XX), weights, schema, neighbours)
+        terms = self._terms
+        return joint(self._design(False), tuple(terms), tuple(terms.values()), schema, neighbours)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the last question: the second moments, or a Newton step (here from weights of 0)."""
@@ -192,218 +202,103 @@ class LogisticRegression(Analysis):
         return newton_query(design, np.zeros(design.width(schema)), schema, neighbours)
 
     def finish(self, answer: Answer) -> Finding:
-        """Return what the answer to `query` says by itself."""
-        if not self.steps:
-            moments = self._moments(answer)
-            return self._told(moments, answer.schema)
-        design = self._design(True)
-        step = Step.of(answer, design, np.zeros(design.width(answer.schema)))
-        return self._arrived(
-            step, float(np.trace(step.hessian)) * np.eye(len(step.weights)), answer.schema, 1
-        )
+        """Return what second moments say by themselves."""
+        return self._told(self._moments(answer), answer.schema)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
-        """Ask for second moments, then for steps from what they say, or for moments again."""
+        """Ask for second moments until a step would be seen, and then for steps."""
         first = self._moments_query(schema, neighbours)
-        answer = yield first
-        moments = self._moments(answer)
+        moments = self._moments((yield first))
         shares = self.stages()
         unit = moments.xy_noise * math.sqrt(shares[0]) / first.sensitivity  # of noise, for the whole share
-        design, step, made, spent = self._design(True), None, 0, 0.0
-        weights = self._spread_out(self._fit(moments, 0).weights)
-        before = np.zeros((len(weights), len(weights)))
-        expected = math.inf
-        for i, share in enumerate(shares[1:], start=1):
-            asked = newton_query(design, weights, schema, neighbours)
-            if step is None:
-                noise = unit * asked.sensitivity / math.sqrt(sum(shares[i:]))
-                expected = self._expected_error(moments, weights, noise)
-                if expected > _MOST_ERROR:
-                    moments = moments.merged(self._moments((yield first)))
-                    weights = self._spread_out(self._fit(moments, 0).weights)
-                    continue
-                before = self._start_error(moments)
-            elif step.would_show(math.sqrt(spent / (spent + sum(shares[i:])))):
+        design, stage, hidden = self._design(True), 1, None
+        while stage < len(shares):
+            outlook = Outlook(self._reading(moments, LIKELY), self._fit(moments, LIKELY))
+            asked = newton_query(design, outlook.start, schema, neighbours)
+            noise = unit * asked.sensitivity / math.sqrt(sum(shares[stage:]))
+            hidden = outlook.hidden(noise * asked.scales[0][-1])
+            if hidden <= MOST_HIDDEN:
+                break
+            moments = pooled(moments, self._moments((yield first)), "xy_noise")
+            stage += 1
+        else:
+            return self._told(moments, schema, hidden)
+        before = outlook.start_error(self._fit(moments, BOLD))
+        step, spent, made = Step.of((yield asked), design, outlook.start), shares[stage], 1
+        for i in range(stage + 1, len(shares)):
+            if step.would_show(math.sqrt(spent / (spent + sum(shares[i:])))):
                 # the same step again, and the average of both, is one step with the shares of both
-                step, spent = step.merged(Step.of((yield asked), design, weights)), spent + share
+                again = Step.of((yield asked), design, step.weights)
+                step, spent = pooled(step, again, "gradient_noise"), spent + shares[i]
                 continue
-            else:
-                left, added = self._remainder(step, moments, before)
-                before = sum(step.errors(before), added + np.outer(left, left))
-                weights = weights + step.change
-                asked = newton_query(design, weights, schema, neighbours)
-            step, spent, made = Step.of((yield asked), design, weights), share, made + 1
-        if step is None:
-            return self._told(moments, schema, expected if self.steps else None)
-        return self._arrived(step, before, schema, made, moments)
+            left, added = outlook.remainder(step, before)
+            before = sum(step.errors(before), added + np.outer(left, left))
+            weights = step.weights + step.change
+            asked = newton_query(design, weights, schema, neighbours)
+            step, spent, made = Step.of((yield asked), design, weights), shares[i], made + 1
+        return self._arrived(step, before, schema, made, outlook)
 
     def _moments(self, answer: Answer) -> SecondMoments:
-        design = self._design(False)
-        count, *sums = answer.sums[0]
-        _, *noise = answer.noise[0]
-        rows = answer.at_most(float(count[0]))
-        if answer.rows is not None and not design.missing(answer.schema):
-            rows = float(answer.rows)
-        width = design.width(answer.schema)
-        y, x, y_noise, x_noise = 0.0, np.zeros(width), 0.0, 0.0
-        if self.intercept:
-            y, x, y_noise, x_noise = float(sums[0][0]), sums[1], noise[0], noise[1]
-            sums, noise = sums[2:], noise[2:]
-        above = sums[2] if width > 1 else np.zeros(0)
-        square = symmetric(sums[1], above)
-        return SecondMoments(
-            max(rows, 1.0),
-            y,
-            x,
-            sums[0],
-            square,
-            y_noise,
-            x_noise,
-            noise[0],
-            noise[1] / math.sqrt(2),
-            self.intercept,
-        )
+        moments = SecondMoments.of(answer, self._design(False), tuple(self._terms))
+        return replace(moments, count=max(moments.count, 1.0))
 
-    def _fit(self, moments: SecondMoments, lean: Lean = -1) -> Fit:
+    def _reading(self, moments: SecondMoments, lean: Lean) -> Reading:
+        return Reading(moments, self.intercept, lean)
+
+    def _fit(self, moments: SecondMoments, lean: Lean) -> Fit:
         scale = None if self.fit == "calibrated" else 1 / (4 * curvature(self.fit, self.range))
-        return fit_odds(moments, scale=scale, ridge=None if self.ridge == "auto" else self.ridge, lean=lean)
+        ridge = None if self.ridge == "auto" else self.ridge
+        return fit_odds(self._reading(moments, lean), scale=scale, ridge=ridge)
 
-    def _start_error(self, moments: SecondMoments) -> Floats:
-        """Return the covariance of the errors that a step starts with, as `_spread_out` has weights."""
-        plain, bold = self._fit(moments, 0), self._fit(moments, 1)
-        apart = bold.weights - plain.weights
-        slopes = plain.weights[1:]
-        skewed = _SKEWED * np.concatenate([[-float(moments.mean_x @ slopes)], slopes])
-        both = plain.sampling + plain.privacy + np.outer(apart, apart) + np.outer(skewed, skewed)
-        if not self.intercept:
-            return np.asarray(both[1:, 1:])
-        lengths = self._lengths(len(both))
-        return np.asarray(both / np.outer(lengths, lengths))
-
-    def _likely_hessian(self, moments: SecondMoments, weights: Floats) -> Floats:
-        """Return the Hessian of a step, a row, at some weights, if features are normal."""
-        whole = moments.hessian(self._gathered(weights))
-        if not self.intercept:
-            return np.asarray(whole[1:, 1:])
-        lengths = self._lengths(len(whole))
-        return np.asarray(whole * np.outer(lengths, lengths))
-
-    def _remainder(self, step: Step, moments: SecondMoments, before: Floats) -> tuple[Floats, Floats]:
-        """Return how far a step ends from where the gradient is 0, and the covariance of what may add to it.
-
-        With H the Hessian before the step and G its mean on the way, the gradient says G times the way to
-        go, and a step goes H^-1 of it. What is wrong along directions that noise hides turns it further.
-        """
-        start = self._likely_hessian(moments, step.weights)
-        on_the_way = sum(
-            weight * self._likely_hessian(moments, step.weights + at * step.change)
-            for at, weight in zip(*_ON_THE_WAY, strict=True)
-        )
-        turned = step.inverse @ (on_the_way - start) * step.count
-        hidden = turned @ step.hidden
-        return np.asarray(turned @ step.change), np.asarray(hidden @ before @ hidden.T)
-
-    def _spread_out(self, weights: Floats) -> Floats:
-        """Return weights for a Newton step's vector (c, x) / sqrt(1 + c²), from those for (1, x)."""
-        return weights / self._lengths(len(weights)) if self.intercept else weights[1:]
-
-    def _gathered(self, weights: Floats) -> Floats:
-        """Return weights for (1, x)."""
-        return weights * self._lengths(len(weights)) if self.intercept else np.concatenate([[0.0], weights])
-
-    @staticmethod
-    def _lengths(width: int) -> Floats:
-        long = math.sqrt(1 + _INTERCEPT**2)
-        return np.array([_INTERCEPT / long] + [1 / long] * (width - 1))
-
-    def _expected_error(self, moments: SecondMoments, weights: Floats, noise: float) -> float:
-        """Return the error of log-odds, over people, that noise is expected to cause in a step.
-
-        The Hessian is that of normal features, which is near enough for that; infinite where noise would
-        hide too much of it.
-        """
-        values, vectors = np.linalg.eigh(moments.count * self._likely_hessian(moments, weights))
-        second = self._likely_hessian(moments, np.zeros(len(weights))) * 4
-        across = np.einsum("ij,ik,kj->j", vectors, second, vectors)  # the mean square along each direction
-        hidden = spectral(len(values), noise / math.sqrt(48))
-        # what noise in the moments may have added to them
-        added = moments.xx_noise * float(moments.hessian(self._gathered(weights))[0, 0])
-        clear = values - added > max(CLEAR * hidden, 1e-9 * moments.count)
-        about = second - np.outer(second[0], second[0]) / second[0, 0] if self.intercept else second
-        varied = np.einsum("ij,ik,kj->j", vectors, about, vectors)  # the same without the mean
-        if not (moments.varies and clear.any()) or varied[~clear].sum() > _MOST_LOST * varied.sum():
-            return math.inf
-        return noise * math.sqrt(float((across[clear] / values[clear] ** 2).sum()))
-
-    def _told(self, moments: SecondMoments, schema: Schema, expected: float | None = None) -> Finding:
+    def _told(self, moments: SecondMoments, schema: Schema, hidden: float | None = None) -> Finding:
         """Return what second moments say, with a warning if it is next to nothing.
 
-        Weights are the cautious ones, which predict best. Intervals reach from them to the bold ones.
+        Weights are the cautious ones, which predict best. `hidden` is what noise would hide from a step.
         """
-        fit, bold = self._fit(moments), self._fit(moments, 1)
-        sizes = [float(np.linalg.norm(each.weights[1:])) for each in (fit, bold)]
-        wide = sizes[1] / max(sizes[0], 1e-300)
-        noise = math.sqrt(moments.product_noise * len(moments.x))
-        ratio = noise / max(float(np.linalg.norm(moments.product)), 1e-300)
-        if fit.signal < _LEAST_SIGNAL:
+        reading, fit = self._reading(moments, CAUTIOUS), self._fit(moments, CAUTIOUS)
+        bold = self._fit(moments, BOLD) if reading.varies else None
+        if not fit.seen:
+            noise = math.sqrt(reading.product_noise * moments.width)
+            ratio = noise / max(float(np.linalg.norm(reading.product)), 1e-300)
             _warn(
                 f"no relation of {self.target!r} to its features can be told from chance and noise: noise in "
                 f"their covariances is {ratio:.2g} times as large as what was released; predictions are near "
                 "the share of each category"
             )
-        elif expected is not None:
-            reach = "more than the moments can tell" if expected == math.inf else f"{expected:.2g}"
-            _warn(
-                "Newton steps were not made, since noise would change log-odds by "
-                f"{reach}; estimates are those of second moments, which are right for normal features, and "
-                f"as small as noise lets them be: it would also let them be {wide:.2g} times as large"
+        elif hidden is not None:
+            text = (
+                f"Newton steps were not made, since noise would hide {100 * hidden:.0f}% of the variance of "
+                "features; estimates are those of second moments, which are right for normal features, and "
+                "as small as noise lets them be"
             )
-        share = (1 + moments.mean_y) / 2
-        self._warn_of_one_class(share, moments.y_noise / moments.count / 2, moments.count)
-        told = (
-            f"Released share of {self._classes(schema)[1]!r}: {share:.3f} (noise "
-            f"{moments.y_noise / moments.count / 2:.2g}). "
-            if self.intercept
-            else ""
-        )
+            if bold is not None:
+                sizes = [float(np.linalg.norm(each.weights[1:])) for each in (fit, bold)]
+                text += f": it would also let them be {sizes[1] / max(sizes[0], 1e-300):.2g} times as large"
+            _warn(text)
+        told = ""
+        if self.intercept:
+            noise = moments.y_noise / moments.count / 2
+            share = (1 + reading.mean_y) / 2
+            self._warn_of_one_class(reading)
+            told = f"Released share of {self._classes(schema)[1]!r}: {share:.3f} (noise {noise:.2g}). "
+        scale = "right if features are normal"
+        if self.fit != "calibrated":
+            scale = f"that of the {self.fit} quadratic"
         told += (
-            f"Log-odds have a standard deviation of {fit.spread:.2f} over people. Second moments "
-            "only: the scale is "
-            + (
-                "right if features are normal."
-                if self.fit == "calibrated"
-                else f"that of the {self.fit} quadratic."
-            )
+            f"Log-odds have a standard deviation of {fit.spread:.2f} over people. Second moments only: the "
+            f"scale is {scale}."
         )
-        if not moments.varies:
+        if bold is None:
             _warn(
                 "noise hides how much features vary: intervals count on no column changing log-odds by more "
-                f"than {_MOST_MOVED:.0f} as it goes through its range"
+                f"than {MOST_MOVED:.0f} as it goes through its range"
             )
-        return self._finding(
-            fit.weights,
-            fit.sampling,
-            fit.privacy,
-            schema,
-            told,
-            0,
-            moments.count,
-            other=bold if moments.varies else None,
-            rough=True,
-        )
+        units = Units(self._design(False), schema)
+        return self._finding(units, from_moments(units, fit, bold), fit.weights, told, 0, moments.count)
 
-    def _arrived(
-        self,
-        step: Step,
-        before: Floats,
-        schema: Schema,
-        made: int,
-        moments: SecondMoments | None = None,
-    ) -> Finding:
+    def _arrived(self, step: Step, before: Floats, schema: Schema, made: int, outlook: Outlook) -> Finding:
         """Return the weights after the last step, with their errors."""
         width = len(step.weights)
-        change = step.change
-        moved = math.sqrt(max(float(change @ step.hessian @ change), 0.0) / step.count) * 2
         if not step.clear.any():
             _warn(
                 f"noise hides the whole Hessian: its largest eigenvalue is {step.spread[0][-1]:.3g}, that of "
@@ -415,115 +310,58 @@ class LogisticRegression(Analysis):
                 "not vary: coefficients along them are those of second moments, and their errors say so"
             )
         sampling, privacy = step.errors(before)
-        left = np.zeros(width)
-        if moments is not None:
-            left, added = self._remainder(step, moments, before)
-            privacy = privacy + added
-        long = self._lengths(width) if self.intercept else np.ones(width)
-        parts = [each * np.outer(long, long) for each in (sampling, privacy)]
-        if not self.intercept:
-            parts = [np.pad(each, (1, 0)) for each in parts]
+        left, added = outlook.remainder(step, before)
+        F = outlook.frame
+        sampling, privacy, left = F.T @ sampling @ F, F.T @ (privacy + added) @ F, F.T @ left
         told = "Maximum-likelihood estimates, up to noise, which is counted."
         if self.intercept:
-            off = float(step.gradient[0]) / self._lengths(width)[0] / step.count
-            noise = step.gradient_noise / self._lengths(width)[0] / step.count
+            rows = F[0, 0] * step.count
+            off, noise = float(step.gradient[0]) / rows, step.gradient_noise / rows
             told += f" Before the last step, predicted less observed share: {off:+.4f} (noise {noise:.2g})."
-            if moments is not None:
-                self._warn_of_one_class(
-                    (1 + moments.mean_y) / 2, moments.y_noise / moments.count / 2, step.count
-                )
-        weights = self._gathered(step.weights + change)
+            self._warn_of_one_class(outlook.reading)
         units = Units(self._design(False), schema)
-        error = np.sqrt(np.maximum(np.diag(units.covariance(parts[0] + parts[1])), 1e-300))
-        left = self._gathered(left)
+        error = np.maximum(standard_errors(units, sampling + privacy), 1e-150)
         far = float(np.max(np.abs(units.values(left)) / error))
-        if far > _FAR:
+        if far > 1:
             _warn(
-                f"the last step still changed log-odds by {moved:.2g}, and may have left estimates off by "
-                f"{far:.2g} standard errors, which intervals count; more rounds, rows or epsilon would help"
+                f"the last step still changed log-odds by {step.moved(step.change):.2g}, and may have left "
+                f"estimates off by {far:.2g} standard errors, which intervals count; more rounds, rows or "
+                "epsilon would help"
             )
-        return self._finding(weights, parts[0], parts[1], schema, told, made, step.count, left=left)
+        weights = F.T @ (step.weights + step.change)
+        estimates = after_steps(units, weights, sampling, privacy, left)
+        return self._finding(units, estimates, weights, told, made, step.count)
 
     def _classes(self, schema: Schema) -> tuple[Any, ...]:
         return schema.category(self.target).values
 
-    def _warn_of_one_class(self, share: float, noise: float, count: float) -> None:
-        rare = min(share, 1 - share)
-        if self.intercept and rare * count < max(_RARE, _RARE * noise * count):
+    def _warn_of_one_class(self, reading: Reading) -> None:
+        rows = reading.sums.count
+        rare, noise = (1 - abs(reading.mean_y)) / 2 * rows, reading.sums.y_noise / 2
+        if rare < max(_RARE, CLEAR * noise):
             _warn(
-                f"at most {max(rare, 0.0) * count + _RARE * noise * count:.3g} of {count:.0f} rows can be "
-                f"told to be in one of the categories of {self.target!r}: what sets it apart is not known"
+                f"at most {rare + CLEAR * noise:.3g} of {rows:.0f} rows can be told to be in one of the "
+                f"categories of {self.target!r}: what sets it apart is not known"
             )
 
     def _finding(
-        self,
-        weights: Floats,
-        sampling: Floats,
-        privacy: Floats,
-        schema: Schema,
-        told: str,
-        rounds: int,
-        count: float,
-        *,
-        other: Fit | None = None,
-        rough: bool = False,
-        left: Floats | None = None,
+        self, units: Units, estimates: list[Estimate], weights: Floats, told: str, rounds: int, rows: float
     ) -> Finding:
-        """Return the estimates and the model.
-
-        Args:
-            weights: of (1, x).
-            sampling: the covariance of their errors from having sampled rows.
-            privacy: that from noise.
-            schema: the columns.
-            told: what was released about how right they are.
-            rounds: how many Newton steps were made.
-            count: how many rows there are.
-            other: weights that are as large as noise lets them be, where the given ones are as small.
-            rough: whether there ought to be such.
-            left: how far the last step may have ended from where it should.
-        """
-        units = Units(self._design(False), schema)
-        values = units.values(weights)
-        errors = [np.sqrt(np.maximum(np.diag(units.covariance(each)), 0.0)) for each in (sampling, privacy)]
-        labels = ("intercept", *units.names)
-        first = 0 if self.intercept else 1
-        most = _widest(units)
-        bias, ends, far = np.zeros(len(values)), values, np.zeros(len(values))
-        if left is not None:
-            bias = np.abs(units.values(left))
-        if other is not None:
-            ends = units.values(other.weights)
-            far = np.sqrt(np.maximum(np.diag(units.covariance(other.sampling + other.privacy)), 0.0))
-            bias = np.abs(ends - values) / _APART
-        estimates = []
-        for i in range(first, len(labels)):
-            value, sampled, noise = float(values[i]), float(errors[0][i]), float(errors[1][i])
-            error, limit = math.hypot(sampled, noise), max(float(most[i]), abs(value))
-            at: Callable[[float], tuple[float, float]] | None = None
-            if rough:
-                both = (error, float(far[i])) if other is not None else (limit, limit)
-                at = Between((value, float(ends[i])), both)
-                noise = math.hypot(noise, float(bias[i])) if other is not None else limit
-            elif bias[i] > 1e-3 * error:
-                at = Reach(value, error, float(bias[i]))
-                noise = math.hypot(noise, float(bias[i]))
-            within = (-limit, limit) if at is not None else (-math.inf, math.inf)
-            estimates.append(Estimate(labels[i], value, sampled, noise, within, at))
+        kept = tuple(estimates if self.intercept else estimates[1:])
         model = LogisticModel(
             self.target,
-            self._classes(schema),
+            self._classes(units.schema),
             self._design(False),
-            schema,
-            tuple(estimates),
+            units.schema,
+            kept,
             tuple(float(w) for w in weights),
-            float(values[0]),
+            estimates[0].value,
             self.threshold,
             rounds,
-            count,
+            rows,
             told,
         )
-        return Finding(tuple(estimates), model)
+        return Finding(kept, model)
 
     def expected(
         self,
@@ -537,18 +375,15 @@ class LogisticRegression(Analysis):
         Without a ridge; the Hessian is then a quarter of the second moments.
         """
         units = Units(self._design(False), schema)
-        second = units.typical(_SQUARE)
+        second = units.typical(SQUARE)
         count = max(rows, 1)
         if self.steps:
-            lengths = self._lengths(len(second)) if self.intercept else np.ones(len(second) - 1)
-            kept = second if self.intercept else second[1:, 1:]
-            inverse = np.linalg.inv(kept * np.outer(lengths, lengths) * count / 4)
-            of_weights = inverse @ inverse * noise[0][1] ** 2 * np.outer(lengths, lengths)
-            if not self.intercept:
-                of_weights = np.pad(of_weights, (1, 0))
+            F = frame(len(units.names), self.intercept)
+            inverse = np.linalg.inv(F @ second @ F.T * count / 4)
+            of_weights = F.T @ inverse @ inverse @ F * noise[0][1] ** 2
         else:
-            each = noise[0][1:4] if self.intercept else (0.0, 0.0, noise[0][1])
-            of_sums = np.diag([each[0] ** 2] + [each[2] ** 2] * len(units.names))
+            y, xy = (noise[0][1], noise[0][3]) if self.intercept else (0.0, noise[0][1])
+            of_sums = np.diag([y**2] + [xy**2] * len(units.names))
             kept = second if self.intercept else np.diag(np.concatenate([[1.0], np.diag(second)[1:]]))
             inverse = np.linalg.inv(kept * count / 2)
             of_weights = inverse @ of_sums @ inverse
@@ -560,19 +395,6 @@ class LogisticRegression(Analysis):
         """Return one line that an ethics board can read."""
         steps = f", with up to {count(self.steps, 'Newton step')}" if self.steps else ""
         return f"logistic regression of {self.target} on {joined(self.features)}{steps}"
-
-
-def _widest(units: Units) -> Floats:
-    """Return the largest intercept and coefficients, if no column changes log-odds by more than 20."""
-    length, largest = units.design.length(units.schema), [_MOST_MOVED]
-    for name in units.design.features:
-        column = units.schema[name]
-        if isinstance(column, Category):
-            largest += [_MOST_MOVED * length] * (len(column.values) - 1)
-        else:
-            largest.append(_MOST_MOVED / 2 * length)
-    matrix = np.stack([units.values(unit) for unit in np.eye(len(largest))], axis=1)
-    return np.asarray(np.abs(matrix) @ np.array(largest))
 
 
 def _warn(text: str) -> None:

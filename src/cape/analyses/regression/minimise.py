@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.analyses.regression.ridge import radius
+from cape.analyses.matrices import spectral
 
 __all__ = ["Minimum", "Objective", "dense", "minimum"]
 
@@ -108,7 +108,7 @@ def minimum(objective: Objective, ball: float, rows: float, ridge: float | None 
     scale = max(rows, 1.0)
     second = objective.part(2)
     values = np.linalg.eigvalsh(second)
-    edge = radius(objective.noise_of(2), objective.width)
+    edge = spectral(objective.width, objective.noise_of(2) / math.sqrt(2))
     for j in (3, 4):  # what noise of higher degree can do to the curvature within the ball
         edge += objective.noise_of(j) * math.sqrt(j * objective.width) * ball ** (j - 2)
     floor = (_MARGIN if objective.degree > 2 else _LEAST) * edge

@@ -34,25 +34,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.analyses.matrices import spectral, symmetric
+from cape.analyses.matrices import CLEAR, spectral, symmetric
+from cape.analyses.regression.moments import complete_rows
+from cape.analyses.regression.normal_odds import MOST_SPREAD
 from cape.blocks import Design, Newton
 from cape.blocks.block import T_BITS
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 
-__all__ = ["CLEAR", "Step", "newton_query"]
+__all__ = ["Step", "newton_query"]
 
 Floats = NDArray[np.float64]
 
 _HESSIAN: dict[str, float] = {"replace-one": 24.0, "add-remove": 11.0}
 _COUNT: dict[str, float] = {"replace-one": 2.0, "add-remove": 0.125}
 _FLOAT = 1 + 1e-12
-CLEAR = 3.0  # times the noise's own eigenvalues that one of the Hessian's must be, to be divided by
-_FARTHEST = 3.0  # the most that a step may change log-odds, as a standard deviation over people
+_FLOOR = 1e-9  # of the largest eigenvalue: where there is no noise there is still rounding
 
 
 def newton_query(design: Design, weights: Floats, schema: Schema, neighbours: Neighbours) -> Query:
@@ -82,46 +84,45 @@ class Step:
     @classmethod
     def of(cls, answer: Answer, design: Design, weights: Floats) -> Step:
         """Return what an answer to `newton_query` at these weights holds."""
-        (block_sums,), (noise,) = answer.sums, answer.noise
-        count, gradient, square, cross = block_sums
-        public = answer.rows is not None and not design.missing(answer.schema)
-        rows = float(answer.rows) if public and answer.rows is not None else answer.at_most(float(count[0]))
+        _, gradient, square, cross = answer.sums[0]
+        _, gradient_noise, _, hessian_noise = answer.noise[0]
+        count, _ = complete_rows(answer, design)
         return cls(
-            weights,
-            gradient,
-            symmetric(square, cross),
-            noise[1],
-            noise[2] / math.sqrt(2),
-            max(rows, 1.0),
+            weights, gradient, symmetric(square, cross), gradient_noise, hessian_noise, max(count, 1.0)
         )
 
-    def merged(self, other: Step) -> Step:
-        """Return the weighted average of two answers at the same weights: what one for both would give."""
-        if self.gradient_noise == 0 or other.gradient_noise == 0:
-            return self if self.gradient_noise == 0 else other
-        mine = 1 / (1 + (self.gradient_noise / other.gradient_noise) ** 2)
-        return Step(
-            self.weights,
-            mine * self.gradient + (1 - mine) * other.gradient,
-            mine * self.hessian + (1 - mine) * other.hessian,
-            math.sqrt(mine) * self.gradient_noise,
-            math.sqrt(mine) * self.hessian_noise,
-            mine * self.count + (1 - mine) * other.count,
-        )
+    @cached_property
+    def spread(self) -> tuple[Floats, Floats]:
+        """The eigenvalues of the Hessian, rising, and its eigenvectors as columns."""
+        values, vectors = np.linalg.eigh(self.hessian)
+        return values, vectors
 
-    def would_show(self, noise: float) -> bool:
-        """Return whether a direction that noise hides would stand out if it were `noise` times as large."""
+    def _above(self, times: float) -> NDArray[np.bool_]:
+        """Return which eigenvalues would stand out if noise were so many times as large."""
         values, _ = self.spread
-        floor = 1e-9 * max(self.count, float(np.abs(values).max(initial=0.0)))
-        least = max(CLEAR * noise * spectral(len(values), self.hessian_noise), floor)
-        return bool((values[~self.clear] > least).any())
+        floor = _FLOOR * max(self.count, float(np.abs(values).max(initial=0.0)))
+        return values > max(CLEAR * times * spectral(len(values), self.hessian_noise), floor)
+
+    @cached_property
+    def clear(self) -> NDArray[np.bool_]:
+        """Which eigenvalues stand out from the noise."""
+        return self._above(1.0)
+
+    def would_show(self, times: float) -> bool:
+        """Return whether a direction that noise hides would stand out if it were `times` as large."""
+        return bool((self._above(times) & ~self.clear).any())
+
+    @property
+    def _inverses(self) -> Floats:
+        """1 / eigenvalue, and 0 along directions that do not stand out."""
+        values, _ = self.spread
+        return np.where(self.clear, 1 / np.where(self.clear, values, 1.0), 0.0)
 
     @property
     def inverse(self) -> Floats:
         """The inverse of the Hessian, along directions that stand out; 0 along the others."""
-        values, vectors = self.spread
-        kept = self.clear
-        return np.asarray((vectors * np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)) @ vectors.T)
+        _, vectors = self.spread
+        return np.asarray((vectors * self._inverses) @ vectors.T)
 
     @property
     def hidden(self) -> Floats:
@@ -129,32 +130,22 @@ class Step:
         vectors = self.spread[1][:, ~self.clear]
         return np.asarray(vectors @ vectors.T)
 
-    @property
-    def spread(self) -> tuple[Floats, Floats]:
-        """The eigenvalues of the Hessian, rising, and its eigenvectors as columns."""
-        values, vectors = np.linalg.eigh(self.hessian)
-        return values, vectors
-
-    @property
-    def clear(self) -> NDArray[np.bool_]:
-        """Which eigenvalues stand out from the noise."""
-        values, _ = self.spread
-        floor = 1e-9 * max(self.count, float(np.abs(values).max(initial=0.0)))
-        return values > max(CLEAR * spectral(len(values), self.hessian_noise), floor)
-
-    @property
+    @cached_property
     def change(self) -> Floats:
         """The step, in the directions that stand out from noise; nothing in the others.
 
-        It changes log-odds by at most so much that a start far off comes nearer, and none gets lost.
+        From a start at which nearly all rows are sure to be in one category, a Newton step goes much too far:
+        it changes log-odds by no more than they are thought to vary.
         """
-        values, vectors = self.spread
-        along = vectors.T @ self.gradient
-        kept = self.clear
-        step = np.where(kept, -along / np.where(kept, values, 1.0), 0.0)
-        size = math.sqrt(float((np.where(kept, values, 0.0) * step**2).sum()) / self.count)
-        # sum of h (x·step)² over rows, with h <= 1/4: a standard deviation of 2 sqrt(...) at least
-        return np.asarray(vectors @ (step * min(1.0, _FARTHEST / max(2 * size, 1e-300))))
+        step = -self.inverse @ self.gradient
+        return np.asarray(step * min(1.0, MOST_SPREAD / max(self.moved(step), 1e-300)))
+
+    def moved(self, step: Floats) -> float:
+        """Return by how much a step changes log-odds, as a standard deviation over people, or a bit less.
+
+        step'H step is the sum of h (x·step)² over rows, with h <= 1/4.
+        """
+        return 2 * math.sqrt(max(float(step @ self.hessian @ step), 0.0) / self.count)
 
     def errors(self, before: Floats) -> tuple[Floats, Floats]:
         """Return the covariances of the weights after the step: of sampling people, and of privacy noise.
@@ -163,11 +154,10 @@ class Step:
         step by -H^-1 (e + E step). In directions that do not stand out it is `before`, that of the weights
         before the step.
         """
-        values, vectors = self.spread
-        kept = self.clear
+        _, vectors = self.spread
         change = self.change
-        inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
-        across = float(change @ change)
-        moved = self.gradient_noise**2 + self.hessian_noise**2 * (across + (vectors.T @ change) ** 2)
-        privacy = (vectors * (inverse**2 * moved)) @ vectors.T + self.hidden @ before @ self.hidden
+        moved = self.gradient_noise**2 + self.hessian_noise**2 * (
+            float(change @ change) + (vectors.T @ change) ** 2
+        )
+        privacy = (vectors * (self._inverses**2 * moved)) @ vectors.T + self.hidden @ before @ self.hidden
         return self.inverse, np.asarray(privacy)

@@ -32,7 +32,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fit", "SecondMoments", "fit", "radius"]
+from cape.analyses.matrices import spectral
+from cape.analyses.regression.moments import SecondMoments
+
+__all__ = ["Fit", "fit"]
 
 Floats = NDArray[np.float64]
 
@@ -45,38 +48,6 @@ _HARM_OF_MEAN = 0.05
 _FAR = 4.0  # standard deviations of the mean's noise that are guarded against
 _STEPS = 96
 _FLOOR = 1e-10  # of a row: where there is no noise there is still rounding
-
-
-@dataclass(frozen=True)
-class SecondMoments:
-    """Noisy sums over rows of y, y², x, xy and xx', with ||x|| <= 1 and |y| <= 1, and the noise in each.
-
-    `xx_noise` is that of the diagonal; off it, noise is smaller by sqrt(2). Without an intercept the sums of
-    x and y are not asked for: they are 0, with no noise.
-    """
-
-    count: float
-    y: float
-    yy: float
-    x: Floats
-    xy: Floats
-    xx: Floats
-    count_noise: float
-    y_noise: float
-    yy_noise: float
-    x_noise: float
-    xy_noise: float
-    xx_noise: float
-
-    @property
-    def width(self) -> int:
-        """The number of entries of x."""
-        return len(self.xy)
-
-    @property
-    def enough(self) -> bool:
-        """Whether the number of rows can be divided by."""
-        return self.count > max(2.0, 3 * self.count_noise)
 
 
 @dataclass(frozen=True)
@@ -94,11 +65,6 @@ class Fit:
     intercept: float
     ridge: float
     loss: float
-
-
-def radius(noise: float, width: int) -> float:
-    """Return how large the eigenvalues of the noise in xx' are, if its diagonal has this noise."""
-    return noise * math.sqrt(2 * width)
 
 
 def fit(sums: SecondMoments, *, centred: bool, ridge: float | None = None) -> Fit:
@@ -120,7 +86,7 @@ def fit(sums: SecondMoments, *, centred: bool, ridge: float | None = None) -> Fi
     values, vectors = np.linalg.eigh(C)
     z, a_turned = vectors.T @ c, vectors.T @ a
     around = sums.xx_noise**2 + 4 * sums.x_noise**2 * float(a @ a) / (sums.width + 1)
-    edge = radius(math.sqrt(around), sums.width)
+    edge = spectral(sums.width, math.sqrt(around / 2))
     floor = max(_MARGIN * edge - float(values[0]), _LEAST * edge) + _FLOOR * max(n, 1.0)
     if ridge is None:
         top = 1e3 * max(float(np.abs(values).max()), floor)

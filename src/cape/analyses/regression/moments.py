@@ -1,0 +1,94 @@
+"""Noisy sums of y, y², x, xy and xx' over the complete rows of a design: what regressions ask for first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.analyses.matrices import symmetric
+from cape.blocks import Design, Term
+from cape.engine.query import Answer
+
+__all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y", "complete_rows", "pooled"]
+
+Floats = NDArray[np.float64]
+Sums = TypeVar("Sums")
+
+Y, YY, X, XY, XX = Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1), Term(1, (0.0, 1.0)), Term(2)
+
+
+@dataclass(frozen=True)
+class SecondMoments:
+    """Noisy sums over rows of y, y², x, xy and xx', with ||x|| <= 1 and |y| <= 1, and the noise in each.
+
+    `xx_noise` is that of the diagonal; off it, noise is smaller by sqrt(2). Sums that were not asked for are
+    0, with no noise.
+    """
+
+    count: float
+    y: float
+    yy: float
+    x: Floats
+    xy: Floats
+    xx: Floats
+    count_noise: float
+    y_noise: float
+    yy_noise: float
+    x_noise: float
+    xy_noise: float
+    xx_noise: float
+
+    @classmethod
+    def of(cls, answer: Answer, design: Design, terms: Sequence[Term]) -> SecondMoments:
+        """Return what the answer to a query for these terms holds; the last of them is xx'."""
+        arrays, noises = answer.sums[0], answer.noise[0]
+        width = design.width(answer.schema)
+        sums = {Y: np.zeros(1), YY: np.zeros(1), X: np.zeros(width)}
+        noise = dict.fromkeys(sums, 0.0)
+        for at, term in enumerate(terms, start=1):
+            sums[term], noise[term] = arrays[at], noises[at]
+        count, count_noise = complete_rows(answer, design)
+        above = arrays[-1] if width > 1 else np.zeros(0)
+        return cls(
+            count, float(sums[Y][0]), float(sums[YY][0]), sums[X], sums[XY], symmetric(sums[XX], above),
+            count_noise, *(noise[term] for term in (Y, YY, X, XY, XX)),
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """The number of entries of x."""
+        return len(self.xy)
+
+    @property
+    def enough(self) -> bool:
+        """Whether the number of rows can be divided by."""
+        return self.count > max(2.0, 3 * self.count_noise)
+
+
+def complete_rows(answer: Answer, design: Design) -> tuple[float, float]:
+    """Return how many rows have all that the design needs, and the noise in that: none where it is public."""
+    if answer.rows is not None and not design.missing(answer.schema):
+        return float(answer.rows), 0.0
+    return answer.at_most(float(answer.sums[0][0][0])), answer.noise[0][0]
+
+
+def pooled(first: Sums, second: Sums, noise: str) -> Sums:
+    """Return the mean of two answers to the same question, as exact as one answer with the noise of both.
+
+    They are weighted by the precision of the field `noise`; fields whose names end in "_noise" are noise.
+    """
+    one, two = getattr(first, noise), getattr(second, noise)
+    if one == 0 or two == 0:
+        return first if one == 0 else second
+    share = 1 / (1 + (one / two) ** 2)
+    means = {}
+    for each in fields(first):  # type: ignore[arg-type]
+        a, b = getattr(first, each.name), getattr(second, each.name)
+        is_noise = each.name.endswith("_noise")
+        means[each.name] = math.sqrt(share) * a if is_noise else share * a + (1 - share) * b
+    return type(first)(**means)
