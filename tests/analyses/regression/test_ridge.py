@@ -117,7 +117,7 @@ def test_predictions_are_not_worse_than_the_middle_of_the_bounds(noise):
 
 
 def test_a_rule_without_its_caution_would_be_found_out(monkeypatch):
-    monkeypatch.setattr(ridge, "_SURE", 0.0)
+    monkeypatch.setattr(ridge, "SURE", 0.0)
     monkeypatch.setattr(ridge, "_FAR", 0.0)
     rng, worse = np.random.default_rng(6), 0
     x, y, _ = sphere(300, 2, 4, 0.3)

@@ -28,16 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.analyses.matrices import spectral
+from cape.analyses.regression.ridge import CAUTION, FLOOR, LEAST, MARGIN, SURE
 
 __all__ = ["Minimum", "Objective", "dense", "minimum"]
 
 Floats = NDArray[np.float64]
 
-_MARGIN = 0.25
-_LEAST = 1e-3
-_CAUTION = 0.25
-_SURE = 3.0
-_FLOOR = 1e-10
 _STEPS = 48  # ridges tried up to degree 2
 _FEW = 12  # and above
 _STARTS = 6  # points of a search that descents start from
@@ -111,12 +107,12 @@ def minimum(objective: Objective, ball: float, rows: float, ridge: float | None 
     edge = spectral(objective.width, objective.noise_of(2) / math.sqrt(2))
     for j in (3, 4):  # what noise of higher degree can do to the curvature within the ball
         edge += objective.noise_of(j) * math.sqrt(j * objective.width) * ball ** (j - 2)
-    floor = (_MARGIN if objective.degree > 2 else _LEAST) * edge
+    floor = (MARGIN if objective.degree > 2 else LEAST) * edge
     if objective.degree <= 2:
-        floor = max(floor, _MARGIN * edge - float(values[0]))
-    floor += _FLOOR * scale
+        floor = max(floor, MARGIN * edge - float(values[0]))
+    floor += FLOOR * scale
     if ridge is not None:
-        ridges = np.array([max(ridge, _FLOOR * scale)])
+        ridges = np.array([max(ridge, FLOOR * scale)])
     else:
         top = max(1e3 * floor, 10 * float(np.abs(values).max()), float(np.linalg.norm(objective.part(1))))
         ridges = np.geomspace(floor, top, _STEPS if objective.degree <= 2 else _FEW)
@@ -128,8 +124,8 @@ def minimum(objective: Objective, ball: float, rows: float, ridge: float | None 
         inverse = _inverse(objective, w, float(k), ball)
         estimated = objective.value(w) + _followed(objective, w, inverse)
         error = math.sqrt(2) * objective.spread(float(w @ w))
-        score = estimated + _CAUTION * error
-        if ridge is not None or (score < best_score and estimated + _SURE * error < 0):
+        score = estimated + CAUTION * error
+        if ridge is not None or (score < best_score and estimated + SURE * error < 0):
             best, best_score = Minimum(w, float(k), inverse), score
     return best
 
@@ -234,7 +230,7 @@ def _in_ball(first: Floats, second: Floats, ball: float) -> Floats:
     least = max(0.0, -float(values[0]))
     if values[0] > 0 and float(np.linalg.norm(at(0.0))) <= ball:
         return np.asarray(vectors @ at(0.0))
-    low, high = least, least + float(np.linalg.norm(z)) / (2 * ball) + _FLOOR
+    low, high = least, least + float(np.linalg.norm(z)) / (2 * ball) + FLOOR
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if middle in (low, high):

@@ -35,19 +35,19 @@ from numpy.typing import NDArray
 from cape.analyses.matrices import spectral
 from cape.analyses.regression.moments import SecondMoments
 
-__all__ = ["Fit", "fit"]
+__all__ = ["CAUTION", "FLOOR", "LEAST", "MARGIN", "SURE", "Fit", "fit"]
 
 Floats = NDArray[np.float64]
 
-_MARGIN = 0.25  # of the noise's largest eigenvalue, that C + k stays clear of 0
-_LEAST = 1e-3  # of it, the smallest ridge that is tried
-_CAUTION = 0.25
-_SURE = 3.0
+MARGIN = 0.25  # of the noise's largest eigenvalue, that C + k stays clear of 0
+LEAST = 1e-3  # of it, the smallest ridge that is tried
+CAUTION = 0.25  # standard deviations of an estimated loss that count against a ridge
+SURE = 3.0  # and that weights must be better than none by
 _HARM = 0.04
 _HARM_OF_MEAN = 0.05
 _FAR = 4.0  # standard deviations of the mean's noise that are guarded against
 _STEPS = 96
-_FLOOR = 1e-10  # of a row: where there is no noise there is still rounding
+FLOOR = 1e-10  # of a row: where there is no noise there is still rounding
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ def fit(sums: SecondMoments, *, centred: bool, ridge: float | None = None) -> Fi
     z, a_turned = vectors.T @ c, vectors.T @ a
     around = sums.xx_noise**2 + 4 * sums.x_noise**2 * float(a @ a) / (sums.width + 1)
     edge = spectral(sums.width, math.sqrt(around / 2))
-    floor = max(_MARGIN * edge - float(values[0]), _LEAST * edge) + _FLOOR * max(n, 1.0)
+    floor = max(MARGIN * edge - float(values[0]), LEAST * edge) + FLOOR * max(n, 1.0)
     if ridge is None:
         top = 1e3 * max(float(np.abs(values).max()), floor)
         penalties = np.geomspace(floor, top, _STEPS)
     else:
         penalties = np.array([max(ridge, floor)])
     estimated, error, weights = _losses(sums, values, z, a_turned, m, penalties)
-    safe = estimated + _SURE * error <= _HARM * n * least_loss
-    scores = np.where(safe, estimated + _CAUTION * error, math.inf)
+    safe = estimated + SURE * error <= _HARM * n * least_loss
+    scores = np.where(safe, estimated + CAUTION * error, math.inf)
     best = int(np.argmin(scores))
     base = max(0.0, sums.yy / n - 2 * m * sums.y / n + m * m) if centred else max(0.0, sums.yy / n)
     if ridge is None and not scores[best] < 0:
