@@ -30,6 +30,7 @@ LAYERS = [
     "check",
     "packed",
     "unix",
+    "show",
     "privacy",
     "noise",
     "secagg",

@@ -23,14 +23,14 @@ from assurance.inputs.bend import pick, to_toml
 from assurance.inputs.surface import PaidForNothing, Surface
 from cape.cli.report import page
 from cape.cli.results import Results, answered
-from cape.cli.screen import to_json
-from cape.cli.tables import shown
 from cape.engine.consortium import Consortium
-from cape.engine.result import as_text
 from cape.engine.schemes import Outcome, Task
 from cape.engine.schemes.messages import Pooled
 from cape.errors import CapeError
 from cape.noise import SecureStream
+from cape.show.html import fragment
+from cape.show.plain import to_json
+from cape.show.terminal import as_text
 from cape.study import Study
 
 __all__ = ["Answers", "Steered"]
@@ -124,7 +124,7 @@ class Answers(Surface):
             release = partial(consortium.release, entry.analysis, entry.share)
             results = Results(study, "pooled", consortium.budget)
             try:
-                results.answered.append(answered(entry, release, consortium.schema))
+                results.answered.append(answered(entry, release))
                 self._look(results)
             except CapeError as error:
                 if scheme.asked:
@@ -135,9 +135,9 @@ class Answers(Surface):
         each = results.answered[0]
         to_json(results.to_dict())
         page(results)
-        for part in shown(each, 100):
-            as_text(part)
-        str(each.release)
+        for width in (60, 100):
+            as_text(each.release, width)
+        fragment(each.release)
         for estimate in each.release.estimates:
             assert math.isfinite(estimate.value), f"{estimate.label} is {estimate.value}"
             assert min(estimate.sampling, estimate.privacy) >= 0, f"{estimate.label} has an error below 0"

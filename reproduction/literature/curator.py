@@ -147,4 +147,5 @@ class Curator:
             sum(table.rows() for table in self._tables.values()) if public else None,
             Cost(0, 0, 0, time.perf_counter() - began),
             finding.model,
+            schema=self._schema,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cape.blocks import Axis, Counts, Custom, Moments
 from cape.engine import Analysis, Estimate, Finding, Query
 from cape.errors import InvalidInput
+from cape.show import Shown, Table
 
 
 class Bins(Analysis):
@@ -124,7 +125,18 @@ class Rounds(Bins):
             if asked == self.fail_after:
                 raise InvalidInput("the analysis gave up")
             self.answers.append((yield replace(self.query(schema, neighbours), norm=1.0, note=f"{asked}")))
-        return Finding(self.finish(self.answers[-1]) if self.answers else [], model=self)
+        return Finding(self.finish(self.answers[-1]) if self.answers else [], Heard(tuple(self.answers)))
 
-    def summary(self):
-        return f"{len(self.answers)} answers"
+
+@dataclass(frozen=True, repr=False)
+class Heard(Shown):
+    """A model that holds the answers of all stages."""
+
+    answers: tuple
+
+    def tables(self):
+        return [Table(("", "answers"), (("in all", f"{len(self.answers)} answers"),))]
+
+    def to_dict(self):
+        return {"answers": len(self.answers)}
+

@@ -55,7 +55,7 @@ def test_every_stage_is_answered_with_its_own_noise():
         errors = (answer.sums[0][0] - exact) / std
         assert 0.5 < np.sqrt(np.mean(errors**2)) < 1.6  # 36 bins; twice the noise is rejected
     assert not np.array_equal(asked.answers[0].sums[0][0], asked.answers[1].sums[0][0])
-    assert release.model is asked
+    assert release.model.answers == tuple(asked.answers)
     assert "2 answers" in release.summary()
     assert "differential privacy" in release.summary()
     assert together.budget.remaining == 0

@@ -36,6 +36,7 @@ class Count(Planned):
     """
 
     kind: ClassVar[str] = "count"
+    whole: ClassVar[bool] = True
     columns: tuple[str, ...]
     where: tuple[tuple[str, Value], ...]
 
@@ -81,6 +82,10 @@ class Count(Planned):
             else "number of rows"
         )
         return what + (f", where {self._condition}" if self.where else "")
+
+    def title(self, label: str, schema: Schema) -> str:
+        """Return how a count is named; that of all rows by no column."""
+        return schema.title(label) if self.columns or self.where else label
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""

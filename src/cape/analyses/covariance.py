@@ -168,6 +168,11 @@ class _FromGram(Planned):
         """Return one line that an ethics board can read."""
         return f"{self.kind} of {joined(self.columns)}"
 
+    def title(self, label: str, schema: Schema) -> str:
+        """Return both columns as they are called."""
+        first, between, second = label.partition(", ")
+        return f"{schema.label(first)}, {schema.title(second)}" if between else schema.title(label)
+
 
 class Covariance(_FromGram):
     """The population's covariance matrix, over the rows where no named column is missing.
@@ -203,6 +208,11 @@ class Covariance(_FromGram):
         sampling = math.sqrt(spread / (matrix.count - 1))
         privacy = math.hypot(matrix.noise(i, j, 1.0, (0.0, 0.0)), (matrix.first_noise / matrix.count) ** 2)
         return Estimate(label, unit * value, unit * sampling, unit * privacy, (-unit, unit))
+
+    def units(self, schema: Schema) -> list[float]:
+        """Return the products of half the widths of both columns' bounds."""
+        halves = [schema.number(name).half for name in self.columns]
+        return [halves[i] * halves[j] for i, j in self.pairs]
 
 
 class Correlation(_FromGram):

@@ -19,11 +19,16 @@ from cape.analyses.planning import Planned
 from cape.blocks import Axis, Counts
 from cape.data import Number, Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.result import Release
 from cape.errors import InvalidInput
+from cape.show import Bars, Figure, HeatMap, Mark
+from cape.show.numbers import count, p_value
 
 __all__ = ["ContingencyTable", "Histogram", "Independence", "one_hot"]
 
 _MOST_BINS = 1 << 20
+_BARS = "Released counts; lines are 95% intervals, from privacy noise."
+_CELLS = "Released counts; point at a cell for its interval."
 
 Floats = NDArray[np.float64]
 
@@ -84,6 +89,7 @@ class Histogram(Planned):
     """
 
     kind: ClassVar[str] = "histogram"
+    whole: ClassVar[bool] = True
     column: str
     edges: tuple[float, ...] | None
     bins: int | None
@@ -111,6 +117,14 @@ class Histogram(Planned):
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
         return f"histogram of {self.column}"
+
+    def figures(self, release: Release) -> Sequence[Figure]:
+        """Return the counts as bars."""
+        start = len(self.column)
+        marks = tuple(
+            Mark.of(e, e.label[start:].removeprefix(" in ").removeprefix("=")) for e in release.estimates
+        )
+        return [Figure((Bars(marks, release.schema.title(self.column)),), _BARS)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
@@ -158,6 +172,7 @@ class ContingencyTable(Planned):
     """
 
     kind: ClassVar[str] = "contingency-table"
+    whole: ClassVar[bool] = True
     columns: tuple[str, ...]
 
     def __init__(self, *columns: str) -> None:
@@ -179,6 +194,40 @@ class ContingencyTable(Planned):
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
         return f"contingency table of {' by '.join(self.columns)}"
+
+    def title(self, label: str, schema: Schema) -> str:
+        """Return a combination with the columns as they are called."""
+        parts, rest = [], label
+        for name in self.columns[1:]:
+            head, _, rest = rest.partition(f", {name}=")
+            parts.append(head)
+            rest = f"{name}={rest}"
+        return ", ".join(map(schema.title, [*parts, rest]))
+
+    def figures(self, release: Release) -> Sequence[Figure]:
+        """Return the counts of two columns as a table with colours."""
+        if len(self.columns) != 2:
+            return super().figures(release)
+        rows, columns = (
+            tuple(release.schema.title(f"{name}={value}") for value in release.schema.category(name).values)
+            for name in self.columns
+        )
+        marks = tuple(Mark.of(each, release.title(each.label)) for each in release.estimates)
+        cells = tuple(marks[i * len(columns) : (i + 1) * len(columns)] for i in range(len(rows)))
+        return [Figure((HeatMap(rows, columns, cells),), _CELLS)]
+
+    def notes(self, release: Release) -> Sequence[str]:
+        """Return a test of independence of two columns."""
+        if len(self.columns) != 2:
+            return ()
+        test = self.independence(release.estimates, release.schema)
+        if test is None:
+            return ["There is too much noise for a test of independence."]
+        sign, p = ("", p_value(test.p_value)) if test.p_value < 0.001 else ("= ", p_value(test.p_value))
+        return [
+            f"Test of independence, privacy noise counted: chi-square = {test.statistic:.2f} with "
+            f"{count(test.freedom, 'degree')} of freedom, P {sign}{p}."
+        ]
 
     def independence(self, estimates: Sequence[Estimate], schema: Schema) -> Independence | None:
         """Return a chi-square test of independence of two columns that counts privacy noise.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -97,6 +97,10 @@ class _FromMoments(Planned):
         """Return one line that an ethics board can read."""
         return f"{self.kind.replace('-', ' ')} of {joined(self.columns)}"
 
+    def units(self, schema: Schema) -> Sequence[float]:
+        """Return half the width of each column's bounds."""
+        return [schema.number(name).half for name in self.columns]
+
 
 def _common(counts: NDArray[np.float64], noise: float, rows: int | None) -> tuple[NDArray[np.float64], float]:
     """Return the count of columns that count the same rows: public, or the average."""
@@ -154,6 +158,15 @@ class Variance(_FromMoments):
         """Return the variance."""
         return sums.variance_estimate(name, column)
 
+    def title(self, label: str, schema: Schema) -> str:
+        """Return the column with its unit squared."""
+        unit = schema.number(label).unit
+        return f"{schema.label(label)} ({unit}²)" if unit else schema.label(label)
+
+    def units(self, schema: Schema) -> Sequence[float]:
+        """Return the squares of half the width of the columns' bounds."""
+        return [half**2 for half in super().units(schema)]
+
 
 class StandardDeviation(Variance):
     """The population's standard deviation of each column: the root of `Variance`, which see."""
@@ -163,6 +176,14 @@ class StandardDeviation(Variance):
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         """Return the standard deviation."""
         return sums.deviation_estimate(name, column)
+
+    def title(self, label: str, schema: Schema) -> str:
+        """Return the column with its unit."""
+        return schema.title(label)
+
+    def units(self, schema: Schema) -> Sequence[float]:
+        """Return half the width of each column's bounds."""
+        return _FromMoments.units(self, schema)
 
 
 @dataclass(frozen=True, init=False)
@@ -236,6 +257,10 @@ class Sum(Planned):
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
         return f"sum of {joined(self.columns)}"
+
+    def units(self, schema: Schema) -> Sequence[float]:
+        """Return half the width of each column's bounds."""
+        return [schema.number(name).half for name in self.columns]
 
 
 _LEAST_RATIO = 2.0**-10  # a count that does not matter still needs a scale; it costs 0.1%

@@ -15,10 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from cape import check
 from cape.analyses.arguments import joined, names
@@ -31,8 +27,11 @@ from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
-from cape.engine.result import as_text, number
 from cape.errors import InvalidInput, TooNoisyWarning
+from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
+from cape.show.figures import DOTS, MOST_MARKS, extent
+from cape.show.numbers import between, rounded
+from cape.show.plain import plain
 
 __all__ = ["PCA", "PCAModel"]
 
@@ -40,6 +39,11 @@ Floats = NDArray[np.float64]
 
 _X, _XX = Term(1), Term(2)
 _MEANS = 0.25
+_MOST_COLUMNS = 8  # of loadings that are drawn
+_SHARES = "The share of all variance that lies along each component."
+_LOADINGS = (
+    "What a component is made of: the weight of each column, from -1 to 1, as released. No errors are known."
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -246,7 +250,7 @@ def _told(
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PCAModel:
+class PCAModel(Shown):
     """Directions, one a row of `components`, in units of t; the largest entry of each is positive.
 
     Attributes:
@@ -288,26 +292,59 @@ class PCAModel:
             )
         return Units(self.design, self.schema).back(scores @ self.components + self.mean)
 
-    def __rich__(self) -> Group:
-        table = Table(title=f"principal components ({self.count:,.0f} rows)", title_justify="left")
-        table.add_column("")
-        for i, clear in enumerate(self.clear):
-            table.add_column(f"{i + 1}" if clear else f"{i + 1} (noise)", justify="right")
+    def tables(self) -> Sequence[Table]:
+        """Return variances and shares with their intervals, and what components are made of."""
         by_label = {each.label: each for each in self.estimates}
+        rows: list[tuple[str, ...]] = []
         for what in ("variance", "share"):
             told = [by_label[_label(i, what)] for i in range(len(self.clear))]
-            table.add_row(what, *[number(each.value) for each in told])
-            intervals = [each.interval(0.95) for each in told]
-            table.add_row("  95% interval", *[f"{number(low)} to {number(high)}" for low, high in intervals])
-        table.add_section()
+            rows.append((what, *(rounded(each.value, each.standard_error) for each in told)))
+            rows.append(("  95% interval", *(between(each.interval(), each.standard_error) for each in told)))
         for j, name in enumerate(self.names):
-            table.add_row(escape(name), *[f"{row[j]:.3f}" for row in self.components])
-        note = "Columns from -1 to 1 between their bounds. Variances: without what noise adds."
-        return Group(table, Text(note, style="dim"))
+            rows.append((self.schema.title(name), *(f"{row[j]:.3f}" for row in self.components)))
+        title = f"principal components ({self.count:,.0f} rows)"
+        return [Table(("", *self._titles), tuple(rows), title, drop=tuple(range(len(self.clear), 1, -1)))]
 
-    def summary(self) -> str:
-        """Return variances, shares and loadings as text."""
-        return as_text(self, max(110, 20 + 22 * len(self.clear)))
+    def figures(self) -> Sequence[Figure]:
+        """Return the share of each component, and what it is made of."""
+        shares = [each for each in self.estimates if each.label.endswith(" share")][:MOST_MARKS]
+        marks = tuple(
+            Mark.of(each, f"component {name}") for each, name in zip(shares, self._titles, strict=False)
+        )
+        held = Intervals(marks, axis="share of all variance", ends=(0.0, *extent(marks)))
+        found = [Figure((held,), f"{_SHARES} {DOTS}")]
+        if len(marks) <= _MOST_COLUMNS:
+            cells = tuple(
+                tuple(
+                    Mark.exact(f"{name} in component {i + 1}", float(row[j]))
+                    for i, row in enumerate(self.components)
+                )
+                for j, name in enumerate(self.names)
+            )
+            names = tuple(map(self.schema.title, self.names))
+            found.append(Figure((HeatMap(names, self._titles, cells),), _LOADINGS))
+        return found
 
-    __str__ = summary
-    __repr__ = summary
+    def notes(self) -> Sequence[str]:
+        """Return in which units this is."""
+        return [
+            "Columns count from -1 to 1 between their bounds. Variances are without what noise adds to them."
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is needed to use it, as plain data."""
+        return plain(
+            {
+                "names": self.names,
+                "components": self.components,
+                "mean": self.mean,
+                "explained_variance": self.explained_variance,
+                "explained_variance_ratio": self.explained_variance_ratio,
+                "clear": self.clear,
+                "rows": self.count,
+            }
+        )
+
+    @property
+    def _titles(self) -> tuple[str, ...]:
+        return tuple(f"{i + 1}" if clear else f"{i + 1} (noise)" for i, clear in enumerate(self.clear))

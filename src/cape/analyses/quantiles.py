@@ -19,11 +19,16 @@ from cape.analyses.tree import Tree, check_bins, depth, level_axes
 from cape.blocks import Axis, Counts
 from cape.data import Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.result import Release
 from cape.errors import InvalidInput
+from cape.show import Figure, Intervals, Line, Mark
+from cape.show.figures import DOTS, dots
 
 __all__ = ["ECDF", "Curve", "Quantiles", "proportion_error"]
 
 Floats = NDArray[np.float64]
+
+_CURVE = "The share of people below each value; the band is the 95% interval at each point."
 
 
 def proportion_error(proportion: float, count: float) -> float:
@@ -191,6 +196,17 @@ class ECDF(_FromTree):
         """Return one line that an ethics board can read."""
         return f"distribution of {joined(self.columns)}, at {self.bins - 1} points"
 
+    def figures(self, release: Release) -> Sequence[Figure]:
+        """Return a curve for each column."""
+        panels, inner = [], self.bins - 1
+        for i, name in enumerate(self.columns):
+            column = release.schema.number(name)
+            edges = np.linspace(column.low, column.high, self.bins + 1)[1:-1].tolist()
+            some = release.estimates[i * inner : (i + 1) * inner]
+            marks = tuple(Mark.of(each, release.title(each.label)) for each in some)
+            panels.append(Line(tuple(edges), marks, release.schema.title(name), "share below", (0.0, 1.0)))
+        return [Figure(tuple(panels), _CURVE)]
+
 
 @dataclass(frozen=True, init=False)
 class Quantiles(_FromTree):
@@ -224,6 +240,17 @@ class Quantiles(_FromTree):
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
         return f"quantiles {joined([f'{prob:g}' for prob in self.probs])} of {joined(self.columns)}"
+
+    def figures(self, release: Release) -> Sequence[Figure]:
+        """Return a panel for each column."""
+        marks, many = dots(release.estimates, release.title), len(self.probs)
+        panels = tuple(Intervals(marks[i : i + many]) for i in range(0, len(marks), many))
+        return [Figure(panels, DOTS)]
+
+    def title(self, label: str, schema: Schema) -> str:
+        """Return the column, which quantile of it this is, and its unit."""
+        unit = schema.number(label.rpartition(" quantile ")[0]).unit
+        return schema.title(label) + (f" ({unit})" if unit else "")
 
 
 def _probs(given: Any) -> tuple[float, ...]:

@@ -52,6 +52,11 @@ from cape.analyses.tree import Tree, check_bins, depth, level_axes
 from cape.blocks import Axis, Block, Counts, Moments
 from cape.data import Number, Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.result import Release
+from cape.show import Figure, Intervals, Mark, Table
+from cape.show.figures import DOTS, extent
+from cape.show.numbers import rounded
+from cape.show.tables import listed
 
 __all__ = ["TableOne"]
 
@@ -184,8 +189,13 @@ class TableOne(Planned):
         """Return one line that an ethics board can read."""
         return f"table one of {joined(self.columns)}" + (f", by {self.by}" if self.by else "")
 
-    def layout(self, estimates: Sequence[Estimate]) -> tuple[list[str], list[list[str]]]:
-        """Return the table as a paper prints it: the heads of its columns, and its rows.
+    def tables(self, release: Release) -> Sequence[Table]:
+        """Return the table as a paper prints it, and every number with its interval."""
+        paper = self.layout(release.estimates, release.schema)
+        return [paper, listed(release.estimates, release.title, folded=True)]
+
+    def layout(self, estimates: Sequence[Estimate], schema: Schema) -> Table:
+        """Return the table as a paper prints it.
 
         Digits that the standard error makes meaningless are left out. An SD whose interval starts at 0
         is given by its end, as in "< 12".
@@ -193,27 +203,41 @@ class TableOne(Planned):
         found = {estimate.label: estimate for estimate in estimates}
         groups = [label[4:] for label in found if label.startswith("n | ")] if self.by else [""]
         ends = [f" | {group}" if group else "" for group in groups]
-        header = [""] + [
-            f"{group or 'overall'} (n = {_shown(found['n' + end])})"
-            for group, end in zip(groups, ends, strict=True)
-        ]
-        rows = []
+        columns = [""]
+        for group, end in zip(groups, ends, strict=True):
+            columns.append(f"{schema.title(group) or 'overall'} (n = {_shown(found['n' + end], 0)})")
+        rows: list[tuple[str, ...]] = []
         for name in self.columns:
-            if f"{name} mean{ends[0]}" in found:
+            column = schema[name]
+            if isinstance(column, Number):
                 ours = [[found[f"{name} {stem}{end}"] for stem in _STEMS] for end in ends]
-                rows.append([f"{name}, mean (SD)", *(f"{_shown(m)} ({_shown_sd(sd)})" for m, sd, *_ in ours)])
                 middle = [[_shown(quartile) for quartile in quartiles] for _, _, *quartiles in ours]
-                rows.append([f"{name}, median [IQR]", *(f"{m} [{low}, {high}]" for low, m, high in middle)])
+                rows.append((schema.title(name),))
+                rows.append(("mean (SD)", *(f"{_shown(m)} ({_shown_sd(sd)})" for m, sd, *_ in ours)))
+                rows.append(("median [IQR]", *(f"{m} [{low}, {high}]" for low, m, high in middle)))
                 continue
-            start, stop = f"{name}=", f" n{ends[0]}"
-            for label in found:
-                if label.startswith(start) and label.endswith(stop):
-                    stem = label.removesuffix(stop)
-                    shares = [
-                        f"{_shown(found[f'{stem} n{e}'])} ({_shown(found[f'{stem} %{e}'])}%)" for e in ends
-                    ]
-                    rows.append([f"{name} = {stem.removeprefix(start)}, n (%)", *shares])
-        return header, rows
+            rows.append((f"{schema.label(name)}, n (%)",))
+            for value in column.values:
+                stem = f"{name}={value}"
+                rows.append(
+                    (str(value), *(_share(found[f"{stem} n{e}"], found[f"{stem} %{e}"]) for e in ends))
+                )
+        return Table(tuple(columns), tuple(rows))
+
+    def figures(self, release: Release) -> Sequence[Figure]:
+        """Return a panel for each mean and each percentage, with the groups below each other."""
+        panels: dict[str, list[Mark]] = {}
+        for e in release.estimates:
+            stem, _, group = e.label.partition(" | ")
+            if stem.endswith((" mean", " %")):
+                mark = Mark.of(e, release.schema.title(group) or "everyone")
+                panels.setdefault(stem, []).append(mark)
+        percent = extent([m for stem, marks in panels.items() if stem.endswith(" %") for m in marks])
+        drawn = tuple(
+            Intervals(tuple(marks), release.title(stem), ends=tuple(percent) if stem.endswith(" %") else None)
+            for stem, marks in panels.items()
+        )
+        return [Figure(drawn, DOTS)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
@@ -385,16 +409,15 @@ def _shares(
     return estimates
 
 
-def _shown(estimate: Estimate) -> str:
+def _shown(estimate: Estimate, most: int | None = None) -> str:
     """Return the value with the digits that its standard error leaves meaningful."""
-    return _rounded(estimate.value, estimate.standard_error)
-
-
-def _rounded(value: float, error: float) -> str:
-    digits = 0 if error == 0 else min(max(-math.floor(math.log10(error)), 0), 6)
-    return f"{value:,.{digits}f}"
+    return rounded(estimate.value, estimate.standard_error, most)
 
 
 def _shown_sd(estimate: Estimate) -> str:
     low, high = estimate.interval()
-    return _shown(estimate) if low > 0 else f"< {_rounded(high, estimate.standard_error)}"
+    return _shown(estimate) if low > 0 else f"< {rounded(high, estimate.standard_error)}"
+
+
+def _share(count: Estimate, percent: Estimate) -> str:
+    return f"{_shown(count, 0)} ({_shown(percent)}%)"

@@ -24,8 +24,8 @@ from cape.cli import words
 from cape.cli.results import Answered
 from cape.coordinator import Event, SiteReport
 from cape.engine.execute import Progress
-from cape.engine.result import number
 from cape.privacy import Budget
+from cape.show.numbers import rounded
 from cape.study import Entry
 
 __all__ = ["Live"]
@@ -145,8 +145,8 @@ class Live:
         self._budget = str(budget)
         found = each.release.estimates
         shown = ", ".join(
-            f"{estimate.label} {number(estimate.value)} ± {number(estimate.standard_error)}"
-            for estimate in found[:_MOST]
+            f"{e.label} {rounded(e.value, e.standard_error)} ± {rounded(e.standard_error, e.standard_error)}"
+            for e in found[:_MOST]
         )
         more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
         who = words.count(len(each.release.participants), "site")

@@ -8,12 +8,14 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from cape.check import plain
 from cape.cli import screen, words
 from cape.cli.results import Results
-from cape.cli.tables import shown
 from cape.errors import InvalidInput
+from cape.show.plain import to_json
+from cape.show.terminal import rendered
 
 __all__ = ["finish", "writable"]
 
@@ -63,7 +65,7 @@ def _write(results: Results, folder: Path) -> list[Path]:
     from cape.cli.report import page
 
     paths = [folder / "results.json", folder / "report.html"]
-    paths[0].write_text(screen.to_json(results.to_dict()) + "\n", encoding="utf-8")
+    paths[0].write_text(to_json(results.to_dict()) + "\n", encoding="utf-8")
     paths[1].write_text(page(results), encoding="utf-8")
     return paths
 
@@ -75,8 +77,8 @@ def _show(console: Console, results: Results) -> None:
     console.print(f"\n[bold]{escape(results.study.name)}[/bold]{about}\n")
     for each in results.answered:
         release = each.release
-        for part in shown(each, console.width):
-            console.print(part)
+        console.print(Text(f"{each.entry.number}. {release.describe()}", style="italic"))
+        console.print(rendered(release))
         cost = release.cost
         console.print(
             f"[dim]{escape(', '.join(release.participants))}"

@@ -11,11 +11,9 @@ from functools import partial
 from typing import Any
 
 from cape import __version__
-from cape.analyses import ContingencyTable
 from cape.blocks.table import Table
-from cape.cli import models, screen, words
+from cape.cli import screen, words
 from cape.cli.sites import Heard, SiteOutcome, outcomes
-from cape.data import Schema
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
 from cape.engine.result import Promise, Release
@@ -28,26 +26,11 @@ __all__ = ["Answered", "Results", "answered", "execute"]
 
 @dataclass(frozen=True)
 class Answered:
-    """One analysis of the study, its release, and what there is to say and to be warned of."""
+    """One analysis of the study, its release, and what there is to be warned of."""
 
     entry: Entry
     release: Release
-    schema: Schema
     warnings: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> list[str]:
-        """What else follows from the released numbers, at no cost."""
-        analysis = self.release.analysis
-        if not isinstance(analysis, ContingencyTable) or len(analysis.columns) != 2:
-            return models.notes(self.release.model)
-        test = analysis.independence(self.release.estimates, self.schema)
-        if test is None:
-            return ["There is too much noise for a test of independence."]
-        return [
-            f"Test of independence, privacy noise counted: chi-square = {test.statistic:.2f} with "
-            f"{words.count(test.freedom, 'degree')} of freedom, p = {test.p_value:.2g}."
-        ]
 
 
 @dataclass
@@ -138,8 +121,6 @@ class Results:
                 {
                     "number": each.entry.number,
                     **each.release.to_dict(),
-                    "model": models.plain(each.release.model),
-                    "notes": each.notes,
                     "warnings": list(each.warnings),
                 }
                 for each in self.answered
@@ -203,13 +184,13 @@ def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps
             steps.tell(words.step(done))
 
     release = partial(consortium.release, entry.analysis, entry.share, drop=drop, progress=told)
-    return answered(entry, release, consortium.schema)
+    return answered(entry, release)
 
 
-def answered(entry: Entry, release: Callable[[], Release], schema: Schema) -> Answered:
+def answered(entry: Entry, release: Callable[[], Release]) -> Answered:
     """Return an analysis with its release and what was warned of meanwhile."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         released = release()
     said = [str(warning.message) for warning in caught]
-    return Answered(entry, released, schema, tuple(dict.fromkeys(said)))
+    return Answered(entry, released, tuple(dict.fromkeys(said)))

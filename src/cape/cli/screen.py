@@ -1,9 +1,7 @@
-"""What every command shares: where it prints, how a wait looks, how plain data becomes JSON."""
+"""What every command shares: where it prints, and how a wait looks."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sys
 import threading
@@ -11,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-__all__ = ["Steps", "console", "print_json", "progress", "to_json"]
+from cape.show.plain import to_json
+
+__all__ = ["Steps", "console", "print_json", "progress"]
 
 _WIDTH = 110  # where there is no terminal that says its own
 _PATIENCE = 1.0  # seconds before a bar appears
@@ -27,11 +26,6 @@ def console() -> Console:
     """Return the console for results."""
     plain = Console()
     return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDTH)
-
-
-def to_json(value: Any) -> str:
-    """Return plain data as JSON that any reader takes: what is not a finite number becomes null."""
-    return json.dumps(_finite(value), indent=2, allow_nan=False)
 
 
 def print_json(value: Any) -> None:
@@ -93,15 +87,3 @@ def progress(total: int) -> Iterator[Steps]:
         timer.cancel()
         timer.join()
         bar.stop()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, (np.generic, np.ndarray)):
-        return _finite(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return value

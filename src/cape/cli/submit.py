@@ -151,7 +151,7 @@ class _Desk:
             results.failed, results.error = self._left_out[0]
 
     def _answer(self, entry: Entry) -> None:
-        each = answered(entry, partial(self._submission.answer, entry), self._study.setting.schema)
+        each = answered(entry, partial(self._submission.answer, entry))
         self.results.answered = sorted([*self.results.answered, each], key=lambda each: each.entry.number)
         self._live.done(each, self._submission.budget)
 

@@ -7,8 +7,9 @@ import math
 from scipy.special import ndtr, ndtri
 
 from cape.engine.execute import Progress
-from cape.engine.result import Promise, count
+from cape.engine.result import Promise
 from cape.engine.setting import Setting
+from cape.show.numbers import count
 
 __all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence", "step"]
 

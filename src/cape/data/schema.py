@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -20,6 +20,9 @@ from cape.errors import InvalidInput
 __all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
 
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
+_LONGEST_LABEL = 80
+_SHOWN = ("label", "unit", "per")  # what is only for people
+_AFTER = ("", " ", "=", ",")  # what follows a column's name in a label
 _SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
 
 
@@ -29,13 +32,23 @@ class Number:
 
     `missing=False` says that no cell is empty: means then divide by the public number of rows, and a
     table with an empty cell is refused, or read with the middle of the bounds there (see `Table`).
+
+    `label`, `unit` and `per` say how results are shown: a coefficient or an odds ratio is for `per` units
+    more. They play no part when columns are compared, as a site compares a study's with its own.
     """
 
     low: float
     high: float
     missing: bool = True
+    label: str | None = field(default=None, compare=False, kw_only=True)
+    unit: str | None = field(default=None, compare=False, kw_only=True)
+    per: float | None = field(default=None, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        _check_text("label", self.label)
+        _check_text("unit", self.unit)
+        if self.per is not None:
+            object.__setattr__(self, "per", check.real("per", self.per, above=0.0))
         low, high = check.real("low", self.low), check.real("high", self.high)
         if not low < high:
             raise InvalidInput(f"bounds must rise, as in (18, 90), not ({low:g}, {high:g})")
@@ -61,8 +74,10 @@ class Category:
 
     values: tuple[Value, ...]
     missing: bool = True
+    label: str | None = field(default=None, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        _check_text("label", self.label)
         values = tuple(self.values)
         if not all(isinstance(value, (str, int, bool)) for value in values):
             raise InvalidInput(
@@ -99,8 +114,8 @@ class Schema(Mapping[str, Column]):
     Schema(age=18 to 90, sex=female | male, visits=0 to 40, never missing)
 
     Two numbers are bounds, a list of text is categories. A mapping does the same for names that are no
-    Python identifiers, and holds what a study file says: {"low": 0, "high": 40, "missing": False} or
-    {"categories": [0, 1]}.
+    Python identifiers, and holds what a study file says: {"bounds": [0, 40], "missing": False, "label":
+    "Visits"} or {"categories": [0, 1]}.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -146,12 +161,35 @@ class Schema(Mapping[str, Column]):
             raise InvalidInput(f"column {name!r} must have categories here; the schema gives it bounds")
         return column
 
+    def label(self, name: str) -> str:
+        """Return what people call a column."""
+        return self[name].label or name
+
+    def title(self, text: str) -> str:
+        """Return a result's label, which starts with a column's name, as tables and figures show it.
+
+        "age" is "Age (years)", "sex=male" is "Sex: male", and "age mean" is "Age mean" where columns have
+        such labels and units; without them a text is returned as it is.
+        """
+        known = [name for name in self._columns if text.startswith(name) and text[len(name) :][:1] in _AFTER]
+        name = max(known, key=len, default="")
+        column, rest = self._columns.get(name), text[len(name) :]
+        if column is None:
+            return text
+        if isinstance(column, Number) and column.unit and not rest:
+            rest = f" ({column.unit})"
+        if column.label and rest.startswith("="):
+            rest = f": {rest[1:]}"
+        return self.label(name) + rest
+
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
         return {
-            name: {"low": c.low, "high": c.high, "missing": c.missing}
-            if isinstance(c, Number)
-            else {"categories": list(c.values), "missing": c.missing}
+            name: (
+                {"low": c.low, "high": c.high} if isinstance(c, Number) else {"categories": list(c.values)}
+            )
+            | {"missing": c.missing}
+            | {key: value for key in _SHOWN if (value := getattr(c, key, None)) is not None}
             for name, c in self._columns.items()
         }
 
@@ -172,18 +210,7 @@ def _read(description: Any) -> Column:
     if isinstance(description, (Number, Category)):
         return description
     if isinstance(description, Mapping):
-        keys = set(description) - {"missing"}
-        missing = description.get("missing", True)
-        if not isinstance(missing, bool):
-            raise InvalidInput(f"missing must be true or false, not {check.show(missing)}")
-        if keys == {"low", "high"}:
-            return Number(description["low"], description["high"], missing)
-        if keys == {"categories"}:
-            return Category(_values(description["categories"]), missing)
-        raise InvalidInput(
-            "keys must be low and high, or categories (and missing), not "
-            f"{check.show(sorted(map(str, description)))}"
-        )
+        return _described(description)
     values = _values(description)
     if isinstance(description, tuple) and len(values) != 2:
         raise InvalidInput(
@@ -198,6 +225,37 @@ def _read(description: Any) -> Column:
             f"{check.show(list(values))}"
         )
     return Category(values)
+
+
+def _described(description: Mapping[Any, Any]) -> Column:
+    """Return the column that the keys of a study file describe."""
+    missing = description.get("missing", True)
+    if not isinstance(missing, bool):
+        raise InvalidInput(f"missing must be true or false, not {check.show(missing)}")
+    shown = {key: description[key] for key in _SHOWN if key in description}
+    keys = set(description) - {"missing", *shown}
+    if keys == {"bounds"}:
+        ends = _values(description["bounds"])
+        if len(ends) != 2:
+            raise InvalidInput(f"bounds must be two numbers, as in [18, 90], not {len(ends)}")
+        return Number(*ends, missing, **shown)
+    if keys == {"low", "high"}:
+        return Number(description["low"], description["high"], missing, **shown)
+    if keys == {"categories"} and not {"unit", "per"} & set(shown):
+        return Category(_values(description["categories"]), missing, **shown)
+    raise InvalidInput(
+        "keys must be low and high, or bounds (and missing, label, unit, per), or categories (and missing, "
+        f"label), not {check.show(sorted(map(str, description)))}"
+    )
+
+
+def _check_text(name: str, text: Any) -> None:
+    if text is None:
+        return
+    if not isinstance(text, str) or not text or not text.isprintable() or len(text) > _LONGEST_LABEL:
+        raise InvalidInput(
+            f"{name} must be a line of text with at most {_LONGEST_LABEL} characters, not {check.show(text)}"
+        )
 
 
 def _values(description: Any) -> tuple[Any, ...]:

@@ -17,12 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cape.engine.query import Analysis, Query
-from cape.engine.result import Promise, as_text, number
+from cape.engine.result import Promise
 from cape.engine.schemes import SCHEMES, Parties, Scheme
 from cape.engine.setting import Setting
 from cape.engine.stages import Stages
 from cape.errors import InvalidInput
 from cape.privacy import gaussian
+from cape.show.numbers import number
+from cape.show.terminal import as_text
 
 __all__ = ["BESIDE", "Plan", "make_plan"]
 

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,12 @@ from cape import check
 from cape.blocks import Array, Block
 from cape.data import Schema
 from cape.errors import InvalidInput
+from cape.show import Figure, Intervals, Shown, Table
+from cape.show.figures import DOTS, dots, to_scale
+from cape.show.tables import listed
+
+if TYPE_CHECKING:
+    from cape.engine.result import Release
 
 __all__ = [
     "Analysis",
@@ -148,11 +154,11 @@ class Estimate:
 class Finding:
     """What an analysis makes of noisy sums: estimates, and a model where there is more to it than numbers.
 
-    A model has `summary() -> str`, and `predict` or what else it is good for; `Release.model` hands it on.
+    A model says how it is shown, and has `predict` or what else it is good for; `Release.model` hands it on.
     """
 
     estimates: Sequence[Estimate]
-    model: Any = None
+    model: Shown | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,8 @@ class Analysis(ABC):
     kind: ClassVar[str]
     shape_matters: ClassVar[bool] = False
     """Whether the noise in the answer depends on how the values are spread within their bounds."""
+    whole: ClassVar[bool] = False
+    """Whether estimates count people, and are shown without digits after the point."""
 
     @property
     def sampling(self) -> float:
@@ -230,3 +238,33 @@ class Analysis(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
         return {"kind": self.kind, **{key: value for key, value in vars(self).items() if value is not None}}
+
+    def tables(self, release: Release) -> Sequence[Table]:
+        """Return the tables that show a release: its model's, or estimates with their errors."""
+        if release.model is not None:
+            return release.model.tables()
+        return [listed(release.estimates, release.title, most=0 if self.whole else None)]
+
+    def figures(self, release: Release) -> Sequence[Figure]:
+        """Return the figures that show a release: its model's, or estimates as dots with intervals."""
+        if release.model is not None:
+            return release.model.figures()
+        marks, units = dots(release.estimates, release.title), self.units(release.schema)
+        if units is not None and len(marks) > 1:
+            return [to_scale(marks, units)]
+        return [Figure((Intervals(marks),), DOTS)] if marks else []
+
+    def notes(self, release: Release) -> Sequence[str]:
+        """Return what follows from a release besides, or should be known of it, in sentences."""
+        return () if release.model is None else release.model.notes()
+
+    def title(self, label: str, schema: Schema) -> str:
+        """Return how tables and figures name the estimate with this label."""
+        return schema.title(label)
+
+    def units(self, schema: Schema) -> Sequence[float] | None:
+        """Return for each estimate what half the width of its columns' bounds is in its unit.
+
+        None if all are in the same unit: counts, correlations.
+        """
+        return None

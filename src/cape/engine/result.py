@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console, Group
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from cape.data import Schema
 from cape.engine.query import Analysis, Estimate, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.privacy import gaussian
+from cape.show import Figure, Shown, Table
+from cape.show.numbers import count
+from cape.show.plain import plain
+from cape.show.shown import SUMMARY_WIDTH
+from cape.show.terminal import as_text, rendered
 
-__all__ = ["Promise", "Release", "as_text", "between", "count", "number"]
+__all__ = ["Promise", "Release"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Promise:
 
 
 @dataclass(frozen=True, repr=False)
-class Release:
+class Release(Shown):
     """The answer to one analysis. One number gives a float, several a dict by label."""
 
     analysis: Analysis
@@ -101,17 +105,12 @@ class Release:
     cost: Cost
     model: Any = None
     """What can do more than be looked at: predict, transform; None where the estimates are all there is."""
+    schema: Schema = field(kw_only=True)
 
     def describe(self) -> str:
-        """Return what was asked, or, where that left a choice to what was released, what was done."""
+        """Return what was asked, or what was done if that depended on what was released."""
         told = getattr(self.model, "describe", None)
         return str(told()) if callable(told) else self.analysis.describe()
-
-    def summary(self) -> str:
-        """Return the table that one would paste into a report, and the guarantee in words."""
-        told = getattr(self.model, "summary", None)
-        body = told() if callable(told) else as_text(self.table())
-        return f"{body}\n{as_text(Text(str(self.guarantee)))}"
 
     @property
     def value(self) -> Any:
@@ -133,90 +132,65 @@ class Release:
         return {estimate.label: pick(estimate) for estimate in self.estimates}
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """Return everything as plain data, for JSON; a model as far as it has a `to_dict`."""
-        model = getattr(self.model, "to_dict", None)
-        return {
-            "analysis": self.analysis.to_dict(),
-            "description": self.describe(),
-            "scheme": self.scheme,
-            "share": self.share,
-            "estimates": [
-                {
-                    "label": e.label,
-                    "value": e.value,
-                    "standard_error": e.standard_error,
-                    "sampling_error": e.sampling,
-                    "privacy_error": e.privacy,
-                    "interval": list(e.interval(level)),
-                    "level": level,
-                }
-                for e in self.estimates
-            ],
-            "model": model() if callable(model) else None,
-            "guarantee": self.guarantee.to_dict(),
-            "participants": list(self.participants),
-            "rows": self.rows,
-            "cost": vars(self.cost).copy(),
-        }
+        """Return everything as plain data, for JSON; None for what is not a finite number."""
+        return plain(
+            {
+                "analysis": self.analysis.to_dict(),
+                "description": self.describe(),
+                "scheme": self.scheme,
+                "share": self.share,
+                "estimates": [
+                    {
+                        "label": e.label,
+                        "value": e.value,
+                        "standard_error": e.standard_error,
+                        "sampling_error": e.sampling,
+                        "privacy_error": e.privacy,
+                        "interval": list(e.interval(level)),
+                        "level": level,
+                    }
+                    for e in self.estimates
+                ],
+                "model": None if self.model is None else self.model.to_dict(),
+                "notes": self.notes(),
+                "guarantee": self.guarantee.to_dict(),
+                "participants": self.participants,
+                "rows": self.rows,
+                "cost": vars(self.cost),
+            }
+        )
 
-    def table(self, most: int | None = None) -> Table:
-        """Return the estimates with their errors, at most so many of them."""
-        table = Table(title=escape(self.describe()), title_justify="left")
-        table.add_column("")
-        for title in ("value", "standard error", "of it privacy", "95% interval"):
-            table.add_column(title, justify="right")
-        for e in self.estimates[:most]:
-            table.add_row(
-                escape(e.label),
-                number(e.value),
-                number(e.standard_error),
-                number(e.privacy),
-                between(e.interval(0.95)),
-            )
-        if most is not None and len(self.estimates) > most:
-            table.add_row(f"... and {len(self.estimates) - most} more", *[""] * 4)
-        return table
+    def title(self, label: str) -> str:
+        """Return how an estimate is named where people read it."""
+        return self.analysis.title(label, self.schema)
 
-    def __rich__(self) -> Group:
+    def tables(self) -> Sequence[Table]:
+        """Return what the analysis and its model show of it as tables."""
+        return self.analysis.tables(self)
+
+    def figures(self) -> Sequence[Figure]:
+        """Return what they show of it as figures."""
+        return self.analysis.figures(self)
+
+    def notes(self) -> Sequence[str]:
+        """Return what they say of it besides, in sentences."""
+        return self.analysis.notes(self)
+
+    def __rich__(self) -> RenderableType:
         who = f"{self.scheme}: {', '.join(self.participants)}"
         took = (
             f"{self.cost.bytes / 1e3:,.1f} kB, {count(self.cost.rounds, 'round')}, {self.cost.seconds:.2f} s"
         )
         paid = f"share {self.share:g} of the budget; {self.guarantee.loss}"
-        return Group(self.table(), Text(f"{who}; {took}; {paid}", style="dim"))
+        title = Text(self.describe(), style="italic")
+        return Group(title, rendered(self), Text(f"{who}; {took}; {paid}", style="dim"))
+
+    def summary(self) -> str:
+        """Return the tables that one would paste into a report, and the guarantee in words."""
+        parts = Group(Text(self.describe()), rendered(self), Text(str(self.guarantee)))
+        return as_text(parts, SUMMARY_WIDTH)
 
     def __str__(self) -> str:
         return as_text(self)
 
     __repr__ = __str__  # in a notebook one wants the table
-
-
-def number(value: float) -> str:
-    """Return a number as a person would write it: four digits, no exponent where it can be helped."""
-    if value != value or abs(value) == float("inf"):
-        return "-" if value != value else ("∞" if value > 0 else "-∞")
-    if value == 0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e7:
-        digits = max(0, 4 - len(str(int(abs(value)))))
-        return f"{value:,.{digits}f}" if digits else f"{value:,.0f}"
-    return f"{value:.3e}"
-
-
-def between(ends: tuple[float, float]) -> str:
-    """Return an interval, or that it is not known."""
-    low, high = ends
-    return "not known" if low != low or high != high else f"{number(low)} to {number(high)}"
-
-
-def count(number: int, what: str) -> str:
-    """Return '1 site' or '4 sites'."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def as_text(shown: Any, width: int = 110) -> str:
-    """Return what rich would print, without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, record=False)
-    console.print(shown)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().rstrip("\n")

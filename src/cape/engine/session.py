@@ -184,6 +184,7 @@ class AnalysisSession:
             self._rows,
             cost,
             self._found.model,
+            schema=self.stages.setting.schema,
         )
 
     def close(self) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Number, Schema
 from cape.engine.query import Estimate
-from cape.engine.result import as_text, count, number
 from cape.learning.seeds import nearest
+from cape.show import Figure, Intervals, Mark, Shown, Table
+from cape.show.figures import DOTS, MOST_MARKS
+from cape.show.numbers import count, rounded
+from cape.show.plain import plain
+from cape.show.tables import listed
 
 __all__ = ["KMeansModel", "Vectors"]
 
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _TOLD = 6  # columns that a table has room for
+_MOST_PANELS = 12
 
 
 class Vectors:
@@ -70,7 +72,7 @@ class Vectors:
 
 
 @dataclass(frozen=True, repr=False)
-class KMeansModel:
+class KMeansModel(Shown):
     """Clusters, the largest first.
 
     Attributes:
@@ -103,31 +105,57 @@ class KMeansModel:
         missing = np.asarray(np.isnan(x).any(axis=1))
         return np.where(missing, -1, nearest(np.where(missing[:, None], 0.0, x), self.vectors))
 
-    def __rich__(self) -> Group:
-        shown = self.names[:_TOLD]
-        table = Table(title=escape(count(len(self.centres), "cluster")), title_justify="left")
-        for title in ("cluster", "% of rows", *shown):
-            table.add_column(escape(title), justify="right")
-        for i, (centre, size) in enumerate(zip(self.centres, self.percentages, strict=True)):
-            errors = [estimate.privacy for estimate in self._of(i)]
-            cells = [f"{number(v)} ± {number(e)}" for v, e in zip([size, *centre], errors, strict=True)]
-            if not self.clear[i]:
-                cells[1:] = ["hidden"] * (len(cells) - 1)
-            table.add_row(str(i + 1), *cells[: len(shown) + 1])
-        lines = ["± is one standard deviation of the noise."]
+    def tables(self) -> Sequence[Table]:
+        """Return the centres with noise, and every number with its interval."""
+        names = [self.schema.title(name) for name in self.names[:_TOLD]]
+        rows = []
+        for i in range(len(self.centres)):
+            size, *cells = (
+                f"{rounded(each.value, each.privacy)} ± {rounded(each.privacy, each.privacy)}"
+                for each in self._of(i)
+            )
+            rows.append((f"{i + 1}", size, *(cells if self.clear[i] else ["hidden"] * len(cells))[:_TOLD]))
+        columns = ("cluster", "% of rows", *names)
+        caption = "± is one standard deviation of the noise."
         if len(self.names) > _TOLD:
-            lines.append(f"Another {count(len(self.names) - _TOLD, 'column')} can be found in `centres`.")
+            caption += f" Another {count(len(self.names) - _TOLD, 'column')} can be found in `centres`."
+        title = count(len(self.centres), "cluster")
+        clusters = Table(columns, tuple(rows), title, caption, drop=tuple(range(len(columns) - 1, 1, -1)))
+        return [clusters, listed(self.estimates, self._title, folded=True)]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return a panel for the sizes and one for each column, with the clusters below each other."""
+        panels = []
+        for place, name in enumerate(("% of rows", *self.names)[:_MOST_PANELS]):
+            marks = tuple(
+                Mark.of(self._of(i)[place], f"cluster {i + 1}" + ("" if seen else " (hidden)"))
+                for i, seen in enumerate(self.clear[:MOST_MARKS])
+            )
+            panels.append(Intervals(marks, self.schema.title(name) if place else name))
+        return [Figure(tuple(panels), DOTS)]
+
+    def notes(self) -> Sequence[str]:
+        """Return what intervals count, and whether clusters are hidden."""
+        told = ["Intervals are about the rows in the tables: they count privacy noise, and no sampling."]
         if not self.clear.all():
-            lines.append("Noise hides some clusters: use fewer of them, more epsilon or more rows.")
-        return Group(table, Text(" ".join(lines), style="dim"))
+            told.append("Noise hides some clusters: use fewer of them, more epsilon or more rows.")
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is needed to use it, as plain data."""
+        return plain(
+            {
+                "names": self.names,
+                "centres": self.centres,
+                "percentages": self.percentages,
+                "clear": self.clear,
+            }
+        )
+
+    def _title(self, label: str) -> str:
+        cluster, colon, name = label.partition(": ")
+        return f"{cluster}{colon}{self.schema.title(name)}"
 
     def _of(self, cluster: int) -> tuple[Estimate, ...]:
         width = len(self.names) + 1
         return self.estimates[cluster * width : (cluster + 1) * width]
-
-    def summary(self) -> str:
-        """Return the table of clusters as text."""
-        return as_text(self, 130)
-
-    __str__ = summary
-    __repr__ = summary

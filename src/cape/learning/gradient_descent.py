@@ -12,14 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from cape.blocks import Custom
 from cape.data import Schema
 from cape.engine.query import Estimate, Finding
-from cape.engine.result import as_text, count
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table
+from cape.show import Shown, Table
+from cape.show.numbers import count, number
+from cape.show.plain import plain
 
 __all__ = ["GradientDescent"]
 
 Floats = NDArray[np.float64]
+_MOST_TOLD = 200
 Gradient = Callable[[dict[str, NDArray[Any]], Floats], NDArray[np.float64]]
 
 
@@ -105,8 +108,8 @@ def _listed(columns: Any) -> bool:
     return isinstance(columns, (list, tuple))
 
 
-@dataclass(frozen=True)
-class DescentModel:
+@dataclass(frozen=True, repr=False)
+class DescentModel(Shown):
     """Parameters that were learned, and how."""
 
     parameters: Floats
@@ -117,11 +120,20 @@ class DescentModel:
         """What was released of each step."""
         return history_table(self.history)
 
-    def summary(self) -> str:
-        """Return the parameters as text."""
-        return as_text(
-            f"parameters after {count(len(self.history), 'step')}: {np.array2string(self.parameters)}"
-        )
+    def tables(self) -> Sequence[Table]:
+        """Return the parameters."""
+        rows = tuple((f"w[{i}]", number(float(w))) for i, w in enumerate(self.parameters[:_MOST_TOLD]))
+        more = len(self.parameters) - len(rows)
+        title = f"parameters after {count(len(self.history), 'step')}"
+        return [Table(("", "value"), rows, title, more=more)]
+
+    def notes(self) -> Sequence[str]:
+        """Return what is not known."""
+        return ["The errors of parameters depend on the loss, and are not known."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters as plain data."""
+        return plain({"parameters": self.parameters, "steps": len(self.history)})
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from cape import check
 from cape.blocks import Design, Gradient
@@ -18,15 +15,21 @@ from cape.blocks.network import Network
 from cape.blocks.units import Units
 from cape.data import Category, Schema
 from cape.engine.query import Estimate, Finding
-from cape.engine.result import as_text, count, number
 from cape.errors import InvalidInput
 from cape.learning.descent import WATCHED, Descent, Training, history_table
+from cape.show import Figure, Line, Mark, Shown, Table
+from cape.show.numbers import count, number
+from cape.show.plain import plain
+from cape.show.tables import listed
 
 __all__ = ["NetworkModel", "NeuralNetwork"]
 
 Floats = NDArray[np.float64]
 
 _LOSS_BOUND = 4.0
+_LOSS = (
+    "The mean loss as it was released in each step, before that step was taken; the band is its 95% interval."
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -109,7 +112,6 @@ class NeuralNetwork(Descent):
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
         """Return the network; the estimates are its last watched loss, if losses were watched."""
-        model = NetworkModel(schema, self.design(), self.network(schema), parameters, history)
         estimates = []
         if self.training.watch and len(history):
             loss = history[-1]
@@ -117,7 +119,10 @@ class NeuralNetwork(Descent):
             estimates.append(
                 Estimate("mean loss", float(loss[0]), 0.0, float(beside), (0.0, self.loss_bound))
             )
-        return Finding(estimates, model)
+        design, network = self.design(), self.network(schema)
+        return Finding(
+            estimates, NetworkModel(schema, design, network, parameters, history, tuple(estimates))
+        )
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
@@ -128,8 +133,8 @@ class NeuralNetwork(Descent):
         )
 
 
-@dataclass(frozen=True)
-class NetworkModel:
+@dataclass(frozen=True, repr=False)
+class NetworkModel(Shown):
     """A network that was learned, and how."""
 
     schema: Schema
@@ -137,6 +142,7 @@ class NetworkModel:
     network: Network
     parameters: Floats
     history: Floats
+    estimates: tuple[Estimate, ...] = ()
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -164,27 +170,47 @@ class NetworkModel:
         said = self.network.predict(self.parameters, Units(self.design, self.schema).rows(rows))
         return np.asarray(column.middle + column.half * np.clip(said, -1, 1))
 
-    def summary(self) -> str:
-        """Return the layers and the end of the learning curve, as text."""
-        table = Table(title=f"neural network for {self.design.target}", title_justify="left")
-        for title in ("layer", "inputs", "outputs", "parameters"):
-            table.add_column(title, justify="right")
-        for i, (fan_in, fan_out) in enumerate(self.network.shapes):
-            table.add_row(f"{i + 1}", f"{fan_in:,}", f"{fan_out:,}", f"{(fan_in + 1) * fan_out:,}")
-        told = f"{count(self.network.size, 'parameter')}, {count(len(self.history), 'step')}"
+    def tables(self) -> Sequence[Table]:
+        """Return the layers, and the last loss that was watched."""
+        rows = tuple(
+            (f"{i + 1}", f"{fan_in:,}", f"{fan_out:,}", f"{(fan_in + 1) * fan_out:,}")
+            for i, (fan_in, fan_out) in enumerate(self.network.shapes)
+        )
+        title = f"neural network for {self.design.target}"
+        layers = Table(("layer", "inputs", "outputs", "parameters"), rows, title)
+        return [layers, listed(self.estimates)] if self.estimates else [layers]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the learning curve, if losses were watched."""
+        if not self.estimates:
+            return []
+        (last,), noise = self.estimates, self.history[:, 3] / self.history[:, 1]
+        noise = noise * (last.privacy / noise[-1] if noise[-1] else 0.0)
+        marks = tuple(
+            Mark.of(Estimate(f"loss at step {i + 1}", float(loss), 0.0, float(error), last.within))
+            for i, (loss, error) in enumerate(zip(self.history[:, 0], noise, strict=True))
+        )
+        steps = tuple(float(i + 1) for i in range(len(marks)))
+        return [Figure((Line(steps, marks, "step", "mean loss"),), _LOSS)]
+
+    def notes(self) -> Sequence[str]:
+        """Return its size, and how the last step was made."""
+        size = f"{count(self.network.size, 'parameter')} after {count(len(self.history), 'step')}"
+        told = [f"What was learned is a network: {size}. All of it is in results.json, under model."]
         if len(self.history):
-            loss, clip, _, noise = self.history[-1]
-            told += f"; at the end clip {number(clip)}, noise {number(noise)} in each entry of the gradient"
-            told += "" if np.isnan(loss) else f", loss {number(loss)}"
-        return as_text(Group(table, Text(told)))
+            _, clip, _, noise = self.history[-1]
+            told.append(f"In the last step the clip was {number(clip)}, the noise {number(noise)} an entry.")
+        return told
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is needed to use it, as plain data."""
-        return {
-            "features": list(self.design.names(self.schema)),
-            "hidden": list(self.network.hidden),
-            "outputs": self.network.outputs,
-            "activation": self.network.activation,
-            "loss": self.network.loss,
-            "parameters": self.parameters.tolist(),
-        }
+        return plain(
+            {
+                "features": list(self.design.names(self.schema)),
+                "hidden": list(self.network.hidden),
+                "outputs": self.network.outputs,
+                "activation": self.network.activation,
+                "loss": self.network.loss,
+                "parameters": self.parameters,
+            }
+        )

@@ -206,8 +206,8 @@ def widest(units: Units, most: float, intercept: float) -> Floats:
     return np.asarray(np.abs(matrix) @ weights)
 
 
-def z_and_p(estimate: Estimate) -> tuple[str, str]:
-    """Return z and its two-sided P as a table shows them: "-" where the interval is not that of a z.
+def z_and_p(estimate: Estimate) -> tuple[float, float]:
+    """Return z and its two-sided P: NaN where the interval is not that of a z.
 
     They agree with the interval at every level: P is below 5% if and only if 0 is outside that of 95%. Beside
     an error of at most b the coefficient counts as b nearer to 0. Where the interval reaches to another
@@ -218,6 +218,6 @@ def z_and_p(estimate: Estimate) -> tuple[str, str]:
     if isinstance(at, Reach):
         error, bias = at.error, at.bias
     if not (at is None or isinstance(at, Reach)) or not (error > 0 and low <= 0 <= high):
-        return "-", "-"
+        return math.nan, math.nan
     z = math.copysign(max(abs(value) - bias, 0.0) / error, value)
-    return f"{z:.2f}", f"{2 * float(ndtr(-abs(z))):.3f}"
+    return z, 2 * float(ndtr(-abs(z)))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
-from cape.analyses.regression.inference import z_and_p
+from cape.analyses.regression.effects import effects, forest
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Estimate
-from cape.engine.result import as_text, between, number
+from cape.show import Figure, Shown, Table
+from cape.show.numbers import number
+from cape.show.plain import plain
 
 __all__ = ["LinearModel"]
 
@@ -26,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
-class LinearModel:
+class LinearModel(Shown):
     """A target that is linear in the features.
 
     Attributes:
@@ -69,7 +68,7 @@ class LinearModel:
         return np.asarray(column.middle + column.half * np.clip(y, -1.0, 1.0))
 
     @property
-    def told(self) -> list[str]:
+    def _told(self) -> list[str]:
         """How much is explained, and how far predictions are off, in words where it is not known."""
         known = math.isfinite(self.r_squared)
         said = [f"R² {number(self.r_squared)}" if known else "R² is not known"]
@@ -90,34 +89,42 @@ class LinearModel:
         """What stands above the table: the target, and how it was fitted."""
         return f"{self.target} by least squares ({self.rows:,.0f} rows)"
 
-    def __rich__(self) -> Group:
-        table = Table(title=escape(self.title), title_justify="left")
-        table.add_column("")
-        for name in ("coef", "std err", "of it privacy", "z", "P>|z|", "95% interval", "in predictions"):
-            table.add_column(name, justify="right")
+    def tables(self) -> Sequence[Table]:
+        """Return the coefficients of least squares with errors, beside those of predictions."""
         used = {"intercept": self.intercept, **self.coefficients}
-        for each in self.estimates:
-            table.add_row(
-                escape(each.label),
-                number(each.value),
-                number(each.standard_error),
-                number(each.privacy),
-                *z_and_p(each),
-                between(each.interval(0.95)),
-                number(used[each.label]),
-            )
-        lines = [
-            "; ".join([*self.told, *([] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"])])
-        ]
+        rows = tuple(
+            (each.title, *each.cells, *each.test, number(each.per * used[each.label]))
+            for each in effects(self.estimates, self.schema)
+        )
+        columns = ("", "coef", "95% interval", "std err", "of it privacy", "z", "P>|z|", "in predictions")
+        return [Table(columns, rows, self.title, drop=(7, 5, 4, 3))]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the coefficients on one axis."""
+        slopes = [each for each in self.estimates if each.label in self.coefficients]
+        return forest(slopes, self.schema, f"Change of {self.schema.title(self.target)}")
+
+    def notes(self) -> Sequence[str]:
+        """Return how well the target is explained and predicted."""
+        ridge = [] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"]
+        notes = [f"{'; '.join([*self._told, *ridge])} (root mean square, estimated from the release)."]
         if math.isinf(self.ridge):
-            lines.append("Noise hides what the features say: predictions are a constant.")
+            notes.append("Noise hides what the features say: predictions are a constant.")
         if math.isfinite(self.noise) and self.noise > 0:
-            lines.append(f"Largest noise in xx' beside the least that features vary: {number(self.noise)}")
-        return Group(table, Text("\n".join(lines), style="dim"))
+            notes.append(f"Largest noise in xx' beside the least that features vary: {number(self.noise)}.")
+        return notes
 
-    def summary(self) -> str:
-        """Return the table of coefficients as text."""
-        return as_text(self, 130)
-
-    __str__ = summary
-    __repr__ = summary
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data: coefficients per what `per` says, those of predictions per unit."""
+        return plain(
+            {
+                "target": self.target,
+                "coefficients": {e.label: e.to_dict() for e in effects(self.estimates, self.schema)},
+                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "ridge": self.ridge,
+                "r_squared": self.r_squared,
+                "residual": self.residual,
+                "error": self.error,
+                "rows": self.rows,
+            }
+        )

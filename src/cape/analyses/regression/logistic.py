@@ -49,8 +49,8 @@ from cape.engine.query import (
     Neighbours,
     Query,
 )
-from cape.engine.result import count
 from cape.errors import InvalidInput, TooNoisyWarning
+from cape.show.numbers import count
 
 __all__ = ["LogisticRegression"]
 

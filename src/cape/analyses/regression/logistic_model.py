@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 from scipy.special import expit
 
 from cape import check
 from cape.analyses.arguments import joined
-from cape.analyses.regression.inference import z_and_p
+from cape.analyses.regression.effects import effects, forest
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Estimate
-from cape.engine.result import as_text, between, count, number
 from cape.errors import InvalidInput
+from cape.show import Figure, Shown, Table
+from cape.show.numbers import count
+from cape.show.plain import plain
 
 __all__ = ["LogisticModel"]
 
@@ -31,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
-class LogisticModel:
+class LogisticModel(Shown):
     """Log-odds of the second of `classes`, linear in the features.
 
     Attributes:
@@ -63,8 +62,12 @@ class LogisticModel:
     @cached_property
     def coefficients(self) -> dict[str, float]:
         """Log-odds per unit of each feature; of a category, against its first value."""
-        names = self.design.names(self.schema)
-        return {each.label: each.value for each in self.estimates[-len(names) :]}
+        return {each.label: each.value for each in self._slopes}
+
+    @property
+    def _slopes(self) -> tuple[Estimate, ...]:
+        """The estimates without the intercept."""
+        return self.estimates[-len(self.design.names(self.schema)) :]
 
     @property
     def odds_ratios(self) -> dict[str, float]:
@@ -89,44 +92,52 @@ class LogisticModel:
             raise InvalidInput("a row to predict must have all features; leave out those that miss one")
         return np.asarray(np.array(self.classes)[(positive >= at).astype(int)])
 
-    def __rich__(self) -> Group:
-        title = f"log-odds of {self.target} = {self.classes[1]} ({self.count:,.0f} rows)"
-        table = Table(title=escape(title), title_justify="left")
-        table.add_column("")
-        for name in (
-            "coef",
-            "std err",
-            "of it privacy",
-            "z",
-            "P>|z|",
-            "95% interval",
-            "odds ratio",
-            "95% interval",
-        ):
-            table.add_column(name, justify="right")
-        first = len(self.estimates) - len(self.coefficients)  # 1 with an intercept
-        for i, each in enumerate(self.estimates):
-            low, high = each.interval(0.95)
-            ratios = ["", ""]
-            if i >= first:
-                ratios = [number(_exp(each.value)), between((_exp(low), _exp(high)))]
-            table.add_row(
-                escape(each.label),
-                number(each.value),
-                number(each.standard_error),
-                number(each.privacy),
-                *z_and_p(each),
-                between((low, high)),
-                *ratios,
+    @property
+    def title(self) -> str:
+        """What stands above the table."""
+        return f"log-odds of {self.target} = {self.classes[1]} ({self.count:,.0f} rows)"
+
+    def tables(self) -> Sequence[Table]:
+        """Return odds ratios and coefficients with errors."""
+        rows = tuple(
+            (
+                each.title,
+                *(each.ratio if each.label in self.coefficients else ("", "")),
+                *each.test[::-1],
+                *each.cells,
             )
-        return Group(table, Text(self.calibration, style="dim"))
+            for each in effects(self.estimates, self.schema)
+        )
+        columns = (
+            *("", "odds ratio", "95% interval", "P>|z|", "z"),
+            *("coef", "95% interval", "std err", "of it privacy"),
+        )
+        return [Table(columns, rows, self.title, drop=(4, 8, 6, 7, 5))]
 
-    def summary(self) -> str:
-        """Return the table of coefficients and odds ratios as text."""
-        return as_text(self, 130)
+    def figures(self) -> Sequence[Figure]:
+        """Return the odds ratios on one axis."""
+        what = f"Odds ratio of {self.schema.title(f'{self.target}={self.classes[1]}')}"
+        return forest(self._slopes, self.schema, what, ratios=True)
 
-    __str__ = summary
-    __repr__ = summary
+    def notes(self) -> Sequence[str]:
+        """Return what was released about how right probabilities are."""
+        return [self.calibration] if self.calibration else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
+        found = effects(self.estimates, self.schema)
+        return plain(
+            {
+                "target": self.target,
+                "classes": list(self.classes),
+                "coefficients": {each.label: each.to_dict() for each in found},
+                "odds_ratios": {e.label: e.ratio_to_dict() for e in found if e.label in self.coefficients},
+                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "newton_steps": self.rounds,
+                "rows": self.count,
+                "threshold": self.threshold,
+            }
+        )
 
 
 def _exp(value: float) -> float:

@@ -11,15 +11,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.planning import Planned, unknown
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
+from cape.analyses.regression.effects import effects, forest
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
@@ -28,8 +25,10 @@ from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query
-from cape.engine.result import as_text, between, number
 from cape.errors import InvalidInput, TooNoisyWarning
+from cape.show import Figure, Shown, Table
+from cape.show.numbers import number
+from cape.show.plain import plain
 
 __all__ = ["PolynomialLoss", "PolynomialModel"]
 
@@ -245,7 +244,7 @@ class PolynomialLoss(Planned):
 
 
 @dataclass(frozen=True, repr=False)
-class PolynomialModel:
+class PolynomialModel(Shown):
     """What minimises a polynomial loss: scores x·w, in units of the scaled target.
 
     Attributes:
@@ -275,23 +274,32 @@ class PolynomialModel:
         x = Units(self.design, self.schema).rows(data)
         return np.asarray((weights[0] if first else 0.0) + x @ weights[first:])
 
-    def __rich__(self) -> Group:
+    def tables(self) -> Sequence[Table]:
+        """Return the coefficients with errors from noise."""
         title = f"score for {self.target} ({self.rows:,.0f} rows)"
-        table = Table(title=escape(title), title_justify="left")
-        table.add_column("")
-        for name in ("coef", "privacy error", "95% interval"):
-            table.add_column(name, justify="right")
-        for each in self.estimates:
-            within = between(each.interval(0.95))
-            table.add_row(escape(each.label), number(each.value), number(each.privacy), within)
-        return Group(table, Text(f"ridge {number(self.ridge)}", style="dim"))
+        rows = tuple((each.title, *each.cells[:3]) for each in effects(self.estimates, self.schema))
+        return [Table(("", "coef", "95% interval", "privacy error"), rows, title)]
 
-    def summary(self) -> str:
-        """Return the table of coefficients as text."""
-        return as_text(self)
+    def figures(self) -> Sequence[Figure]:
+        """Return the coefficients on one axis."""
+        slopes = [each for each in self.estimates if each.label in self.coefficients]
+        return forest(slopes, self.schema, "Change of the score")
 
-    __str__ = summary
-    __repr__ = summary
+    def notes(self) -> Sequence[str]:
+        """Return what was added to the loss."""
+        return [f"Ridge {number(self.ridge)}."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data: coefficients per what `per` says, those of predictions per unit."""
+        return plain(
+            {
+                "target": self.target,
+                "coefficients": {e.label: e.to_dict() for e in effects(self.estimates, self.schema)},
+                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "ridge": self.ridge,
+                "rows": self.rows,
+            }
+        )
 
 
 def _clean(given: Any) -> tuple[tuple[int, tuple[float, ...]], ...]:

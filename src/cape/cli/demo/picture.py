@@ -6,8 +6,9 @@ from html import escape
 from pathlib import Path
 
 from cape.cli.demo.hospitals import COLUMNS, GROUPS, Demo
-from cape.cli.report import document
-from cape.cli.report.svg import extent, intervals
+from cape.show import Figure, Intervals, Mark
+from cape.show.figures import KEY
+from cape.show.html import document, figure
 
 __all__ = ["draw"]
 
@@ -25,18 +26,12 @@ def draw(done: Demo, path: Path) -> None:
 
 
 def _panel(done: Demo, name: str) -> str:
-    rows = [(group, scheme) for group in GROUPS for scheme in _SCHEMES]
-    labels = [f"{name} mean | diagnosis={group}" for group, _ in rows]
-    estimates = [done.released[scheme][label] for (_, scheme), label in zip(rows, labels, strict=True)]
-    truth = [done.truth[label].value for label in labels]
-    plot = intervals(
-        estimates,
-        [f"{group}, {scheme}" for group, scheme in rows],
-        ends=[*extent(estimates), *truth],
-        truth=truth,
-    )
-    return (
-        f'<section><h2>mean {escape(name)}</h2><figure><div class="plot">{plot}</div><figcaption>'
-        'Dashed: the truth in all 569 rows. <span class="key"></span> of the interval, privacy noise.'
-        "</figcaption></figure></section>"
-    )
+    marks = []
+    for group in GROUPS:
+        label = f"{name} mean | diagnosis={group}"
+        for scheme in _SCHEMES:
+            e, truth = done.released[scheme][label], done.truth[label].value
+            marks.append(Mark.of(e, f"{group}, {scheme}", truth))
+    caption = f"Dashed: the truth in all 569 rows. {KEY} of the interval, privacy noise."
+    drawn = figure(Figure((Intervals(tuple(marks)),), caption))
+    return f"<section><h2>mean {escape(name)}</h2>{drawn}</section>"

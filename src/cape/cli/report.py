@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 
 from cape import __version__
 from cape.cli import words
-from cape.cli.report.answers import answer
-from cape.cli.results import Results
+from cape.cli.results import Answered, Results
 from cape.data import Number
+from cape.engine.schemes import Cost
+from cape.show import Table, html
 
-__all__ = ["document", "page"]
+__all__ = ["page"]
 
 
 def page(results: Results) -> str:
     """Return the report as the text of an HTML file. It holds released numbers and public facts only."""
-    parts = [_head(results), _summary(results), _sites(results), *map(answer, results.answered)]
+    parts = [_head(results), _summary(results), _sites(results), *map(_answer, results.answered)]
     parts += [_budget(results)]
     parts += [_columns(results), _foot(results)]
-    return document(f"{results.study.name}: report", parts)
-
-
-def document(title: str, parts: Iterable[str]) -> str:
-    """Return an HTML file that needs nothing else, with the report's style."""
-    style = files("cape.cli.report").joinpath("style.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"<main>\n{chr(10).join(parts)}\n</main>\n</body>\n</html>\n"
-    )
+    return html.document(f"{results.study.name}: report", parts)
 
 
 def _head(results: Results) -> str:
@@ -86,16 +75,16 @@ def _sites(results: Results) -> str:
     if not results.heard.connected and not results.heard.refusals:
         return ""
     rows = [
-        [
+        (
             site.name,
             {True: "yes", False: "no", None: "not asked"}[site.connected],
             ", ".join(map(str, site.took_part)) or "none",
             "; ".join(site.reasons if site.connected is not False or site.refusals else []),
-        ]
+        )
         for site in results.sites
     ]
-    names = ["site", "connected", "took part in analyses", "refused or lost, and why"]
-    return f'<section><h2>Sites</h2><div class="wide">{_table(names, rows, kind="words")}</div></section>'
+    names = ("site", "connected", "took part in analyses", "refused or lost, and why")
+    return f"<section><h2>Sites</h2>{html.table(Table(names, tuple(rows)), 'words')}</section>"
 
 
 def _promised(results: Results) -> tuple[str, list[str]]:
@@ -122,6 +111,18 @@ def _promised(results: Results) -> tuple[str, list[str]]:
     return title, [f"Released: {kind} {numbers}. {cost}.", *words.promise(results.promise)]
 
 
+def _answer(answered: Answered) -> str:
+    """Return the section of one analysis: what was asked, and what its release shows of itself."""
+    release = answered.release
+    said = "".join(f'<p class="warning">{escape(words.sentence(text))}</p>' for text in answered.warnings)
+    who = ", ".join(release.participants) + ("" if release.rows is None else f" ({release.rows:,} rows)")
+    return (
+        f"<section><h2>{answered.entry.number}. {escape(words.capital(release.describe()))}</h2>{said}"
+        f'{html.body(release)}<p class="note">From {escape(who)}, for {words.percent(release.share)} of the '
+        "budget.</p></section>"
+    )
+
+
 def _budget(results: Results) -> str:
     parts = "".join(
         f'<i style="width:{100 * each.release.share:.3f}%" title="{each.entry.number}. '
@@ -131,50 +132,45 @@ def _budget(results: Results) -> str:
     if results.lost:
         parts += f'<i class="lost" style="width:{float(100 * results.lost):.3f}%" title="failed"></i>'
     rows = [
-        [
+        (
             f"{each.entry.number}. {each.entry.analysis.kind}",
             words.percent(each.release.share),
             _finite(each.release.guarantee.mu),
             _finite(each.release.guarantee.epsilon),
-            str(each.release.cost.rounds),
-            f"{each.release.cost.bytes / 1e3:,.1f}",
-            f"{each.release.cost.bytes_per_site / 1e3:,.1f}",
-            f"{each.release.cost.seconds:.2f}",
-        ]
+            *_costs([each.release.cost]),
+        )
         for each in results.answered
     ]
     if results.lost and results.failed is not None:
         failed, promise = results.failed, results.study.promise(results.lost, results.scheme)
         name, share = f"{failed.number}. {failed.analysis.kind}, failed", words.percent(float(results.lost))
-        rows.append([name, share, _finite(promise.mu), _finite(promise.epsilon), *[""] * 4])
-    costs = [each.release.cost for each in results.answered]
-    total = [
+        rows.append((name, share, _finite(promise.mu), _finite(promise.epsilon), *[""] * 4))
+    total = (
         "all together",
         words.percent(float(results.budget.spent)),
         _finite(results.promise.mu),
         _finite(results.promise.epsilon),
-        str(sum(cost.rounds for cost in costs)),
-        f"{sum(cost.bytes for cost in costs) / 1e3:,.1f}",
-        f"{sum(cost.bytes_per_site for cost in costs) / 1e3:,.1f}",
-        f"{sum(cost.seconds for cost in costs):.2f}",
-    ]
-    names = [
-        "",
-        "share",
-        "mu",
-        f"ε at {results.budget.delta:g}",
-        "rounds",
-        "kB in all",
-        "kB a site, at most",
-        "seconds",
-    ]
+        *_costs([each.release.cost for each in results.answered]),
+    )
+    epsilon = f"ε at {results.budget.delta:g}"
+    names = ("", "share", "mu", epsilon, "rounds", "kB in all", "kB a site, at most", "seconds")
     return (
         f'<section><h2>What it cost</h2><div class="budget">{parts}</div>'
         f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
         f"{words.percent(float(results.budget.spent))} is spent, "
         f"{words.percent(float(results.budget.remaining))} is left. Shares add up because squares of mu "
         f"do.{' ' * bool(results.scope)}{escape(results.scope)}</p>"
-        f'<div class="wide">{_table(names, rows, total)}</div></section>'
+        f"{html.table(Table(names, (*rows, total)), 'costs')}</section>"
+    )
+
+
+def _costs(costs: Sequence[Cost]) -> tuple[str, str, str, str]:
+    """Return rounds, bytes and seconds in all."""
+    return (
+        str(sum(cost.rounds for cost in costs)),
+        f"{sum(cost.bytes for cost in costs) / 1e3:,.1f}",
+        f"{sum(cost.bytes_per_site for cost in costs) / 1e3:,.1f}",
+        f"{sum(cost.seconds for cost in costs):.2f}",
     )
 
 
@@ -186,12 +182,15 @@ def _columns(results: Results) -> str:
             if isinstance(column, Number)
             else ", ".join(map(str, column.values))
         )
-        rows.append([name, said, "may be missing" if column.missing else "never missing"])
+        label = f"{column.label} ({name})" if column.label else name
+        if isinstance(column, Number) and column.unit:
+            said = f"{said} {column.unit}"
+        rows.append((label, said, "may be missing" if column.missing else "never missing"))
+    names = ("column", "bounds or categories", "cells")
     return (
         "<section><h2>What was known before</h2><p>These bounds and categories are public and were given by "
         "people. A value beyond a bound counts as the bound.</p>"
-        f'<div class="wide">{_table(["column", "bounds or categories", "cells"], rows, kind="words")}</div>'
-        "</section>"
+        f"{html.table(Table(names, tuple(rows)), 'words')}</section>"
     )
 
 
@@ -201,16 +200,6 @@ def _foot(results: Results) -> str:
         f"<footer>Made by cape {escape(__version__)} on {when}. Running the study again draws fresh noise: "
         "it is another release, and costs the same again.</footer>"
     )
-
-
-def _table(
-    names: Sequence[str], rows: Iterable[Sequence[str]], total: Sequence[str] = (), kind: str = "numbers"
-) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
-    if total:
-        body += f'<tr class="total">{"".join(f"<td>{escape(c)}</td>" for c in total)}</tr>'
-    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _finite(value: float) -> str:

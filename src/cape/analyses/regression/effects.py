@@ -1,0 +1,130 @@
+"""Coefficients as people read them: per so many units of a column, with tests, ratios, tables and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cape.analyses.regression.inference import z_and_p
+from cape.data import Number, Schema
+from cape.engine.query import Estimate
+from cape.show import Figure, Intervals, Mark
+from cape.show.figures import DOTS, MOST_MARKS
+from cape.show.numbers import LEVEL, between, p_value, rounded
+
+__all__ = ["Effect", "effects", "forest"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What `per` units more of a column do, or a category against the first one; `released` is for one."""
+
+    title: str
+    per: float
+    released: Estimate
+
+    @property
+    def label(self) -> str:
+        """The name of the coefficient."""
+        return self.released.label
+
+    @property
+    def value(self) -> float:
+        """The coefficient."""
+        return self.per * self.released.value
+
+    @property
+    def standard_error(self) -> float:
+        """Its error, from sampling and noise together."""
+        return self.per * self.released.standard_error
+
+    @property
+    def privacy(self) -> float:
+        """Its error from noise."""
+        return self.per * self.released.privacy
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Return its interval."""
+        low, high = self.released.interval(level)
+        return self.per * low, self.per * high
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """The coefficient, its interval, its error and what of it is noise, as text."""
+        error, noise = self.standard_error, self.privacy
+        ends = between(self.interval(), error)
+        return rounded(self.value, error), ends, rounded(error, error), rounded(noise, noise)
+
+    @property
+    def test(self) -> tuple[str, str]:
+        """z and P as text."""
+        z, p = z_and_p(self.released)
+        return "-" if z != z else f"{z:.2f}", p_value(p)
+
+    @property
+    def ratio(self) -> tuple[str, str]:
+        """The ratio whose logarithm the coefficient is, and its interval, as text."""
+        mark = Mark.of(self).exponential()
+        error = self.standard_error
+        low, high = (rounded(end, end * error) for end in (mark.low, mark.high))
+        known = mark.low == mark.low and mark.high == mark.high
+        return rounded(mark.value, mark.error), f"{low} to {high}" if known else "not known"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        z, p = z_and_p(self.released)
+        return {
+            "title": self.title,
+            "per": self.per,
+            "value": self.value,
+            "standard_error": self.standard_error,
+            "privacy_error": self.privacy,
+            "interval": self.interval(),
+            "level": LEVEL,
+            "z": z,
+            "p": p,
+        }
+
+    def ratio_to_dict(self) -> dict[str, Any]:
+        """Return the ratio as plain data."""
+        mark = Mark.of(self).exponential()
+        return {"per": self.per, "value": mark.value, "interval": (mark.low, mark.high), "level": LEVEL}
+
+
+def effects(estimates: Sequence[Estimate], schema: Schema, *, drawn: bool = False) -> list[Effect]:
+    """Return estimates per what the schema says, else per unit.
+
+    If they are `drawn` on one axis, a column of which it says nothing is taken per a round number of units,
+    at most half the width of its bounds: as far as a category goes.
+    """
+    found, columns = [], dict(schema)
+    for each in estimates:
+        column, per, title = columns.get(each.label), 1.0, schema.title(each.label)
+        if isinstance(column, Number):
+            per = column.per or (_round_below(column.half) if drawn else 1.0)
+            if per != 1 or column.per:
+                unit = f" {column.unit}" if column.unit else ""
+                title = f"{column.label or each.label} (per {per:g}{unit})"
+        found.append(Effect(title, per, each))
+    return found
+
+
+def forest(estimates: Sequence[Estimate], schema: Schema, what: str, *, ratios: bool = False) -> list[Figure]:
+    """Return coefficients, the intercept not among them, around 0, or ratios around 1, on one axis."""
+    marks = [Mark.of(each, each.title) for each in effects(estimates[:MOST_MARKS], schema, drawn=True)]
+    if ratios:
+        marks = [mark.exponential() for mark in marks]
+    line = 1.0 if ratios else 0.0
+    caption = (
+        f"{what}: for so many units more of a number, for a category against the first one. An interval "
+        f"without {line:g} tells an effect from none. {DOTS}"
+    )
+    return [Figure((Intervals(tuple(marks), axis=what, line=line, log=ratios),), caption)]
+
+
+def _round_below(value: float) -> float:
+    """Return the largest of 1, 2 or 5 times a power of ten that is not above a value."""
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(size * times for times in (5, 2, 1, 0.5) if size * times <= value * (1 + 1e-9))

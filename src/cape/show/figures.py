@@ -1,0 +1,156 @@
+"""Figures as plain data: marks with intervals on named axes, and a caption."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cape.show.numbers import LEVEL, between, rounded
+from cape.show.tables import Estimated
+
+__all__ = [
+    "DOTS",
+    "Bars",
+    "Figure",
+    "HeatMap",
+    "Intervals",
+    "Line",
+    "Mark",
+    "Panel",
+    "dots",
+    "extent",
+    "to_scale",
+]
+
+MOST_MARKS = 40
+KEY = "[key]"  # where a caption shows the colour of privacy noise
+DOTS = (
+    f"Dots are released values, lines {LEVEL:.0%} intervals; {KEY} is the part of an interval that privacy "
+    "noise alone would take."
+)
+_TO_SCALE = (
+    "Every number has an axis in its own unit; axes are equally long in proportion to the columns' bounds, "
+    "so a longer line is a less precise number."
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A number in a figure, with its interval and the part of it that privacy noise alone would take."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    inner: tuple[float, float]
+    error: float
+    truth: float | None = None
+
+    @classmethod
+    def of(cls, e: Estimated, label: str | None = None, truth: float | None = None) -> Mark:
+        """Return the mark of an estimate."""
+        (low, high), error = e.interval(LEVEL), e.standard_error
+        if low != low or high != high:  # the interval is not known
+            low = high = e.value
+        part = min(e.privacy / error, 1.0) if error > 0 else 0.0
+        inner = e.value - part * (e.value - low), e.value + part * (high - e.value)
+        return cls(e.label if label is None else label, e.value, low, high, inner, error, truth)
+
+    @classmethod
+    def exact(cls, label: str, value: float) -> Mark:
+        """Return the mark of a number without an interval."""
+        return cls(label, value, value, value, (value, value), math.nan)
+
+    def exponential(self) -> Mark:
+        """Return the ratio of a mark on the scale of logarithms."""
+        value, low, high, *inner = (
+            math.exp(min(end, 700.0)) for end in (self.value, self.low, self.high, *self.inner)
+        )
+        return Mark(self.label, value, low, high, (inner[0], inner[1]), value * self.error)
+
+    @property
+    def text(self) -> str:
+        """What is said when somebody points at it."""
+        value = f"{self.label}: {rounded(self.value, self.error)}"
+        if self.low == self.high:
+            return value
+        return f"{value} ({LEVEL:.0%} interval {between((self.low, self.high), self.error)})"
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Dots with intervals, one below the other on one axis.
+
+    `ends` are values that the axis holds, if not just these: for an axis that several panels share. At
+    `line` stands what means no effect. With `log` equal ratios are equally far apart.
+    """
+
+    marks: tuple[Mark, ...]
+    title: str = ""
+    axis: str = ""
+    ends: tuple[float, ...] | None = None
+    line: float | None = None
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Counts as columns with intervals."""
+
+    marks: tuple[Mark, ...]
+    axis: str = ""
+    up: str = "rows"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A function with a band, as high as `span` or as it reaches."""
+
+    at: tuple[float, ...]
+    marks: tuple[Mark, ...]
+    axis: str = ""
+    up: str = ""
+    span: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table of numbers, deeper in colour where they are larger: marks by row, then by column."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    marks: tuple[tuple[Mark, ...], ...]
+
+
+Panel = Intervals | Bars | Line | HeatMap
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels below each other, and a caption."""
+
+    panels: tuple[Panel, ...]
+    caption: str
+
+
+def extent(marks: Sequence[Mark]) -> list[float]:
+    """Return the finite ones of the values and ends of intervals: what an axis has to hold."""
+    ends = [end for mark in marks for end in (mark.value, mark.low, mark.high)]
+    return [end for end in ends if math.isfinite(end)]
+
+
+def dots(estimates: Sequence[Estimated], title: Callable[[str], str] = str) -> tuple[Mark, ...]:
+    """Return the marks of estimates, as many as a figure holds."""
+    return tuple(Mark.of(e, title(e.label)) for e in estimates[:MOST_MARKS])
+
+
+def to_scale(marks: Sequence[Mark], units: Sequence[float]) -> Figure:
+    """Return a panel for each mark, all axes equally long in units of the columns' bounds."""
+    extents = [extent([mark]) for mark in marks]
+    widest = max((max(e) - min(e)) / unit for e, unit in zip(extents, units, strict=False))
+    panels = []
+    for mark, ends, unit in zip(marks, extents, units, strict=False):
+        middle, reach = (min(ends) + max(ends)) / 2, widest * unit / 2
+        panels.append(Intervals((mark,), ends=(middle - reach, middle + reach)))
+    return Figure(tuple(panels), f"{DOTS} {_TO_SCALE}")

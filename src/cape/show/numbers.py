@@ -1,0 +1,60 @@
+"""Numbers as text: a value to the place that its standard error leaves meaningful."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["LEVEL", "between", "count", "number", "p_value", "rounded"]
+
+LEVEL = 0.95  # of every interval that is shown
+_MOST_PLACES = 9  # after the point, before an exponent is shorter
+_MOST_DIGITS = 1e15  # before it
+
+
+def rounded(value: float, error: float, most: int | None = None) -> str:
+    """Return a value to the place of its error's second digit: 54.37 for an error of 0.52, 54 for 12.
+
+    `most` is the most digits after the point. A value without an error is exact; of one whose error is not
+    known, four digits are shown.
+    """
+    if error == 0 and abs(value) < _MOST_DIGITS and value == int(value):
+        return f"{value:,.0f}"
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return number(value)
+    places = 1 - int(f"{error:.1e}".partition("e")[2])
+    if most is not None:
+        places = min(places, most)
+    if places > _MOST_PLACES or abs(value) >= _MOST_DIGITS:
+        digits = places + int(f"{value:e}".partition("e")[2])
+        return f"{value:.{min(max(digits, 0), 15)}e}"
+    return f"{round(value, places) + 0.0:,.{max(places, 0)}f}"  # + 0.0: no -0
+
+
+def number(value: float) -> str:
+    """Return a number whose error is not known: four digits, no exponent where it can be helped."""
+    if value != value or abs(value) == float("inf"):
+        return "-" if value != value else ("∞" if value > 0 else "-∞")
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e7:
+        digits = max(0, 4 - len(str(int(abs(value)))))
+        return f"{value:,.{digits}f}" if digits else f"{value:,.0f}"
+    return f"{value:.3e}"
+
+
+def between(ends: tuple[float, float], error: float = math.nan, most: int | None = None) -> str:
+    """Return an interval, to the place of an error if one is given, or that it is not known."""
+    low, high = ends
+    if low != low or high != high:
+        return "not known"
+    return f"{rounded(low, error, most)} to {rounded(high, error, most)}"
+
+
+def p_value(p: float) -> str:
+    """Return a P value as journals print it."""
+    return "-" if p != p else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def count(number: int, what: str) -> str:
+    """Return '1 site' or '4 sites'."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -1,0 +1,235 @@
+"""Figures as inline SVG: plain shapes whose colours come from the page's style, with titles to hover over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from html import escape
+
+from cape.show.figures import Bars, HeatMap, Intervals, Line, Mark, Panel, extent
+from cape.show.numbers import number, rounded
+
+__all__ = ["Axis", "around", "draw"]
+
+WIDTH = 720
+_LEFT = 235  # for the labels of rows
+_RIGHT = 20
+_UP = 62.0  # for the numbers of an axis that goes up
+_ROW = 26
+_PLOT_HEIGHT = 220
+_WIDEST = 1000.0  # the largest ratio that an axis is made for
+_MOST_BARS = 200
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A line from `low` to `high` in units of the data, drawn from `start` to `stop` on the picture."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Return the place of a value, at the nearer end if it lies outside."""
+        low, high, inside = self.low, self.high, min(max(value, self.low), self.high)
+        if self.log:
+            low, high, inside = math.log(low), math.log(high), math.log(inside)
+        return self.start + (inside - low) / (high - low) * (self.stop - self.start)
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """Return round numbers on the axis."""
+        if self.log and self.high > 3 * self.low:
+            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            times = (1, 2, 5) if self.high < 100 * self.low else (1,)
+            found = [time * 10.0**decade for decade in decades for time in times]
+            return [tick for tick in found if self.low <= tick <= self.high]
+        step = _round_step((self.high - self.low) / about)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [place * step for place in range(first, last + 1)]
+
+
+def around(ends: Sequence[float], start: float, stop: float, *, zero: bool = False) -> Axis:
+    """Return an axis with a little room around the finite ones of these values."""
+    finite = [value for value in ends if math.isfinite(value)] + ([0.0] if zero else [])
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+    return Axis(low if zero and low == 0 else low - room, high + room, start, stop)
+
+
+def _ratios(ends: Sequence[float], start: float, stop: float) -> Axis:
+    """Return an axis of ratios around these; one that says nothing must not hide the others."""
+    kept = [min(max(end, 1 / _WIDEST), _WIDEST) for end in ends]
+    room = max(max(kept) / min(kept), 1.2) ** 0.08
+    return Axis(min(kept) / room, max(kept) * room, start, stop, log=True)
+
+
+@singledispatch
+def draw(panel: Panel) -> str:
+    """Return a panel as an SVG element."""
+    raise TypeError(f"a panel must be one of cape.show, not {type(panel).__name__}")
+
+
+@draw.register
+def _intervals(panel: Intervals) -> str:
+    marks, log = panel.marks, panel.log
+    truths = [mark.truth for mark in marks if mark.truth is not None]
+    held = [*(extent(marks) if panel.ends is None else panel.ends), *truths]
+    held += [] if panel.line is None else [panel.line]
+    axis = (_ratios if log else around)(held, _LEFT, WIDTH - _RIGHT)
+    top = 22 if panel.title else 2
+    bottom = top + len(marks) * _ROW + 2
+    parts = [_text(_LEFT - 10, 14, _cut(panel.title), "end title")] if panel.title else []
+    for tick in axis.ticks():
+        x = axis.at(tick)
+        parts.append(f'<path class="grid" d="M{x:.1f} {top}V{bottom}"/>')
+        parts.append(_text(x, bottom + 14, _short(tick), "mid soft"))
+    if panel.line is not None:
+        parts.append(f'<path class="zero" d="M{axis.at(panel.line):.1f} {top}V{bottom}"/>')
+    for i, mark in enumerate(marks):
+        y, inner = top + (i + 0.5) * _ROW, [axis.at(end) for end in mark.inner]
+        parts.append(
+            f"<g>{_hover(mark)}{_text(_LEFT - 10, y + 4, _cut(mark.label), 'end')}"
+            f'<path class="whisker" d="M{axis.at(mark.low):.1f} {y}H{axis.at(mark.high):.1f}"/>'
+            f'<path class="privacy" d="M{inner[0]:.1f} {y}H{inner[1]:.1f}"/>'
+            f'<circle class="dot" cx="{axis.at(mark.value):.1f}" cy="{y}" r="4.5"/></g>'
+        )
+        if mark.truth is not None:
+            told = f"<title>truth: {number(mark.truth)}</title>"
+            x = axis.at(mark.truth)
+            parts.append(f'<path class="truth" d="M{x:.1f} {y - 12:g}V{y + 12:g}">{told}</path>')
+    if panel.axis:
+        parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, bottom + 32, panel.axis, "mid soft"))
+    return _svg(bottom + (40 if panel.axis else 22), parts)
+
+
+@draw.register
+def _bars(panel: Bars) -> str:
+    marks = _gathered(panel.marks)
+    y = around(
+        [end for mark in marks for end in (mark.value, mark.low, mark.high)], _PLOT_HEIGHT, 24, zero=True
+    )
+    step = (WIDTH - _UP - _RIGHT) / max(1, len(marks))
+    parts = [_grid(y, panel.up)]
+    longest = max((len(mark.label) for mark in marks), default=1)
+    every = max(1, math.ceil(len(marks) / 16), math.ceil(longest * 7 / step))
+    for i, mark in enumerate(marks):
+        x = _UP + i * step
+        middle, top, base = x + step / 2, y.at(max(mark.value, 0.0)), y.at(0.0)
+        parts.append(
+            f'<g>{_hover(mark)}<rect class="bar" x="{x + step * 0.08:.1f}" y="{top:.1f}" '
+            f'width="{step * 0.84:.1f}" height="{max(base - top, 0):.1f}"/>'
+            f'<path class="whisker" d="M{middle:.1f} {y.at(mark.low):.1f}V{y.at(mark.high):.1f}"/></g>'
+        )
+        if i % every == 0:
+            parts.append(_text(middle, _PLOT_HEIGHT + 16, mark.label, "mid"))
+    return _below(parts, panel.axis)
+
+
+def _gathered(marks: Sequence[Mark]) -> list[Mark]:
+    """Return counts of neighbouring bins added up, so that there are few enough to see."""
+    size = math.ceil(len(marks) / _MOST_BARS)
+    if size <= 1:
+        return list(marks)
+    found = []
+    for some in (marks[i : i + size] for i in range(0, len(marks), size)):
+        value = sum(mark.value for mark in some)
+        below, above = (
+            math.sqrt(sum((mark.value - end(mark)) ** 2 for mark in some))
+            for end in (lambda mark: mark.low, lambda mark: mark.high)
+        )
+        label = f"{some[0].label} to {some[-1].label}"
+        ends = value - below, value + above
+        found.append(Mark(label, value, *ends, ends, math.hypot(*(mark.error for mark in some))))
+    return found
+
+
+@draw.register
+def _curve(panel: Line) -> str:
+    xs, marks, stop = panel.at, panel.marks, WIDTH - _RIGHT
+    x = Axis(min(xs), max(xs), _UP, stop) if min(xs) < max(xs) else around(xs, _UP, stop)
+    y = around(extent(marks), _PLOT_HEIGHT, 24) if panel.span is None else Axis(*panel.span, _PLOT_HEIGHT, 24)
+    there = [(x.at(v), y.at(mark.low)) for v, mark in zip(xs, marks, strict=True)]
+    back = [(x.at(v), y.at(mark.high)) for v, mark in zip(xs, marks, strict=True)]
+    line = [(x.at(v), y.at(mark.value)) for v, mark in zip(xs, marks, strict=True)]
+    parts = [_grid(y, panel.up), f'<path class="band" d="{_path(there + back[::-1])}Z"/>']
+    parts.append(f'<path class="line" d="{_path(line)}"/>')
+    parts += [
+        f'<circle class="hover" cx="{px:.1f}" cy="{py:.1f}" r="5">{_hover(mark)}</circle>'
+        for (px, py), mark in zip(line, marks, strict=True)
+    ]
+    parts += [_text(x.at(tick), _PLOT_HEIGHT + 16, _short(tick), "mid") for tick in x.ticks(8)]
+    return _below(parts, panel.axis)
+
+
+@draw.register
+def _heat_map(panel: HeatMap) -> str:
+    most = max((abs(mark.value) for row in panel.marks for mark in row), default=1.0) or 1.0
+    width = min(110.0, (WIDTH - _LEFT - _RIGHT) / max(1, len(panel.columns)))
+    parts = [
+        _text(_LEFT + (j + 0.5) * width, 14, _cut(name, max(int(width / 7), 3)), "mid")
+        for j, name in enumerate(panel.columns)
+    ]
+    for i, (name, row) in enumerate(zip(panel.rows, panel.marks, strict=True)):
+        y = 22 + i * 34
+        parts.append(_text(_LEFT - 10, y + 20, _cut(name), "end"))
+        for j, mark in enumerate(row):
+            x, depth = _LEFT + j * width, abs(mark.value) / most
+            shown = _text(
+                x + width / 2, y + 20, rounded(mark.value, mark.error), f"mid{' onDark' * (depth > 0.6)}"
+            )
+            parts.append(
+                f'<g>{_hover(mark)}<rect class="{"minus" if mark.value < 0 else "plus"}" x="{x + 1:.1f}" '
+                f'y="{y}" width="{width - 2:.1f}" height="32" fill-opacity="{0.08 + 0.72 * depth:.2f}"/>'
+                f"{shown}</g>"
+            )
+    return _svg(24 + 34 * len(panel.rows), parts)
+
+
+def _grid(y: Axis, name: str) -> str:
+    lines = "".join(
+        f'<path class="grid" d="M{_UP} {y.at(t):.1f}H{WIDTH - _RIGHT}"/>'
+        f"{_text(_UP - 8, y.at(t) + 4, _short(t), 'end')}"
+        for t in y.ticks()
+    )
+    return lines + (_text(_UP, 13, name, "soft") if name else "")
+
+
+def _below(parts: list[str], axis: str) -> str:
+    """Return a plot with the name of its axis below it."""
+    if axis:
+        parts.append(_text((_UP + WIDTH - _RIGHT) / 2, _PLOT_HEIGHT + 36, axis, "mid soft"))
+    return _svg(_PLOT_HEIGHT + (44 if axis else 24), parts)
+
+
+def _svg(height: float, parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img">{"".join(parts)}</svg>'
+
+
+def _text(x: float, y: float, text: str, style: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{style}">{escape(text)}</text>'
+
+
+def _hover(mark: Mark) -> str:
+    return f"<title>{escape(mark.text)}</title>"
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _cut(label: str, most: int = 31) -> str:
+    return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.10g}" if abs(value) < 1e15 else f"{value:.3g}"
+
+
+def _round_step(step: float) -> float:
+    size = 10.0 ** math.floor(math.log10(step))
+    return next(size * times for times in (1, 2, 5, 10) if size * times >= step * 0.999)

@@ -1,0 +1,98 @@
+"""Tables as plain data: what stands in each cell, not how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cape.show.numbers import LEVEL, between, rounded
+
+__all__ = ["Estimated", "Table", "listed"]
+
+_MOST = 200  # rows of a table that somebody will read
+
+
+class Estimated(Protocol):
+    """A number with its error."""
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        ...
+
+    @property
+    def privacy(self) -> float:
+        """Its error from privacy noise."""
+        ...
+
+    @property
+    def standard_error(self) -> float:
+        """Its error in all."""
+        ...
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Return the interval at a level."""
+        ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under the titles of columns, the first of which names the rows.
+
+    Attributes:
+        rows: as many cells as there are columns; a row of one cell is a heading of those below it.
+        drop: the columns that are left out, one after the other, where a screen is too narrow.
+        more: how many rows there are besides.
+        folded: whether most readers skip it: a screen leaves it out, a page folds it.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    caption: str = ""
+    drop: tuple[int, ...] = ()
+    more: int = 0
+    folded: bool = False
+
+    def cut(self, most: int) -> Table:
+        """Return its first rows."""
+        left = max(len(self.rows) - most, 0)
+        return replace(self, rows=self.rows[:most], more=self.more + left)
+
+    def without(self, place: int) -> Table:
+        """Return it without one column."""
+        columns = self.columns[:place] + self.columns[place + 1 :]
+        rows = tuple(row if len(row) == 1 else row[:place] + row[place + 1 :] for row in self.rows)
+        drop = tuple(each - (each > place) for each in self.drop if each != place)
+        return replace(self, columns=columns, rows=rows, drop=drop)
+
+
+def listed(
+    estimates: Sequence[Estimated],
+    title: Callable[[str], str] = str,
+    *,
+    most: int | None = None,
+    folded: bool = False,
+) -> Table:
+    """Return estimates below each other, with intervals and errors; `most` as in `rounded`."""
+    rows = []
+    for e in estimates[:_MOST]:
+        error = e.standard_error
+        rows.append(
+            (
+                title(e.label),
+                rounded(e.value, error, most),
+                between(e.interval(LEVEL), error, most),
+                rounded(error, error) if error else "0",
+                rounded(e.privacy, e.privacy) if e.privacy else "0",
+            )
+        )
+    columns = ("", "value", f"{LEVEL:.0%} interval", "standard error", "of it privacy")
+    left = len(estimates) - len(rows)
+    return Table(columns, tuple(rows), drop=(4, 3), more=left, folded=folded)

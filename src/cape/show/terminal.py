@@ -1,0 +1,80 @@
+"""Tables and notes on a terminal, as wide as it is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from cape.show.shown import Shown
+from cape.show.tables import Table
+
+__all__ = ["as_text", "drawn", "rendered"]
+
+_MOST = 40  # rows of one table
+_FOLDED = "Every number has its interval in the report and in JSON."
+
+
+def rendered(shown: Shown) -> Group:
+    """Return tables and notes, without tables that are folded."""
+    tables = shown.tables()
+    parts: list[RenderableType] = [_Fitted(table) for table in tables if not table.folded]
+    if any(table.folded for table in tables):
+        parts.append(Text(_FOLDED, style="dim"))
+    return Group(*parts, *(Text(note, style="dim") for note in shown.notes()))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A table without the columns that there is no room for."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        table = self.table.cut(_MOST)
+        while table.drop and _width(table) > options.max_width:
+            table = table.without(table.drop[0])
+        yield drawn(table)
+
+
+def drawn(table: Table) -> RichTable:
+    """Return a table that rich prints."""
+    found = RichTable(
+        title=escape(table.title) or None,
+        title_justify="left",
+        caption=escape(table.caption) or None,
+        caption_justify="left",
+    )
+    for i, name in enumerate(table.columns):
+        found.add_column(escape(name), justify="right" if i else "left")
+    under = False
+    for row in table.rows:
+        if len(row) == 1:
+            found.add_row(Text(row[0], style="bold"))
+            under = True
+        else:
+            found.add_row(*map(escape, (f"  {row[0]}" if under else row[0], *row[1:])))
+    if table.more:
+        found.add_row(f"... and {table.more:,} more")
+    return found
+
+
+def _width(table: Table) -> int:
+    """Return how wide a table is: cells, two blanks beside each, and lines between them."""
+    rows = [table.columns, *(row for row in table.rows if len(row) > 1)]
+    return sum(max(map(cell_len, cells)) + 3 for cells in zip(*rows, strict=True)) + 3
+
+
+def as_text(shown: Any, width: int = 110) -> str:
+    """Return what rich would print, without colours."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, record=False)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip("\n")
