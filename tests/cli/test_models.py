@@ -11,12 +11,10 @@ import pytest
 
 import cape as library
 from cape.cli import screen, words
-from cape.cli.report import svg
-from cape.cli.report.answers import answer
-from cape.cli.results import Answered
-from cape.engine.execute import Progress
 from cape.engine.query import Estimate
-from cape.study import Entry
+from cape.engine.execute import Progress
+from cape.show import Intervals, Line, Mark, html, svg
+from cape.show.plain import to_json
 from tests.cli.test_report import Balanced
 
 MODELS = """
@@ -83,20 +81,19 @@ def test_the_report_draws_what_suits_each(cape, models):
     parser = Balanced()
     parser.feed(page)
     assert not parser.open
-    assert page.count('class="zero"') == 2  # coefficients stand around 0
-    assert "weight + 50" in page  # half of its bounds
+    assert page.count('class="zero"') == 2  # coefficients stand around 0, odds ratios around 1
+    assert "weight (per 50)" in page  # half of its bounds
     assert page.count("<th>odds ratio</th>") == 1
-    assert page.count("The model as Python prints it") == 5
     sections = page.split("<section>")
     (network,) = [section for section in sections if "Neural network (5 hidden units)" in section]
-    assert "<table" not in network  # there is no number with an error to show
+    assert network.count("<table") == 1  # its layers: there is no number with an error to show
     assert "<figure" not in network
     assert f"21 parameters after {STEPS} steps" in network
     (clusters,) = [section for section in sections if "2 clusters of rows" in section]
     assert clusters.count("<svg") == 3  # sizes, and two columns
 
 
-def test_a_model_is_shown_if_it_fits_the_screen(cape, models, monkeypatch):
+def test_a_model_is_shown_as_far_as_it_fits_the_screen(cape, models, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     wide = cape("run", models).out
     for shown in (
@@ -107,10 +104,12 @@ def test_a_model_is_shown_if_it_fits_the_screen(cape, models, monkeypatch):
         "21 parameters",
     ):
         assert shown in wide
-    monkeypatch.setenv("COLUMNS", "90")
+    assert "lack of room" not in wide
+    monkeypatch.setenv("COLUMNS", "60")
     narrow = cape("run", models, "--only", "logistic-regression").out
-    assert "odds ratio" not in narrow
-    assert "of it privacy" in narrow
+    assert "odds ratio" in narrow
+    assert "Not shown, for lack of room: coef, std err, 95% interval" in " ".join(narrow.split())
+    assert max(map(len, narrow.splitlines())) <= 60
 
 
 def test_a_long_run_says_how_far_it_is(cape, models, monkeypatch):
@@ -147,9 +146,9 @@ def test_a_loss_that_was_watched_is_a_curve(scheme):
     consortium = library.Consortium({"a": rows, "b": rows}, schema, library.Budget(5, 1e-6), colluding=0)
     asked = library.NeuralNetwork("y", ["x"], hidden=[2], epochs=7, watch=True)
     release = consortium.release(asked, 1.0, scheme=scheme)
-    section = answer(Answered(Entry(1, asked, 1.0), release, schema))
+    section = html.body(release)
     assert section.count("loss at step ") == 7
-    assert "mean loss by step" in section
+    assert ">mean loss</text>" in section
     assert "nan" not in section
     parser = Balanced()
     parser.feed(section)
@@ -157,13 +156,13 @@ def test_a_loss_that_was_watched_is_a_curve(scheme):
 
 
 def test_what_is_no_number_is_null():
-    told = screen.to_json({"a": np.float64("nan"), "b": np.array([1.0, np.inf]), "c": np.bool_(True)})
+    told = to_json({"a": np.float64("nan"), "b": np.array([1.0, np.inf]), "c": np.bool_(True)})
     assert json.loads(told) == {"a": None, "b": [1.0, None], "c": True}
 
 
 def test_a_curve_of_one_point_and_an_axis_with_zero():
-    one = [Estimate("loss at step 1", 0.5, 0.0, 0.1)]
-    assert "nan" not in svg.curve([1.0], one, "t", None)
-    far = svg.intervals([Estimate("x", 100.0, 1.0, 1.0)], ["x"], zero=True)
+    one = Mark.of(Estimate("loss at step 1", 0.5, 0.0, 0.1))
+    assert "nan" not in svg.draw(Line((1.0,), (one,), "t"))
+    far = svg.draw(Intervals((Mark.of(Estimate("x", 100.0, 1.0, 1.0)),), line=0.0))
     assert ">0</text>" in far
     assert 'class="zero"' in far

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cape.cli.report import svg
 from cape.engine.query import Estimate
+from cape.show import Bars, HeatMap, Intervals, Mark, svg
 from tests.cli.conftest import SECRET
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -91,10 +91,16 @@ def test_an_axis_has_round_ticks_and_keeps_values_inside():
 @pytest.mark.parametrize("value", [0.0, -3.0, 1e-9, 1e12])
 def test_plots_hold_what_is_extreme(value):
     estimates = [Estimate("x<y", value, 0.0, 0.0), Estimate("b", value, 1.0, 2.0, (value - 1, float("inf")))]
-    for drawn in (
-        svg.intervals(estimates, ["x<y", "b"], "t" * 99),
-        svg.bars(["x<y", "b"], estimates),
-        svg.matrix(["r"], ["x<y", "b"], [estimates]),
+    marks = tuple(map(Mark.of, estimates))
+    ratios = tuple(mark.exponential() for mark in marks)
+    for drawn in map(
+        svg.draw,
+        (
+            Intervals(marks, "t" * 99),
+            Intervals(ratios, line=1.0, log=True),
+            Bars(marks),
+            HeatMap(("r",), ("x<y", "b"), (marks,)),
+        ),
     ):
         assert "nan" not in drawn
         assert "inf" not in drawn

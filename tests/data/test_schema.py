@@ -67,3 +67,41 @@ def test_blocks_know_their_shapes_and_refuse_the_wrong_kind_of_column() -> None:
     for edges in ((1.0,), (2.0, 1.0), (0.0, float("nan"))):
         with pytest.raises(InvalidInput):
             Axis("age", edges)
+
+
+def test_a_column_says_how_it_is_shown() -> None:
+    schema = Schema(
+        age={"bounds": [18, 90], "missing": False, "label": "Age", "unit": "years", "per": 10},
+        sex={"categories": ["female", "male"], "label": "Sex"},
+        bmi={"low": 10, "high": 60, "unit": "kg/m²"},
+        age_at_entry=(18, 90),
+    )
+    assert schema["age"] == Number(18, 90, missing=False)  # what is shown is no part of what is compared
+    assert {name: schema.title(name) for name in schema} == {
+        "age": "Age (years)", "sex": "Sex", "bmi": "bmi (kg/m²)", "age_at_entry": "age_at_entry",
+    }  # fmt: skip
+    assert schema.title("sex=male") == "Sex: male"
+    assert schema.title("age mean") == "Age mean"
+    assert schema.title("ages") == "ages"
+    assert schema.to_dict()["age"] == {
+        "low": 18, "high": 90, "missing": False, "label": "Age", "unit": "years", "per": 10,
+    }  # fmt: skip
+    again = Schema(schema.to_dict())
+    assert again.to_dict() == schema.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        ({"bounds": [18, 90], "per": 0}, "per must be a finite number above 0"),
+        ({"bounds": [18, 90, 100]}, "bounds must be two numbers, as in"),
+        ({"bounds": [18, 90], "label": "two\nlines"}, "label must be a line of text"),
+        ({"bounds": [18, 90], "unit": "y" * 81}, "unit must be a line of text with at most 80"),
+        ({"bounds": [18, 90], "label": 3}, "label must be a line of text"),
+        ({"categories": ["a", "b"], "unit": "kg"}, "keys must be"),
+        ({"bounds": [18, 90], "low": 18}, "keys must be"),
+    ],
+)
+def test_a_column_that_cannot_be_shown_so(column: dict[str, object], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        Schema(a=column)

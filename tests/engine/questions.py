@@ -139,4 +139,3 @@ class Heard(Shown):
 
     def to_dict(self):
         return {"answers": len(self.answers)}
-

@@ -24,6 +24,7 @@ from cape.secagg.drive import drive
 from cape.steward import Code, Grant, Offer, Refusal, answer, read
 from cape.steward.keyring import public_text
 from cape.steward.preview import preview
+from cape.steward.request import hash_of
 from tests.steward.world import NAMES, SECRET, World, ask, document
 
 WHOLE = Fraction(Budget(1.0, 1e-6).mu) ** 2
@@ -219,6 +220,14 @@ def test_a_refusal_names_the_column_whose_bounds_differ(world: World):
 def test_bounds_of_columns_that_are_not_used_do_not_matter(world: World):
     schema = {name: document()["schema"][name] for name in ("age", "weight")}
     world.granted(world.request(document(schema=schema | {"other": [0, 1]})))
+
+
+def test_how_a_column_is_shown_is_the_studys_own_business(world: World):
+    shown = {"label": "Age", "unit": "years", "per": 10}
+    schema = document()["schema"] | {"age": {"low": 18, "high": 90, "missing": True} | shown}
+    study = document(schema=schema)
+    world.granted(world.request(study))
+    assert hash_of(study) != hash_of(document()), "whoever approves a study approves its labels too"
 
 
 def test_true_is_no_1(world: World):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cape.data import Schema
 from cape.errors import InvalidInput
 
-__all__ = ["features_of", "joined", "names", "written"]
+__all__ = ["conditions", "features_of", "joined", "names", "written"]
 
 _MOST_DIGITS = 17  # tell any two floats apart
 
@@ -38,6 +39,16 @@ def features_of(given: Any, intercept: bool) -> tuple[str, ...]:
             "intercept=False"
         )
     return features
+
+
+def conditions(label: str, columns: Sequence[str], schema: Schema) -> str:
+    """Return 'sex=male, ill=yes', whose conditions are on these columns in turn, as people read it."""
+    parts = [label]
+    for name in columns:
+        head, found, value = parts[-1].partition(f", {name}=")
+        if found:
+            parts[-1:] = [head, f"{name}={value}"]
+    return ", ".join(map(schema.title, parts))
 
 
 def joined(columns: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cape.analyses.arguments import joined, names
+from cape.analyses.arguments import conditions, joined, names
 from cape.analyses.planning import Planned
 from cape.blocks import Axis, Counts
 from cape.data import Number, Schema
@@ -85,7 +85,8 @@ class Count(Planned):
 
     def title(self, label: str, schema: Schema) -> str:
         """Return how a count is named; that of all rows by no column."""
-        return schema.title(label) if self.columns or self.where else label
+        named = conditions(label, [name for name, _ in self.where], schema)
+        return named if self.columns or self.where else label
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from cape import check
-from cape.analyses.arguments import names, written
+from cape.analyses.arguments import conditions, names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned
 from cape.blocks import Axis, Counts
@@ -122,7 +122,8 @@ class Histogram(Planned):
         """Return the counts as bars."""
         start = len(self.column)
         marks = tuple(
-            Mark.of(e, e.label[start:].removeprefix(" in ").removeprefix("=")) for e in release.estimates
+            Mark.of(e, e.label[start:].removeprefix(" in ").removeprefix("="), most=0)
+            for e in release.estimates
         )
         return [Figure((Bars(marks, release.schema.title(self.column)),), _BARS)]
 
@@ -197,24 +198,18 @@ class ContingencyTable(Planned):
 
     def title(self, label: str, schema: Schema) -> str:
         """Return a combination with the columns as they are called."""
-        parts, rest = [], label
-        for name in self.columns[1:]:
-            head, _, rest = rest.partition(f", {name}=")
-            parts.append(head)
-            rest = f"{name}={rest}"
-        return ", ".join(map(schema.title, [*parts, rest]))
+        return conditions(label, self.columns, schema)
 
     def figures(self, release: Release) -> Sequence[Figure]:
         """Return the counts of two columns as a table with colours."""
         if len(self.columns) != 2:
             return super().figures(release)
-        rows, columns = (
-            tuple(release.schema.title(f"{name}={value}") for value in release.schema.category(name).values)
-            for name in self.columns
-        )
-        marks = tuple(Mark.of(each, release.title(each.label)) for each in release.estimates)
+        schema, (down, across) = release.schema, self.columns
+        rows = tuple(schema.title(f"{down}={value}") for value in schema.category(down).values)
+        columns = tuple(map(str, schema.category(across).values))
+        marks = tuple(Mark.of(each, release.title(each.label), most=0) for each in release.estimates)
         cells = tuple(marks[i * len(columns) : (i + 1) * len(columns)] for i in range(len(rows)))
-        return [Figure((HeatMap(rows, columns, cells),), _CELLS)]
+        return [Figure((HeatMap(rows, columns, cells, schema.label(across)),), _CELLS)]
 
     def notes(self, release: Release) -> Sequence[str]:
         """Return a test of independence of two columns."""

@@ -301,7 +301,7 @@ class PCAModel(Shown):
             rows.append((what, *(rounded(each.value, each.standard_error) for each in told)))
             rows.append(("  95% interval", *(between(each.interval(), each.standard_error) for each in told)))
         for j, name in enumerate(self.names):
-            rows.append((self.schema.title(name), *(f"{row[j]:.3f}" for row in self.components)))
+            rows.append((self._called(name), *(f"{row[j]:.3f}" for row in self.components)))
         title = f"principal components ({self.count:,.0f} rows)"
         return [Table(("", *self._titles), tuple(rows), title, drop=tuple(range(len(self.clear), 1, -1)))]
 
@@ -321,7 +321,7 @@ class PCAModel(Shown):
                 )
                 for j, name in enumerate(self.names)
             )
-            names = tuple(map(self.schema.title, self.names))
+            names = tuple(map(self._called, self.names))
             found.append(Figure((HeatMap(names, self._titles, cells),), _LOADINGS))
         return found
 
@@ -344,6 +344,10 @@ class PCAModel(Shown):
                 "rows": self.count,
             }
         )
+
+    def _called(self, name: str) -> str:
+        """Return a column as people call it, without its unit."""
+        return self.schema.label(name) if name in self.schema else self.schema.title(name)
 
     @property
     def _titles(self) -> tuple[str, ...]:

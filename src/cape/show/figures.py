@@ -46,16 +46,23 @@ class Mark:
     inner: tuple[float, float]
     error: float
     truth: float | None = None
+    most: int | None = None  # digits after the point
 
     @classmethod
-    def of(cls, e: Estimated, label: str | None = None, truth: float | None = None) -> Mark:
+    def of(
+        cls,
+        e: Estimated,
+        label: str | None = None,
+        truth: float | None = None,
+        most: int | None = None,
+    ) -> Mark:
         """Return the mark of an estimate."""
         (low, high), error = e.interval(LEVEL), e.standard_error
         if low != low or high != high:  # the interval is not known
             low = high = e.value
         part = min(e.privacy / error, 1.0) if error > 0 else 0.0
         inner = e.value - part * (e.value - low), e.value + part * (high - e.value)
-        return cls(e.label if label is None else label, e.value, low, high, inner, error, truth)
+        return cls(e.label if label is None else label, e.value, low, high, inner, error, truth, most)
 
     @classmethod
     def exact(cls, label: str, value: float) -> Mark:
@@ -70,12 +77,17 @@ class Mark:
         return Mark(self.label, value, low, high, (inner[0], inner[1]), value * self.error)
 
     @property
+    def number(self) -> str:
+        """The value as text."""
+        return rounded(self.value, self.error, self.most)
+
+    @property
     def text(self) -> str:
         """What is said when somebody points at it."""
-        value = f"{self.label}: {rounded(self.value, self.error)}"
         if self.low == self.high:
-            return value
-        return f"{value} ({LEVEL:.0%} interval {between((self.low, self.high), self.error)})"
+            return f"{self.label}: {self.number}"
+        ends = between((self.low, self.high), self.error, self.most)
+        return f"{self.label}: {self.number} ({LEVEL:.0%} interval {ends})"
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,7 @@ class HeatMap:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     marks: tuple[tuple[Mark, ...], ...]
+    axis: str = ""
 
 
 Panel = Intervals | Bars | Line | HeatMap

@@ -9,12 +9,12 @@ from functools import singledispatch
 from html import escape
 
 from cape.show.figures import Bars, HeatMap, Intervals, Line, Mark, Panel, extent
-from cape.show.numbers import number, rounded
+from cape.show.numbers import number
 
 __all__ = ["Axis", "around", "draw"]
 
 WIDTH = 720
-_LEFT = 235  # for the labels of rows
+_LEFT = 250  # for the labels of rows
 _RIGHT = 20
 _UP = 62.0  # for the numbers of an axis that goes up
 _ROW = 26
@@ -144,7 +144,8 @@ def _gathered(marks: Sequence[Mark]) -> list[Mark]:
         )
         label = f"{some[0].label} to {some[-1].label}"
         ends = value - below, value + above
-        found.append(Mark(label, value, *ends, ends, math.hypot(*(mark.error for mark in some))))
+        error = math.hypot(*(mark.error for mark in some))
+        found.append(Mark(label, value, *ends, ends, error, most=some[0].most))
     return found
 
 
@@ -170,24 +171,22 @@ def _curve(panel: Line) -> str:
 def _heat_map(panel: HeatMap) -> str:
     most = max((abs(mark.value) for row in panel.marks for mark in row), default=1.0) or 1.0
     width = min(110.0, (WIDTH - _LEFT - _RIGHT) / max(1, len(panel.columns)))
-    parts = [
-        _text(_LEFT + (j + 0.5) * width, 14, _cut(name, max(int(width / 7), 3)), "mid")
-        for j, name in enumerate(panel.columns)
-    ]
+    top = 38 if panel.axis else 22
+    parts = [_text(_LEFT + 2, 14, panel.axis, "soft")] if panel.axis else []
+    for j, name in enumerate(panel.columns):
+        parts.append(_text(_LEFT + (j + 0.5) * width, top - 8, _cut(name, max(int(width / 7), 3)), "mid"))
     for i, (name, row) in enumerate(zip(panel.rows, panel.marks, strict=True)):
-        y = 22 + i * 34
+        y = top + i * 34
         parts.append(_text(_LEFT - 10, y + 20, _cut(name), "end"))
         for j, mark in enumerate(row):
             x, depth = _LEFT + j * width, abs(mark.value) / most
-            shown = _text(
-                x + width / 2, y + 20, rounded(mark.value, mark.error), f"mid{' onDark' * (depth > 0.6)}"
-            )
+            style = "mid onDark" if depth > 0.6 else "mid"
             parts.append(
                 f'<g>{_hover(mark)}<rect class="{"minus" if mark.value < 0 else "plus"}" x="{x + 1:.1f}" '
                 f'y="{y}" width="{width - 2:.1f}" height="32" fill-opacity="{0.08 + 0.72 * depth:.2f}"/>'
-                f"{shown}</g>"
+                f"{_text(x + width / 2, y + 20, mark.number, style)}</g>"
             )
-    return _svg(24 + 34 * len(panel.rows), parts)
+    return _svg(top + 2 + 34 * len(panel.rows), parts)
 
 
 def _grid(y: Axis, name: str) -> str:
@@ -222,7 +221,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def _cut(label: str, most: int = 31) -> str:
+def _cut(label: str, most: int = 35) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 

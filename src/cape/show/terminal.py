@@ -38,10 +38,13 @@ class _Fitted:
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        table = self.table.cut(_MOST)
+        table, dropped = self.table.cut(_MOST), []
         while table.drop and _width(table) > options.max_width:
+            dropped.append(table.columns[table.drop[0]])
             table = table.without(table.drop[0])
         yield drawn(table)
+        if dropped:
+            yield Text(f"Not shown, for lack of room: {', '.join(dropped[::-1])}.", style="dim")
 
 
 def drawn(table: Table) -> RichTable:
@@ -69,7 +72,7 @@ def drawn(table: Table) -> RichTable:
 def _width(table: Table) -> int:
     """Return how wide a table is: cells, two blanks beside each, and lines between them."""
     rows = [table.columns, *(row for row in table.rows if len(row) > 1)]
-    return sum(max(map(cell_len, cells)) + 3 for cells in zip(*rows, strict=True)) + 3
+    return sum(max(map(cell_len, cells)) + 3 for cells in zip(*rows, strict=True)) + 1
 
 
 def as_text(shown: Any, width: int = 110) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from cape.show import Figure, Intervals, Mark
 from cape.show.figures import DOTS, MOST_MARKS
 from cape.show.numbers import LEVEL, between, p_value, rounded
 
-__all__ = ["Effect", "effects", "forest"]
+__all__ = ["Effect", "effects", "forest", "plainly"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,16 @@ class Effect:
         return {"per": self.per, "value": mark.value, "interval": (mark.low, mark.high), "level": LEVEL}
 
 
+def plainly(estimates: Sequence[Estimate], names: Container[str], schema: Schema) -> dict[str, Any]:
+    """Return coefficients of these names by name, and the intercept if there is one, as plain data."""
+    found = {each.label: each.to_dict() for each in effects(estimates, schema)}
+    intercept = next((told for name, told in found.items() if name not in names), None)
+    return {
+        "intercept": intercept,
+        "coefficients": {name: told for name, told in found.items() if name in names},
+    }
+
+
 def effects(estimates: Sequence[Estimate], schema: Schema, *, drawn: bool = False) -> list[Effect]:
     """Return estimates per what the schema says, else per unit.
 
@@ -118,8 +128,8 @@ def forest(estimates: Sequence[Estimate], schema: Schema, what: str, *, ratios: 
         marks = [mark.exponential() for mark in marks]
     line = 1.0 if ratios else 0.0
     caption = (
-        f"{what}: for so many units more of a number, for a category against the first one. An interval "
-        f"without {line:g} tells an effect from none. {DOTS}"
+        "Each label says for which change; a category is compared with the first one. An interval without "
+        f"{line:g} tells an effect from none. {DOTS}"
     )
     return [Figure((Intervals(tuple(marks), axis=what, line=line, log=ratios),), caption)]
 

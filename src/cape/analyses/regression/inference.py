@@ -20,19 +20,21 @@ tests/analyses/regression/test_linear.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from cape.analyses.arguments import joined
 from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.moments import SecondMoments
 from cape.blocks.units import Units
 from cape.data import Category
 from cape.engine.query import Estimate
 
-__all__ = ["Between", "Coefficients", "Reach", "coefficients", "largest", "widest", "z_and_p"]
+__all__ = ["Between", "Coefficients", "Reach", "coefficients", "largest", "unreliable", "widest", "z_and_p"]
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +55,8 @@ class Coefficients:
         explained: the share of the variance of y that is explained, NaN if noise hides it.
         smallest: the smallest eigenvalue of the second moments about the means, per row.
         noise: the largest eigenvalue of noise in them, per row.
-        hidden: how many directions of x are not clear of it.
+        hidden: for each entry of x, how much of it lies along directions that are not clear of it, from 0 to
+            1.
     """
 
     values: Floats
@@ -64,7 +67,7 @@ class Coefficients:
     explained: float
     smallest: float
     noise: float
-    hidden: int
+    hidden: Floats
 
 
 def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coefficients:
@@ -79,7 +82,7 @@ def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coeffici
     around = math.sqrt(sums.xx_noise**2 + 4 * sums.x_noise**2 * length / (d + 1))
     noise = spectral(d, around / math.sqrt(2))
     clear = CLEAR * noise + _FLOOR * n
-    smallest = float(eigenvalues[0])
+    smallest, vectors = float(eigenvalues[0]), np.linalg.eigh(spread)[1]
     ridge = max(0.0, clear - smallest)
     inverse = _inverse(spread + ridge * np.eye(d), around)
     # of G, from that of its centred part
@@ -111,7 +114,7 @@ def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coeffici
         explained,
         smallest / n,
         noise / n,
-        int((eigenvalues < clear).sum()),
+        (vectors[:, eigenvalues < clear] ** 2).sum(axis=1),
     )
 
 
@@ -204,6 +207,20 @@ def widest(units: Units, most: float, intercept: float) -> Floats:
     weights = np.concatenate([[intercept], largest(units, most)])
     matrix = np.stack([units.values(unit) for unit in np.eye(len(weights))], axis=1)
     return np.asarray(np.abs(matrix) @ weights)
+
+
+def unreliable(names: Sequence[str], hidden: Floats, *, noise: bool) -> str:
+    """Return a sentence on the coefficients that cannot be told, by how much of each lies where none can."""
+    found = [name for name, share in zip(names, hidden, strict=True) if share >= max(hidden) / 2]
+    alone = len(found) == 1
+    if noise:
+        why = f"say too little about {found[0]}" if alone else f"cannot separate {joined(found)}"
+        why, more = f"the data {why} at this budget", ", or spend more"
+    else:
+        varies = f"{joined(found)} does not vary" if alone else f"{joined(found)} do not vary independently"
+        why, more = f"{varies} in the data", ""
+    whose, drop = ("its coefficient is", "it") if alone else ("their coefficients are", "one of them")
+    return f"{why}; {whose} unreliable. Drop {drop}{more}."
 
 
 def z_and_p(estimate: Estimate) -> tuple[float, float]:

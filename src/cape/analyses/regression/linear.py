@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.planning import Planned, unknown
-from cape.analyses.regression.inference import Coefficients, Reach, coefficients, largest, widest
+from cape.analyses.regression.inference import Coefficients, Reach, coefficients, largest, unreliable, widest
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import fit
@@ -140,7 +140,7 @@ class LinearRegression(Planned):
             estimates = [unknown(label, *limit) for label, limit in zip(labels, limits, strict=True)]
         else:
             estimates = self._estimates(known, units, labels, limits)
-        self._warn(estimates, known, sums)
+        self._warn(estimates, known, sums, units)
         column = answer.schema.number(self.target)
         raw = column.half * units.values(np.concatenate([[found.intercept], found.weights]))
         raw[0] += column.middle
@@ -206,25 +206,23 @@ class LinearRegression(Planned):
             estimates.append(Estimate(label, value, float(sampling[i]), noise, (low, high), interval))
         return estimates
 
-    def _warn(self, estimates: Sequence[Estimate], known: Coefficients | None, sums: SecondMoments) -> None:
-        wide = [estimate.label for estimate in estimates if estimate.at is not None]
-        if not wide:
+    def _warn(
+        self, estimates: Sequence[Estimate], known: Coefficients | None, sums: SecondMoments, units: Units
+    ) -> None:
+        if all(estimate.at is None for estimate in estimates):
             return
-        named = f"{wide[0]!r}" + (f" and {len(wide) - 1} more" if len(wide) > 1 else "")
         if known is None:
-            text = f"the number of rows is hidden: {sums.count:.0f} with noise of {sums.count_noise:.0f}"
-        elif sums.xx_noise == 0:
-            text = f"{known.hidden} of {sums.width} directions of the features do not vary"
-        else:
-            needed = 3 * known.noise / max(known.smallest, known.noise / 3)
             text = (
-                f"in {known.hidden} of {sums.width} directions features vary by less than three times the "
-                f"noise, {known.noise:.2g} a row; about {max(needed, 1.0):.1f} times the rows or the "
-                "epsilon, or more, would show them"
+                f"noise hides the number of rows ({sums.count:.0f}, with noise of {sums.count_noise:.0f}): "
+                "no coefficient is known. Use more rows, a larger share or more epsilon."
             )
+        else:
+            text = unreliable(units.names, known.hidden, noise=sums.xx_noise > 0)
+            if sums.xx_noise > 0:
+                needed = 3 * known.noise / max(known.smallest, known.noise / 3)
+                text += f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough."
         warnings.warn(
-            f"the interval of {named} is wide, and counts on no column moving {self.target!r} by more than "
-            f"its whole range: {text}",
+            f"{text} Wide intervals count on no column moving {self.target} by more than its whole range.",
             TooNoisyWarning,
             stacklevel=3,
         )

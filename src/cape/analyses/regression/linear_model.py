@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.analyses.regression.effects import effects, forest
+from cape.analyses.regression.effects import effects, forest, plainly
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
@@ -87,7 +87,7 @@ class LinearModel(Shown):
     @property
     def title(self) -> str:
         """What stands above the table: the target, and how it was fitted."""
-        return f"{self.target} by least squares ({self.rows:,.0f} rows)"
+        return f"{self.schema.title(self.target)} by least squares ({self.rows:,.0f} rows)"
 
     def tables(self) -> Sequence[Table]:
         """Return the coefficients of least squares with errors, beside those of predictions."""
@@ -111,7 +111,7 @@ class LinearModel(Shown):
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if math.isfinite(self.noise) and self.noise > 0:
-            notes.append(f"Largest noise in xx' beside the least that features vary: {number(self.noise)}.")
+            notes.append(f"Noise is at most {number(self.noise)} times the least that features vary.")
         return notes
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class LinearModel(Shown):
         return plain(
             {
                 "target": self.target,
-                "coefficients": {e.label: e.to_dict() for e in effects(self.estimates, self.schema)},
+                **plainly(self.estimates, self.coefficients, self.schema),
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
                 "ridge": self.ridge,
                 "r_squared": self.r_squared,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.matrices import CLEAR, spectral
+from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.moments import XX, XY, SecondMoments, X, Y, pooled
 from cape.analyses.regression.newton import Step, newton_query
@@ -301,14 +302,13 @@ class LogisticRegression(Analysis):
         width = len(step.weights)
         if not step.clear.any():
             _warn(
-                f"noise hides the whole Hessian: its largest eigenvalue is {step.spread[0][-1]:.3g}, that of "
-                f"noise {spectral(width, step.hessian_noise):.3g}; the start was kept"
+                "no Newton step was made, since noise hides the Hessian (its largest eigenvalue is "
+                f"{step.spread[0][-1]:.3g}, that of noise {spectral(width, step.hessian_noise):.3g}); the "
+                "coefficients are those of second moments. Use fewer features, or spend more."
             )
         elif not step.clear.all():
-            _warn(
-                f"{int((~step.clear).sum())} of {width} directions of features are hidden by noise, or do "
-                "not vary: coefficients along them are those of second moments, and their errors say so"
-            )
+            names = ("intercept", *self._design(False).names(schema))[not self.intercept :]
+            _warn(unreliable(names, np.diag(step.hidden), noise=step.hessian_noise > 0))
         sampling, privacy = step.errors(before)
         left, added = outlook.remainder(step, before)
         F = outlook.frame

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from cape import check
 from cape.analyses.arguments import joined
-from cape.analyses.regression.effects import effects, forest
+from cape.analyses.regression.effects import effects, forest, plainly
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
@@ -95,7 +95,7 @@ class LogisticModel(Shown):
     @property
     def title(self) -> str:
         """What stands above the table."""
-        return f"log-odds of {self.target} = {self.classes[1]} ({self.count:,.0f} rows)"
+        return f"log-odds of {self.schema.label(self.target)} = {self.classes[1]} ({self.count:,.0f} rows)"
 
     def tables(self) -> Sequence[Table]:
         """Return odds ratios and coefficients with errors."""
@@ -125,13 +125,12 @@ class LogisticModel(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
-        found = effects(self.estimates, self.schema)
         return plain(
             {
                 "target": self.target,
                 "classes": list(self.classes),
-                "coefficients": {each.label: each.to_dict() for each in found},
-                "odds_ratios": {e.label: e.ratio_to_dict() for e in found if e.label in self.coefficients},
+                **plainly(self.estimates, self.coefficients, self.schema),
+                "odds_ratios": {e.label: e.ratio_to_dict() for e in effects(self._slopes, self.schema)},
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
                 "newton_steps": self.rounds,
                 "rows": self.count,

@@ -16,7 +16,7 @@ from cape import check
 from cape.analyses.arguments import features_of, joined
 from cape.analyses.planning import Planned, unknown
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
-from cape.analyses.regression.effects import effects, forest
+from cape.analyses.regression.effects import effects, forest, plainly
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
@@ -294,7 +294,7 @@ class PolynomialModel(Shown):
         return plain(
             {
                 "target": self.target,
-                "coefficients": {e.label: e.to_dict() for e in effects(self.estimates, self.schema)},
+                **plainly(self.estimates, self.coefficients, self.schema),
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
                 "ridge": self.ridge,
                 "rows": self.rows,
