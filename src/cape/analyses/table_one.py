@@ -211,10 +211,10 @@ class TableOne(Planned):
             column = schema[name]
             if isinstance(column, Number):
                 ours = [[found[f"{name} {stem}{end}"] for stem in _STEMS] for end in ends]
-                middle = [[_shown(quartile) for quartile in quartiles] for _, _, *quartiles in ours]
+                middle = [_quartiles(quartiles) for _, _, *quartiles in ours]
                 rows.append((schema.title(name),))
                 rows.append(("mean (SD)", *(f"{_shown(m)} ({_shown_sd(sd)})" for m, sd, *_ in ours)))
-                rows.append(("median [IQR]", *(f"{m} [{low}, {high}]" for low, m, high in middle)))
+                rows.append(("median [IQR]", *middle))
                 continue
             rows.append((f"{schema.label(name)}, n (%)",))
             for value in column.values:
@@ -417,6 +417,13 @@ def _shown(estimate: Estimate, most: int | None = None) -> str:
 def _shown_sd(estimate: Estimate) -> str:
     low, high = estimate.interval()
     return _shown(estimate) if low > 0 else f"< {rounded(high, estimate.standard_error)}"
+
+
+def _quartiles(estimates: Sequence[Estimate]) -> str:
+    """Return the median and the quartiles, all to the place of the least precise."""
+    error = max(estimate.standard_error for estimate in estimates)
+    low, median, high = (rounded(estimate.value, error) for estimate in estimates)
+    return f"{median} [{low}, {high}]"
 
 
 def _share(count: Estimate, percent: Estimate) -> str:

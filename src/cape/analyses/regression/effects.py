@@ -17,6 +17,10 @@ from cape.show.numbers import LEVEL, between, p_value, rounded
 __all__ = ["Effect", "effects", "forest", "plainly"]
 
 
+_MOST_LOG = 700.0  # whose exponential is a number
+_MOST_RATIO = 1000
+
+
 @dataclass(frozen=True)
 class Effect:
     """What `per` units more of a column do, or a category against the first one; `released` is for one."""
@@ -66,11 +70,16 @@ class Effect:
     @property
     def ratio(self) -> tuple[str, str]:
         """The ratio whose logarithm the coefficient is, and its interval, as text."""
-        mark = Mark.of(self).exponential()
+        _, least, most = self._ratio
+        together = most < 10 * least  # as precise as the lower end; else each end as it is itself
         error = self.standard_error
-        low, high = (rounded(end, end * error) for end in (mark.low, mark.high))
-        known = mark.low == mark.low and mark.high == mark.high
-        return rounded(mark.value, mark.error), f"{low} to {high}" if known else "not known"
+        value, low, high = (_bounded(each, error * (least if together else each)) for each in self._ratio)
+        return value, f"{low} to {high}" if least == least and most == most else "not known"
+
+    @property
+    def _ratio(self) -> tuple[float, float, float]:
+        value, low, high = (math.exp(min(end, _MOST_LOG)) for end in (self.value, *self.interval()))
+        return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -89,8 +98,8 @@ class Effect:
 
     def ratio_to_dict(self) -> dict[str, Any]:
         """Return the ratio as plain data."""
-        mark = Mark.of(self).exponential()
-        return {"per": self.per, "value": mark.value, "interval": (mark.low, mark.high), "level": LEVEL}
+        value, *ends = self._ratio
+        return {"per": self.per, "value": value, "interval": ends, "level": LEVEL}
 
 
 def plainly(estimates: Sequence[Estimate], names: Container[str], schema: Schema) -> dict[str, Any]:
@@ -132,6 +141,13 @@ def forest(estimates: Sequence[Estimate], schema: Schema, what: str, *, ratios: 
         f"{line:g} tells an effect from none. {DOTS}"
     )
     return [Figure((Intervals(tuple(marks), axis=what, line=line, log=ratios),), caption)]
+
+
+def _bounded(ratio: float, error: float) -> str:
+    """Return a ratio with this error; one that says no more than on which side of 1 it is, by a bound."""
+    if not 1 / _MOST_RATIO <= ratio <= _MOST_RATIO:
+        return f">{_MOST_RATIO:,}" if ratio > 1 else f"<{1 / _MOST_RATIO:g}"
+    return rounded(ratio, error)
 
 
 def _round_below(value: float) -> float:
