@@ -43,6 +43,9 @@ from cape.engine.schemes import SCHEMES, Cost, Outcome, Parties, Scheme, Task
 from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream, discrete_gaussian
 from cape.privacy import Budget, gaussian
+from cape.show import Shown, Table
+from cape.show.numbers import number
+from cape.show.plain import plain
 from reproduction import datasets
 from reproduction.calibration import release_as_published
 from reproduction.figure import Cell, Row
@@ -138,8 +141,8 @@ def _coefficients(name: str, width: int, rows: int, seed: int) -> tuple[int, ...
     return tuple(LEAST_SQUARES.coefficients(experiment(name, width, rows, seed).pooled()))
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic:
+@dataclass(frozen=True, eq=False, repr=False)
+class Quadratic(Shown):
     """A noisy mean loss: constant + first·w + w'second w."""
 
     constant: float
@@ -149,6 +152,18 @@ class Quadratic:
     def __call__(self, w: Floats) -> float:
         """Return its value."""
         return float(self.constant + self.first @ w + w @ self.second @ w)
+
+    def tables(self) -> list[Table]:
+        """Return the linear part, and the diagonal of the quadratic one."""
+        rows = tuple(
+            (f"w[{i}]", number(float(a)), number(float(b)))
+            for i, (a, b) in enumerate(zip(self.first, np.diag(self.second), strict=True))
+        )
+        return [Table(("", "linear", "quadratic"), rows)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return plain({"constant": self.constant, "first": self.first, "second": self.second})
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def _budget(results: Results) -> str:
     )
     if results.lost:
         parts += f'<i class="lost" style="width:{float(100 * results.lost):.3f}%" title="failed"></i>'
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{each.entry.number}. {each.entry.analysis.kind}",
             words.percent(each.release.share),

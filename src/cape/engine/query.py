@@ -241,14 +241,16 @@ class Analysis(ABC):
 
     def tables(self, release: Release) -> Sequence[Table]:
         """Return the tables that show a release: its model's, or estimates with their errors."""
-        if release.model is not None:
-            return release.model.tables()
+        model: Shown | None = release.model
+        if model is not None:
+            return model.tables()
         return [listed(release.estimates, release.title, most=0 if self.whole else None)]
 
     def figures(self, release: Release) -> Sequence[Figure]:
         """Return the figures that show a release: its model's, or estimates as dots with intervals."""
-        if release.model is not None:
-            return release.model.figures()
+        model: Shown | None = release.model
+        if model is not None:
+            return model.figures()
         marks, units = dots(release.estimates, release.title), self.units(release.schema)
         if units is not None and len(marks) > 1:
             return [to_scale(marks, units)]
@@ -256,7 +258,8 @@ class Analysis(ABC):
 
     def notes(self, release: Release) -> Sequence[str]:
         """Return what follows from a release besides, or should be known of it, in sentences."""
-        return () if release.model is None else release.model.notes()
+        model: Shown | None = release.model
+        return () if model is None else model.notes()
 
     def title(self, label: str, schema: Schema) -> str:
         """Return how tables and figures name the estimate with this label."""

@@ -36,7 +36,8 @@ def fragment(shown: Shown) -> str:
 def body(shown: Shown) -> str:
     """Return tables, figures and notes; a long table that a figure shows is folded."""
     figures = "".join(map(figure, shown.figures()))
-    opened, folded = [], []
+    opened: list[Table] = []
+    folded: list[Table] = []
     for each in shown.tables():
         long = each.folded or (figures and len(each.rows) + each.more > _MOST_OPEN)
         (folded if long else opened).append(each)

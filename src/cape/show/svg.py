@@ -138,10 +138,8 @@ def _gathered(marks: Sequence[Mark]) -> list[Mark]:
     found = []
     for some in (marks[i : i + size] for i in range(0, len(marks), size)):
         value = sum(mark.value for mark in some)
-        below, above = (
-            math.sqrt(sum((mark.value - end(mark)) ** 2 for mark in some))
-            for end in (lambda mark: mark.low, lambda mark: mark.high)
-        )
+        below = math.hypot(*(mark.value - mark.low for mark in some))
+        above = math.hypot(*(mark.high - mark.value for mark in some))
         label = f"{some[0].label} to {some[-1].label}"
         ends = value - below, value + above
         error = math.hypot(*(mark.error for mark in some))
