@@ -27,6 +27,7 @@ from cape.show.numbers import count, p_value
 __all__ = ["ContingencyTable", "Histogram", "Independence", "one_hot"]
 
 _MOST_BINS = 1 << 20
+_MOST_BARS = 200  # that a figure holds
 _BARS = "Released counts; lines are 95% intervals, from privacy noise."
 _CELLS = "Released counts; point at a cell for its interval."
 
@@ -119,13 +120,16 @@ class Histogram(Planned):
         return f"histogram of {self.column}"
 
     def figures(self, release: Release) -> Sequence[Figure]:
-        """Return the counts as bars."""
-        start = len(self.column)
-        marks = tuple(
-            Mark.of(e, e.label[start:].removeprefix(" in ").removeprefix("="), most=0)
-            for e in release.estimates
-        )
-        return [Figure((Bars(marks, release.schema.title(self.column)),), _BARS)]
+        """Return the counts as bars; of very many bins, those of neighbours added up."""
+        found, start = release.estimates, len(self.column)
+        size = math.ceil(len(found) / _MOST_BARS)
+        marks = []
+        for some in (found[i : i + size] for i in range(0, len(found), size)):
+            ends = [e.label[start:].removeprefix(" in ").removeprefix("=") for e in (some[0], some[-1])]
+            value, noise = sum(e.value for e in some), some[0].privacy * math.sqrt(len(some))
+            together = Estimate(" to ".join(dict.fromkeys(ends)), value, 0.0, noise, some[0].within)
+            marks.append(Mark.of(together, most=0))
+        return [Figure((Bars(tuple(marks), release.schema.title(self.column)),), _BARS)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""

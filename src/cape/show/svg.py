@@ -20,7 +20,6 @@ _UP = 62.0  # for the numbers of an axis that goes up
 _ROW = 26
 _PLOT_HEIGHT = 220
 _WIDEST = 1000.0  # the largest ratio that an axis is made for
-_MOST_BARS = 200
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _intervals(panel: Intervals) -> str:
 
 @draw.register
 def _bars(panel: Bars) -> str:
-    marks = _gathered(panel.marks)
+    marks = panel.marks
     y = around(
         [end for mark in marks for end in (mark.value, mark.low, mark.high)], _PLOT_HEIGHT, 24, zero=True
     )
@@ -130,25 +129,8 @@ def _bars(panel: Bars) -> str:
     return _below(parts, panel.axis)
 
 
-def _gathered(marks: Sequence[Mark]) -> list[Mark]:
-    """Return counts of neighbouring bins added up, so that there are few enough to see."""
-    size = math.ceil(len(marks) / _MOST_BARS)
-    if size <= 1:
-        return list(marks)
-    found = []
-    for some in (marks[i : i + size] for i in range(0, len(marks), size)):
-        value = sum(mark.value for mark in some)
-        below = math.hypot(*(mark.value - mark.low for mark in some))
-        above = math.hypot(*(mark.high - mark.value for mark in some))
-        label = f"{some[0].label} to {some[-1].label}"
-        ends = value - below, value + above
-        error = math.hypot(*(mark.error for mark in some))
-        found.append(Mark(label, value, *ends, ends, error, most=some[0].most))
-    return found
-
-
 @draw.register
-def _curve(panel: Line) -> str:
+def _line(panel: Line) -> str:
     xs, marks, stop = panel.at, panel.marks, WIDTH - _RIGHT
     x = Axis(min(xs), max(xs), _UP, stop) if min(xs) < max(xs) else around(xs, _UP, stop)
     y = around(extent(marks), _PLOT_HEIGHT, 24) if panel.span is None else Axis(*panel.span, _PLOT_HEIGHT, 24)

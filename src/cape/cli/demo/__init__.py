@@ -20,6 +20,7 @@ from cape.cli.options import AsJson
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.privacy import Budget
+from cape.show.numbers import rounded
 
 __all__ = ["demo"]
 
@@ -133,7 +134,7 @@ def _table_one(done: Demo) -> Table:
         for group in GROUPS:
             label = f"{stem} | diagnosis={group}"
             released, truth = done.released["cape"][label], done.truth[label]
-            cells += [_with_interval(released), _digits(truth.value)]
+            cells += [_with_interval(released), _short(truth.value, released)]
         table.add_row(stem, *cells, end_section=stem == "n" or stem.endswith(_SHOWN[-1]))
     table.caption = (
         "Bounds of the columns were chosen by hand, from what is possible. Intervals count sampling and "
@@ -164,9 +165,10 @@ def _comparison(rows: list[Compared]) -> Table:
 def _with_interval(e: Estimate) -> str:
     low, high = e.interval(0.95)
     if e.value <= e.within[0]:  # noise hides it
-        return f"under {_digits(high)}"
-    return f"{_digits(e.value)} ({_digits(low)} to {_digits(high)})"
+        return f"under {_short(high, e)}"
+    return f"{_short(e.value, e)} ({_short(low, e)} to {_short(high, e)})"
 
 
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _short(value: float, e: Estimate) -> str:
+    """Return a number to the place of the estimate's error, so short that the table fits 80 columns."""
+    return rounded(value, e.standard_error, 0 if abs(e.value) >= 100 else 1)
