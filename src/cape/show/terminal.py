@@ -16,7 +16,7 @@ from rich.text import Text
 from cape.show.shown import Shown
 from cape.show.tables import Table
 
-__all__ = ["as_text", "drawn", "rendered"]
+__all__ = ["as_text", "rendered"]
 
 _MOST = 40  # rows of one table
 _FOLDED = "Every number has its interval in the report and in JSON."
@@ -42,19 +42,17 @@ class _Fitted:
         while table.drop and _width(table) > options.max_width:
             dropped.append(table.columns[table.drop[0]])
             table = table.without(table.drop[0])
-        yield drawn(table)
+        if table.title:
+            yield Text(table.title, style="italic")
+        yield _drawn(table)
+        if table.caption:
+            yield Text(table.caption, style="dim")
         if dropped:
             yield Text(f"Not shown, for lack of room: {', '.join(dropped[::-1])}.", style="dim")
 
 
-def drawn(table: Table) -> RichTable:
-    """Return a table that rich prints."""
-    found = RichTable(
-        title=escape(table.title) or None,
-        title_justify="left",
-        caption=escape(table.caption) or None,
-        caption_justify="left",
-    )
+def _drawn(table: Table) -> RichTable:
+    found = RichTable()
     for i, name in enumerate(table.columns):
         found.add_column(escape(name), justify="right" if i else "left")
     under = False
