@@ -18,6 +18,7 @@ from typing import Any
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
 from cape.data import Schema
+from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Finding, Neighbours
 from cape.engine.result import Promise, Release
 from cape.engine.schemes import Cost, Parties
@@ -139,7 +140,7 @@ class Curator:
         parties = Parties(len(self._tables), 0, len(self._tables))
         return Release(
             analysis,
-            tuple(finding.estimates),
+            Estimates.of(finding.estimates),
             Claimed(math.inf, before.delta, method, parties, self._neighbours, claimed=before.epsilon),
             1.0,
             method,

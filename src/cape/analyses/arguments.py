@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cape.data import Schema
 from cape.errors import InvalidInput
 
-__all__ = ["conditions", "features_of", "joined", "names", "written"]
+__all__ = ["conditions", "digits_apart", "features_of", "joined", "names", "written"]
 
 _MOST_DIGITS = 17  # tell any two floats apart
 
@@ -58,10 +59,14 @@ def joined(columns: Sequence[str]) -> str:
     return f"{', '.join(columns[:-1])} and {columns[-1]}"
 
 
-def written(numbers: Sequence[float]) -> list[str]:
-    """Return numbers as text, with as few digits as keep them apart."""
+def digits_apart(rising: Sequence[float]) -> int:
+    """Return how few digits keep rising numbers apart in text."""
     for digits in range(4, _MOST_DIGITS):
-        texts = [f"{number:.{digits}g}" for number in numbers]
-        if len(set(texts)) == len(texts):
-            return texts
-    return [repr(number) for number in numbers]
+        if all(a != b for a, b in itertools.pairwise(f"{number:.{digits}g}" for number in rising)):
+            return digits
+    return _MOST_DIGITS
+
+
+def written(number: float, digits: int) -> str:
+    """Return a number as text with so many digits, or with as many as it has."""
+    return repr(number) if digits == _MOST_DIGITS else f"{number:.{digits}g}"

@@ -15,7 +15,8 @@ from cape.analyses.arguments import joined, names
 from cape.analyses.planning import Planned
 from cape.blocks import Custom
 from cape.data import Schema
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.estimates import Estimates, Labels
+from cape.engine.query import Answer, Neighbours, Query
 from cape.errors import InvalidInput
 
 __all__ = ["CustomSum"]
@@ -78,14 +79,11 @@ class CustomSum(Planned):
         block.arrays(schema)
         return Query((block,), ((1.0,),), 2.0 if neighbours == "replace-one" else 1.0)
 
-    def finish(self, answer: Answer) -> list[Estimate]:
+    def finish(self, answer: Answer) -> Estimates:
         """Return the sums, in the function's own unit."""
         ((sums,),), ((noise,),) = answer.sums, answer.noise
-        values = np.asarray(sums, np.float64).reshape(self.shape) * self.bound
-        return [
-            Estimate(self._label(place), float(value), 0.0, noise * self.bound)
-            for place, value in np.ndenumerate(values)
-        ]
+        values = np.asarray(sums, np.float64).reshape(-1) * self.bound
+        return Estimates(_Places(self.name, self.shape), values, 0.0, noise * self.bound)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
@@ -100,8 +98,21 @@ class CustomSum(Planned):
         function = getattr(self.function, "__qualname__", type(self.function).__name__)
         return {"kind": self.kind, "name": self.name, "function": function, **plain}
 
-    def _label(self, place: tuple[int, ...]) -> str:
-        return self.name + (f"[{', '.join(map(str, place))}]" if place else "")
+
+@dataclass(frozen=True, eq=False)
+class _Places(Labels):
+    """'sum', or 'sum[2, 0]' where a row contributes more than one number."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    def write(self, place: int) -> str:
+        if not self.shape:
+            return self.name
+        return f"{self.name}[{', '.join(map(str, np.unravel_index(place, self.shape)))}]"
 
 
 @dataclass(frozen=True)

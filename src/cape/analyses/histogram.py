@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from cape import check
-from cape.analyses.arguments import conditions, names, written
+from cape.analyses.arguments import conditions, digits_apart, names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned
 from cape.blocks import Axis, Counts
+from cape.blocks.bins import rising
 from cape.data import Number, Schema
+from cape.engine.estimates import Estimates, Labels
 from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
@@ -52,7 +54,7 @@ def _table_query(block: Counts, schema: Schema, neighbours: Neighbours) -> Query
     return Query((block,), ((1.0,),), math.sqrt(one_hot(neighbours, _cells(block, schema))))
 
 
-def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) -> list[Estimate]:
+def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) -> Estimates:
     """Return counts that are not negative.
 
     If no cell of the columns is ever missing and the number of rows is public, the counts add up to it: the
@@ -64,11 +66,7 @@ def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) ->
     if _adds_up(most, answer.schema, columns):
         flat = flat + (most - flat.sum()) / flat.size
         noise *= math.sqrt(1 - 1 / flat.size)
-    values = np.clip(flat, 0.0, most)
-    return [
-        Estimate(label, float(value), 0.0, noise, (0.0, most))
-        for label, value in zip(labels, values, strict=True)
-    ]
+    return Estimates(labels, np.clip(flat, 0.0, most), 0.0, noise, (0.0, most))
 
 
 def _adds_up(rows: float, schema: Schema, columns: Sequence[str]) -> bool:
@@ -102,7 +100,7 @@ class Histogram(Planned):
         if edges is not None and (isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable)):
             raise InvalidInput(f"edges must be numbers that rise, as in [18, 40, 65, 90], not {edges!r}")
         object.__setattr__(self, "column", name)
-        object.__setattr__(self, "edges", None if edges is None else Axis(name, tuple(edges)).edges)
+        object.__setattr__(self, "edges", None if edges is None else tuple(rising(name, edges).tolist()))
         object.__setattr__(
             self, "bins", None if bins is None else check.integer("bins", bins, least=1, most=_MOST_BINS)
         )
@@ -111,9 +109,12 @@ class Histogram(Planned):
         """Return the counts."""
         return _table_query(Counts((self._axis(schema),)), schema, neighbours)
 
-    def finish(self, answer: Answer) -> list[Estimate]:
+    def finish(self, answer: Answer) -> Estimates:
         """Return the count of each bin."""
-        return _estimates(self._labels(answer.schema), answer, (self.column,))
+        axis = self._axis(answer.schema)
+        if axis.edges is not None:
+            return _estimates(_BinLabels(self.column, axis.edges), answer, (self.column,))
+        return _estimates(_CellLabels.of(answer.schema, (self.column,)), answer, (self.column,))
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
@@ -146,18 +147,52 @@ class Histogram(Planned):
                 )
             return Axis(self.column)
         if self.bins is not None:
-            return Axis(self.column, tuple(np.linspace(column.low, column.high, self.bins + 1).tolist()))
+            return Axis(self.column, np.linspace(column.low, column.high, self.bins + 1))
         if self.edges is None:
             raise InvalidInput(f"column {self.column!r} has bounds in the schema: give edges or bins")
         return Axis(self.column, self.edges)
 
-    def _labels(self, schema: Schema) -> list[str]:
-        axis = self._axis(schema)
-        if axis.edges is None:
-            return [f"{self.column}={value}" for value in schema.category(self.column).values]
-        pairs = list(itertools.pairwise(written(axis.edges)))
-        closing = [")"] * (len(pairs) - 1) + ["]"]
-        return [f"{self.column} in [{a}, {b}{end}" for (a, b), end in zip(pairs, closing, strict=True)]
+
+@dataclass(frozen=True, eq=False)
+class _BinLabels(Labels):
+    """'age in [18, 40)', and ']' for the last bin."""
+
+    column: str
+    edges: Floats
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @cached_property
+    def _digits(self) -> int:
+        return digits_apart(self.edges.tolist())
+
+    def write(self, place: int) -> str:
+        low, high = (written(float(edge), self._digits) for edge in self.edges[place : place + 2])
+        return f"{self.column} in [{low}, {high}{']' if place == len(self) - 1 else ')'}"
+
+
+@dataclass(frozen=True, eq=False)
+class _CellLabels(Labels):
+    """'sex=female, stage=II': one category of each column, those of the last column running fastest."""
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, schema: Schema, columns: tuple[str, ...]) -> _CellLabels:
+        return cls(columns, tuple(tuple(schema.category(name).values) for name in columns))
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(map(len, self.values))
+
+    def __len__(self) -> int:
+        return math.prod(self._shape)
+
+    def write(self, place: int) -> str:
+        cell = zip(self.columns, self.values, np.unravel_index(place, self._shape), strict=True)
+        return ", ".join(f"{column}={values[i]}" for column, values, i in cell)
 
 
 @dataclass(frozen=True)
@@ -187,14 +222,9 @@ class ContingencyTable(Planned):
         """Return the counts of all combinations."""
         return _table_query(Counts(tuple(Axis(name) for name in self.columns)), schema, neighbours)
 
-    def finish(self, answer: Answer) -> list[Estimate]:
+    def finish(self, answer: Answer) -> Estimates:
         """Return the count of each combination, the last column's categories running fastest."""
-        values = [answer.schema.category(name).values for name in self.columns]
-        labels = [
-            ", ".join(f"{name}={value}" for name, value in zip(self.columns, combination, strict=True))
-            for combination in itertools.product(*values)
-        ]
-        return _estimates(labels, answer, self.columns)
+        return _estimates(_CellLabels.of(answer.schema, self.columns), answer, self.columns)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

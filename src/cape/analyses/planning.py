@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from cape.data import Schema
+from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours
 from cape.errors import TooNoisyWarning
 
@@ -36,8 +37,8 @@ class Planned(Analysis):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
             found = self.finish(answer)
-        estimates = found.estimates if isinstance(found, Finding) else found
-        return {estimate.label: estimate.privacy for estimate in estimates}
+        estimates = Estimates.of(found.estimates if isinstance(found, Finding) else found)
+        return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
 
 
 def unknown(label: str, low: float, high: float) -> Estimate:

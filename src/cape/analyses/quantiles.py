@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cape import check
-from cape.analyses.arguments import joined, names, written
+from cape.analyses.arguments import digits_apart, joined, names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
@@ -181,7 +181,8 @@ class ECDF(_FromTree):
         for name, curve in zip(self.columns, self.curves(answer), strict=True):
             column = answer.schema.number(name)
             edges = np.linspace(column.low, column.high, self.bins + 1).tolist()
-            labels = [f"{name} < {text}" for text in written(edges)[1:-1]]
+            digits = digits_apart(edges)
+            labels = [f"{name} < {written(edge, digits)}" for edge in edges[1:-1]]
             if curve is None:
                 estimates += [unknown(label, 0.0, 1.0) for label in labels]
                 continue

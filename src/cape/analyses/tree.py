@@ -60,7 +60,7 @@ def level_axes(name: str, column: Number, bins: int) -> list[Axis]:
     """Return the cuts of each level below the root; coarse edges are among the fine ones, exactly."""
     edges = np.linspace(column.low, column.high, bins + 1)
     steps = [BRANCHING**level for level in reversed(range(depth(bins)))]
-    return [Axis(name, tuple(edges[::step].tolist())) for step in steps]
+    return [Axis(name, edges[::step]) for step in steps]
 
 
 @dataclass(frozen=True)

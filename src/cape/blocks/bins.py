@@ -10,34 +10,51 @@ Tested in tests/blocks/test_bins.py, next to edges and for a hundred thousand bi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bins"]
+from cape import check
+from cape.errors import InvalidInput
+
+__all__ = ["Bins", "rising"]
+
+Floats = NDArray[np.float64]
 
 _SEARCH = 16  # up to this many bins, a search is as fast
 _WIDEST_RATIO = 2.0**-40
 
 
-@dataclass(frozen=True)
+def rising(column: str, given: Iterable[float]) -> Floats:
+    """Return edges as an array that nobody can change, or raise `InvalidInput`."""
+    edges = given if isinstance(given, np.ndarray) else tuple(given)
+    numeric = edges.dtype.kind in "fiu" if isinstance(edges, np.ndarray) else set(map(type, edges)) == {float}
+    found = np.asarray(edges, np.float64) + 0.0 if numeric else None  # a copy; -0.0 becomes 0.0
+    if found is None or not np.isfinite(found).all():
+        found = np.array([check.real("edges", edge) + 0.0 for edge in edges])
+    if found.ndim != 1 or len(found) < 2 or not (found[:-1] < found[1:]).all():
+        raise InvalidInput(f"edges of {column!r} must be two or more numbers that rise")
+    found.setflags(write=False)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
 class Bins:
     """The bins between rising edges; `width` is their common width if they are even, else None."""
 
-    edges: tuple[float, ...]
+    edges: Floats
     width: float | None
 
     @classmethod
-    @lru_cache(maxsize=64)
-    def of(cls, edges: tuple[float, ...]) -> Bins:
+    def of(cls, edges: Floats) -> Bins:
         """Return the bins with these edges."""
-        points, count = np.array(edges), len(edges) - 1
-        width = (edges[-1] - edges[0]) / count
-        even = count > _SEARCH and width >= _WIDEST_RATIO * max(abs(edges[0]), abs(edges[-1]))
+        count, first, last = len(edges) - 1, float(edges[0]), float(edges[-1])
+        width = (last - first) / count
+        even = count > _SEARCH and width >= _WIDEST_RATIO * max(abs(first), abs(last))
         with np.errstate(over="ignore"):
-            even = even and np.array_equal(points[:-1], np.arange(count) * width + edges[0])
+            even = even and np.array_equal(edges[:-1], np.arange(count) * width + first)
         return cls(edges, width if even else None)
 
     @property
@@ -45,17 +62,13 @@ class Bins:
         """How many bins there are."""
         return len(self.edges) - 1
 
-    @cached_property
-    def _inner(self) -> NDArray[np.float64]:
-        return np.array(self.edges[1:-1], np.float64)
-
-    def find(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    def find(self, values: Floats) -> NDArray[np.int64]:
         """Return the bin of every value, -1 for NaN."""
         missing = np.isnan(values)
         if self.width is None:
-            found = np.searchsorted(self._inner, values, side="right")
+            found = np.searchsorted(self.edges[1:-1], values, side="right")
         else:
-            start, width = self.edges[0], self.width
+            start, width = float(self.edges[0]), self.width
             with np.errstate(over="ignore", invalid="ignore"):
                 guess = np.clip(np.floor((values - start) / width), 0, self.count - 1)
                 guess -= values < guess * width + start

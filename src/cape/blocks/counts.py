@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.blocks.bins import Bins
+from cape.blocks.bins import Bins, rising
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.parts import Part, Pass
 from cape.blocks.typical import below
@@ -27,7 +26,7 @@ __all__ = ["Axis", "Counts"]
 _MOST_CELLS = 1 << 26
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, eq=False)
 class Axis:
     """One direction of a table of counts: a category column, or a numeric one cut at rising edges.
 
@@ -36,14 +35,26 @@ class Axis:
     """
 
     column: str
-    edges: tuple[float, ...] | None = None
+    edges: NDArray[np.float64] | None
 
-    def __post_init__(self) -> None:
-        if self.edges is not None:
-            edges = tuple(check.real("edges", edge) for edge in self.edges)
-            if len(edges) < 2 or any(a >= b for a, b in itertools.pairwise(edges)):
-                raise InvalidInput(f"edges of {self.column!r} must be two or more numbers that rise")
-            object.__setattr__(self, "edges", edges)
+    def __init__(self, column: str, edges: Iterable[float] | None = None) -> None:
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "edges", None if edges is None else rising(column, edges))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Axis) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, bytes | None]:
+        return self.column, None if self.edges is None else self.edges.tobytes()
+
+    @cached_property
+    def cut(self) -> Bins | None:
+        """How numbers fall between the edges; None for categories."""
+        return None if self.edges is None else Bins.of(self.edges)
 
     def bins(self, schema: Schema) -> int:
         """Return the number of bins."""
@@ -98,7 +109,7 @@ class Counts(Block):
     def pushed(self, lazy: Lazy) -> Sums:
         shape = self._shape(lazy.schema)
         cells = np.zeros(math.prod(shape), np.int64)
-        for cell, found in lazy.totals(by=[(axis.column, axis.edges) for axis in self.axes]).items():
+        for cell, found in lazy.totals(by=[(axis.column, axis.cut) for axis in self.axes]).items():
             cells[cell] = found.rows
         return (self.pick(cells.reshape(shape)),)
 
@@ -121,14 +132,14 @@ class _Cells:
 
     def __init__(self, block: Counts, shape: tuple[int, ...]) -> None:
         self._block, self._shape = block, shape
-        self._bins = [None if axis.edges is None else Bins.of(axis.edges) for axis in block.axes]
         self._cells = np.zeros(math.prod(shape), np.int64)
 
     def add(self, part: Part) -> None:
         cell = np.zeros(part.rows, np.int64)
         missing = np.zeros(part.rows, bool)
-        for name, bins, size in zip(self._block.reads, self._bins, self._shape, strict=True):
-            place = part.codes(name) if bins is None else bins.find(part.numbers(name))
+        for axis, size in zip(self._block.axes, self._shape, strict=True):
+            name, cut = axis.column, axis.cut
+            place = part.codes(name) if cut is None else cut.find(part.numbers(name))
             missing |= place < 0
             cell = cell * size + place
         np.add.at(self._cells, cell[~missing] if missing.any() else cell, 1)

@@ -31,7 +31,6 @@ MOST_EDGES = 1024
 _MOST_ROWS = 1 << 33
 _WHAT, _ADVICE = "the lazy table", "check that it can be computed on its own"
 
-Edges = tuple[float, ...] | None
 Row = dict[str, Any]
 
 
@@ -130,7 +129,7 @@ class Lazy:
         *,
         products: Sequence[tuple[int, int]] = (),
         complete: Sequence[str] = (),
-        by: Sequence[tuple[str, Edges]] = (),
+        by: Sequence[tuple[str, Bins | None]] = (),
     ) -> dict[int, Totals]:
         """Add up whole numbers within 2^20, and return the totals of each group that has rows.
 
@@ -138,11 +137,11 @@ class Lazy:
             values: what to add up, null where it is missing.
             products: pairs of values, by their places, whose products are added up as well.
             complete: columns; rows that miss one of them are left out.
-            by: columns that divide the rows into groups, at edges if they are numeric; rows that miss one
+            by: columns that divide the rows into groups, by bins if they are numeric; rows that miss one
                 are left out. Groups are numbered row by row. Without `by`, there is one group, 0.
         """
-        for name, edges in by:
-            self._require_few(name, edges)
+        for name, bins in by:
+            self._require_few(name, bins)
         self.check()
         frame = self._frame
         if complete or by:
@@ -151,7 +150,7 @@ class Lazy:
         if values or by:
             frame = frame.select(
                 *[value.alias(f"k{i}") for i, value in enumerate(values)],
-                *[self._along(name, edges).alias(f"p{i}") for i, (name, edges) in enumerate(by)],
+                *[self._along(name, bins).alias(f"p{i}") for i, (name, bins) in enumerate(by)],
             )
         if products:
             frame = frame.with_columns(*[half for i, j in products for half in _halves(i, j)])
@@ -160,10 +159,10 @@ class Lazy:
         wanted += [nw.col(f"k{i}").sum().alias(f"s{i}") for i in range(len(values))]
         wanted += [nw.col(f"{half}{i}_{j}").sum() for i, j in products for half in "hl"]
         if by:
-            frame = frame.with_columns(*[_place(f"p{i}", edges) for i, (_, edges) in enumerate(by)])
+            frame = frame.with_columns(*[_place(f"p{i}", bins) for i, (_, bins) in enumerate(by)])
             cell = nw.col("p0")
-            for i, (name, edges) in enumerate(by[1:], 1):
-                size = len(self.schema.category(name).values) if edges is None else len(edges) - 1
+            for i, (name, bins) in enumerate(by[1:], 1):
+                size = len(self.schema.category(name).values) if bins is None else bins.count
                 cell = cell * size + nw.col(f"p{i}")
             found = self._collect(frame.with_columns(cell.alias("cell")).group_by("cell").agg(*wanted))
         else:
@@ -219,32 +218,31 @@ class Lazy:
         (row,) = self._collect(frame.select(*[nw.col(name).cast(nw.Int64()).sum() for name in names]))
         return [_whole(row, name) for name in names]
 
-    def _require_few(self, name: str, edges: Edges) -> None:
-        if edges is not None and len(edges) > MOST_EDGES and Bins.of(edges).width is None:
+    def _require_few(self, name: str, bins: Bins | None) -> None:
+        if bins is not None and bins.count >= MOST_EDGES and bins.width is None:
             raise DataError(
                 self._site,
                 f"column {name!r} has more than {MOST_EDGES} uneven edges, too many for a lazy table; use "
                 "evenly spaced ones (numpy.linspace), or give this site its rows as Parquet",
             )
 
-    def _along(self, name: str, edges: Edges) -> nw.Expr:
+    def _along(self, name: str, bins: Bins | None) -> nw.Expr:
         """Return what is cut into bins along an axis: codes, or numbers between their bounds."""
-        return self.code(name) if edges is None else self._clamped(name)
+        return self.code(name) if bins is None else self._clamped(name)
 
     def _clamped(self, name: str) -> nw.Expr:
         column = self.schema.number(name)
         return _clamp(self._raw(name), column.low, column.high)
 
 
-def _place(name: str, edges: Edges) -> nw.Expr:
+def _place(name: str, bins: Bins | None) -> nw.Expr:
     """Return the bin of every row along an axis: the arithmetic of `Bins.find`, or comparisons."""
     x = nw.col(name)
-    if edges is None:
+    if bins is None:
         return x
-    bins = Bins.of(edges)
     if bins.width is None:
-        return _tree(x, bins.edges, 0, bins.count - 1).cast(nw.Int64()).alias(name)
-    start, width, last = bins.edges[0], bins.width, float(bins.count - 1)
+        return _tree(x, bins.edges.tolist(), 0, bins.count - 1).cast(nw.Int64()).alias(name)
+    start, width, last = float(bins.edges[0]), bins.width, float(bins.count - 1)
     guess = _clamp(((x - start) / width).floor(), 0.0, last)
     down = nw.when(x < guess * width + start).then(guess - 1.0).otherwise(guess)
     up = nw.when(x >= (down + 1.0) * width + start).then(down + 1.0).otherwise(down)
@@ -276,7 +274,7 @@ def _clamp(x: nw.Expr, low: float, high: float) -> nw.Expr:
     return nw.when(x < low).then(nw.lit(low)).otherwise(held)
 
 
-def _tree(x: nw.Expr, edges: tuple[float, ...], first: int, last: int) -> nw.Expr:
+def _tree(x: nw.Expr, edges: Sequence[float], first: int, last: int) -> nw.Expr:
     """Return the bin between `first` and `last` by halving: as deep as the logarithm of their number."""
     if first == last:
         return nw.lit(float(first))

@@ -23,6 +23,7 @@ from cape.data import Schema
 from cape.engine.query import Query
 from cape.errors import InvalidInput, OverflowRisk
 from cape.noise import Grid, Ring
+from cape.noise.grid import divided
 
 __all__ = ["MOST_ROWS", "RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
 
@@ -55,7 +56,7 @@ class Step:
         factor. The result is what the ring is proved to hold, so nothing here can overflow.
         """
         shift = self.bits - self.array.bits
-        quotient, remainder = np.divmod(sums.reshape(-1), self.factor)
+        quotient, remainder = divided(sums.reshape(-1), self.factor)
         return (quotient << shift) + Grid(1.0).coarsen(remainder << shift, self.factor)
 
 

@@ -7,7 +7,6 @@ noise of a known scale. The analysis turns that into `Estimate`s. Nothing else p
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from cape import check
 from cape.blocks import Array, Block
 from cape.data import Schema
+from cape.engine.estimates import Estimate
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Shown, Table
 from cape.show.figures import DOTS, dots, to_scale
@@ -117,37 +116,6 @@ class Answer:
     def at_most(self, count: float) -> float:
         """Return a noisy number of rows, cut at the public one: nearer the truth, whatever that is."""
         return count if self.rows is None else min(count, float(self.rows))
-
-
-@dataclass(frozen=True, slots=True)  # a histogram may have a million
-class Estimate:
-    """One number with its error: from having sampled people, and from privacy noise.
-
-    `at` overrides the normal interval where a better one is known; `within` cuts the interval to what is
-    possible (a count is not negative).
-    """
-
-    label: str
-    value: float
-    sampling: float
-    privacy: float
-    within: tuple[float, float] = (-math.inf, math.inf)
-    at: Callable[[float], tuple[float, float]] | None = None
-
-    @property
-    def standard_error(self) -> float:
-        """Of both kinds together."""
-        return math.hypot(self.sampling, self.privacy)
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the interval that covers the population's value at this level."""
-        level = check.probability("level", level)
-        if self.at is not None:
-            low, high = self.at(level)
-        else:
-            reach = float(ndtri((1 + level) / 2)) * self.standard_error
-            low, high = self.value - reach, self.value + reach
-        return max(low, self.within[0]), min(high, self.within[1])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from cape.data import Schema
-from cape.engine.query import Analysis, Estimate, Neighbours
+from cape.engine.estimates import Estimates
+from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.privacy import gaussian
 from cape.show import Figure, Shown, Table
@@ -96,7 +97,7 @@ class Release(Shown):
     """The answer to one analysis. One number gives a float, several a dict by label."""
 
     analysis: Analysis
-    estimates: tuple[Estimate, ...]
+    estimates: Estimates
     guarantee: Promise
     share: float
     scheme: str
@@ -115,21 +116,20 @@ class Release(Shown):
     @property
     def value(self) -> Any:
         """The released value or values."""
-        return self._each(lambda estimate: estimate.value)
+        return self._by_label(self.estimates.values.tolist())
 
     @property
     def standard_error(self) -> Any:
         """The standard error, sampling and privacy noise together."""
-        return self._each(lambda estimate: estimate.standard_error)
+        return self._by_label(self.estimates.standard_errors.tolist())
 
     def interval(self, level: float = 0.95) -> Any:
         """Return the interval, or one by label, that counts sampling and privacy noise."""
-        return self._each(lambda estimate: estimate.interval(level))
+        lows, highs = self.estimates.intervals(level)
+        return self._by_label(list(zip(lows.tolist(), highs.tolist(), strict=True)))
 
-    def _each(self, pick: Any) -> Any:
-        if len(self.estimates) == 1:
-            return pick(self.estimates[0])
-        return {estimate.label: pick(estimate) for estimate in self.estimates}
+    def _by_label(self, column: list[Any]) -> Any:
+        return column[0] if len(column) == 1 else dict(zip(self.estimates.labels, column, strict=True))
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain data, for JSON; None for what is not a finite number."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from cape import check
 from cape.engine.calibration import MOST_ROWS, Calibration
+from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Answer, Begun, Conversation, Finding, Query
 from cape.engine.result import Promise, Release
 from cape.engine.schemes import Cost
@@ -176,7 +177,7 @@ class AnalysisSession:
             raise InvalidInput(f"{self.analysis.kind!r} is not done")
         return Release(
             self.analysis,
-            tuple(self._found.estimates),
+            Estimates.of(self._found.estimates),
             self.guarantee(self.stage),
             float(self.price(self.stage)),
             self.stages.scheme.name,

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cape.blocks import Custom
 from cape.data import Schema
-from cape.engine.query import Estimate, Finding
+from cape.engine.estimates import Estimates
+from cape.engine.query import Finding
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table
@@ -88,7 +89,8 @@ class GradientDescent(Descent):
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
         """Return the parameters; their errors depend on the loss, and are not told."""
-        estimates = [Estimate(f"w[{i}]", float(w), np.nan, np.nan) for i, w in enumerate(parameters)]
+        labels = [f"w[{i}]" for i in range(len(parameters))]
+        estimates = Estimates(labels, parameters, np.nan, np.nan)
         return Finding(estimates, DescentModel(parameters, history))
 
     def describe(self) -> str:

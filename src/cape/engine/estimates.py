@@ -1,0 +1,167 @@
+"""The numbers of a release, held as columns; an `Estimate` is a view of one."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from cape import check
+from cape.errors import InvalidInput
+
+__all__ = ["Estimate", "Estimates", "Interval", "Labels"]
+
+Floats = NDArray[np.float64]
+Interval = Callable[[float], tuple[float, float]]
+_ANYWHERE = (-math.inf, math.inf)
+_SHOWN = 10  # of a long column, where all of it is printed
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One number with its error: from having sampled people, and from privacy noise.
+
+    `at` overrides the normal interval where a better one is known; `within` cuts the interval to what is
+    possible (a count is not negative).
+    """
+
+    label: str
+    value: float
+    sampling: float
+    privacy: float
+    within: tuple[float, float] = _ANYWHERE
+    at: Interval | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """Of both kinds together."""
+        return math.hypot(self.sampling, self.privacy)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the interval that covers the population's value at this level."""
+        level = check.probability("level", level)
+        if self.at is not None:
+            low, high = self.at(level)
+        else:
+            reach = float(ndtri((1 + level) / 2)) * self.standard_error
+            low, high = self.value - reach, self.value + reach
+        return max(low, self.within[0]), min(high, self.within[1])
+
+
+class Labels(Sequence[str]):
+    """Labels that are written when they are looked at: a table of counts may have a million."""
+
+    @abstractmethod
+    def write(self, place: int) -> str:
+        """Return the label at a place from 0 on."""
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        found = range(len(self))[place]
+        return self.write(found) if isinstance(found, int) else [self.write(each) for each in found]
+
+
+class Estimates(Sequence[Estimate]):
+    """Estimates as columns, all of one length; an error or a bound that is one number holds for all.
+
+    Attributes:
+        labels: what each number is.
+        values: the numbers.
+        sampling: the error of each from having sampled people.
+        privacy: the error of each from privacy noise.
+        within: the smallest and the largest possible value of each.
+        at: the intervals, by place, that are not normal ones.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        values: ArrayLike,
+        sampling: ArrayLike,
+        privacy: ArrayLike,
+        within: tuple[ArrayLike, ArrayLike] = _ANYWHERE,
+        at: Mapping[int, Interval] | None = None,
+    ) -> None:
+        def column(given: ArrayLike) -> Floats:
+            return np.broadcast_to(np.asarray(given, np.float64), (len(labels),))
+
+        if np.shape(values) != (len(labels),):
+            raise InvalidInput(f"{len(labels)} labels need as many values, not {np.shape(values)}")
+        self.labels, self.values = labels, column(values)
+        self.sampling, self.privacy = column(sampling), column(privacy)
+        self.within = column(within[0]), column(within[1])
+        self.at = dict(at or {})
+
+    @classmethod
+    def of(cls, estimates: Iterable[Estimate]) -> Estimates:
+        """Return estimates as columns."""
+        if isinstance(estimates, cls):
+            return estimates
+        each = tuple(estimates)
+        return cls(
+            [e.label for e in each],
+            [e.value for e in each],
+            [e.sampling for e in each],
+            [e.privacy for e in each],
+            ([e.within[0] for e in each], [e.within[1] for e in each]),
+            {place: e.at for place, e in enumerate(each) if e.at is not None},
+        )
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Of both kinds of error together."""
+        return np.array(list(map(math.hypot, self.sampling.tolist(), self.privacy.tolist())))
+
+    def intervals(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the lower and the upper ends of the intervals at this level."""
+        level = check.probability("level", level)
+        reach = float(ndtri((1 + level) / 2)) * self.standard_errors
+        lows, highs = self.values - reach, self.values + reach
+        for place, interval in self.at.items():
+            lows[place], highs[place] = interval(level)
+        return np.maximum(lows, self.within[0]), np.minimum(highs, self.within[1])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Estimate: ...
+    @overload
+    def __getitem__(self, place: slice) -> Estimates: ...
+    def __getitem__(self, place: int | slice) -> Estimate | Estimates:
+        low, high = self.within
+        if isinstance(place, slice):
+            at = {i: self.at[j] for i, j in enumerate(range(len(self))[place]) if j in self.at}
+            chosen = self.values[place], self.sampling[place], self.privacy[place]
+            return Estimates(self.labels[place], *chosen, (low[place], high[place]), at)
+        place = range(len(self))[place]
+        return Estimate(
+            self.labels[place],
+            float(self.values[place]),
+            float(self.sampling[place]),
+            float(self.privacy[place]),
+            (float(low[place]), float(high[place])),
+            self.at.get(place),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Estimates):
+            return isinstance(other, (tuple, list)) and list(self) == list(other)
+        mine, theirs = ((e.values, e.sampling, e.privacy, *e.within) for e in (self, other))
+        same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(mine, theirs, strict=True))
+        return same and self.at == other.at and list(self.labels) == list(other.labels)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        more = f", and {len(self) - _SHOWN:,} more" if len(self) > _SHOWN else ""
+        return f"Estimates({list(self[:_SHOWN])!r}{more})"
