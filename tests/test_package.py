@@ -30,6 +30,7 @@ LAYERS = [
     "check",
     "packed",
     "unix",
+    "files",
     "show",
     "privacy",
     "noise",

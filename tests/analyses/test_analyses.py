@@ -29,7 +29,7 @@ from cape.analyses import (
     Variance,
     build,
 )
-from cape.analyses.arguments import written
+from cape.analyses.arguments import digits_apart, written
 from cape.data import Category, Number, Schema
 from cape.engine.calibration import calibrate
 from cape.errors import InvalidInput, TooNoisyWarning
@@ -337,9 +337,12 @@ def test_the_noise_of_a_sum_is_that_of_its_largest_value_or_near_it(neighbours):
 
 
 def test_labels_stay_apart_when_edges_are_close():
-    assert written([1000000.25, 1000000.5]) == ["1000000.2", "1000000.5"]
-    assert written([18, 90]) == ["18", "90"]
-    assert written([1.0, 1.0 + 2**-52]) == ["1.0", "1.0000000000000002"]
+    def texts(*numbers: float) -> list[str]:
+        return [written(number, digits_apart(numbers)) for number in numbers]
+
+    assert texts(1000000.25, 1000000.5) == ["1000000.2", "1000000.5"]
+    assert texts(18, 90) == ["18", "90"]
+    assert texts(1.0, 1.0 + 2**-52) == ["1.0", "1.0000000000000002"]
     labels = list(without_noise(ECDF("age", bins=256)))
     assert len(set(labels)) == 255
 

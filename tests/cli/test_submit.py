@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from cape.cli.folder import ResultsFolder
 from cape.cli.live import Live
 from cape.cli.output import finish
 from cape.cli.report import page
@@ -81,9 +82,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def submit(world: World, study: Study, *, resume: bool = False) -> Results:
-    out = world.folder / "out"
-    out.mkdir(exist_ok=True)
-    return run_study(study, world.office, out, Terms(resume))
+    with ResultsFolder.find(world.folder / "out", study, study.scheme, "submit") as kept:
+        return run_study(study, world.office, kept, Terms(resume))
 
 
 def numbers(results: Results) -> list[int]:
@@ -282,9 +282,11 @@ def once(edit: Callable[..., None]) -> Callable[..., None]:
 
 def test_the_report_and_the_screen_say_why(world: World, capsys: pytest.CaptureFixture[str]):
     refusing(world, "b")
-    results = submit(world, world.study(MEAN, HISTOGRAM))
+    study = world.study(MEAN, HISTOGRAM)
+    results = submit(world, study)
     assert f"b: refuses analysis 1 (analysis: {SENTENCE})" in capsys.readouterr().err.replace("\n", " ")
-    finish(results, world.folder / "out", False)
+    with ResultsFolder.find(world.folder / "out", study, study.scheme, "submit") as kept:
+        finish(results, kept, False)
     said = f"refused analysis 1 (analysis: {SENTENCE})"
     assert f"b {said}." in " ".join(capsys.readouterr().out.split())
     html = (world.folder / "out" / "report.html").read_text()

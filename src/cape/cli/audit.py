@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from cape.cli import screen
+from cape.cli.folder import writable
 from cape.cli.options import AsJson
-from cape.cli.output import writable
 
 if TYPE_CHECKING:
     from cape.audit import Audit

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -12,20 +9,20 @@ from rich.text import Text
 
 from cape.check import plain
 from cape.cli import screen, words
+from cape.cli.folder import ResultsFolder
 from cape.cli.results import Results
 from cape.errors import InvalidInput
-from cape.show.plain import to_json
 from cape.show.terminal import rendered
 
-__all__ = ["finish", "writable"]
+__all__ = ["finish"]
 
 _INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
-def finish(results: Results, out: Path | None, as_json: bool) -> None:
+def finish(results: Results, folder: ResultsFolder | None, as_json: bool) -> None:
     """Show what there is, write it where it is wanted, and leave with the right status."""
     try:
-        _tell(results, out, as_json)
+        _tell(results, folder, as_json)
     except KeyboardInterrupt:
         typer.echo(f"cape: interrupted while results were being shown.\nBudget: {results.budget}.", err=True)
         raise typer.Exit(_INTERRUPTED) from None
@@ -37,37 +34,20 @@ def finish(results: Results, out: Path | None, as_json: bool) -> None:
         raise typer.Exit(_INTERRUPTED if results.interrupted else wrong)
 
 
-def _tell(results: Results, out: Path | None, as_json: bool) -> None:
+def _tell(results: Results, folder: ResultsFolder | None, as_json: bool) -> None:
     """Write and show what there is; a run that was interrupted before it gave anything leaves files alone."""
-    if out is not None and (results.answered or results.budget.spent or not results.interrupted):
-        written = f"Written: {', '.join(map(str, _write(results, out)))}"
-    else:
-        written = ""
+    written = ""
+    if folder is not None and (results.answered or results.lost or not results.interrupted):
+        try:
+            written = f"Written: {', '.join(map(str, folder.keep(results)))}"
+        except InvalidInput as error:
+            results.error = results.error or error
     if as_json:
-        screen.print_json(results.to_dict())
+        screen.print_json(results.to_dict() if folder is None else folder.to_dict(results))
     else:
         _show(screen.console(), results)
     if written and (results.interrupted or not as_json):
         typer.echo(written, err=as_json)
-
-
-def writable(folder: Path) -> None:
-    """Make the folder of --out, or raise."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "permission denied")
-    except OSError as error:
-        raise InvalidInput(f"--out: {folder} cannot be written: {error.strerror}") from None
-
-
-def _write(results: Results, folder: Path) -> list[Path]:
-    from cape.cli.report import page
-
-    paths = [folder / "results.json", folder / "report.html"]
-    paths[0].write_text(to_json(results.to_dict()) + "\n", encoding="utf-8")
-    paths[1].write_text(page(results), encoding="utf-8")
-    return paths
 
 
 def _show(console: Console, results: Results) -> None:

@@ -101,7 +101,9 @@ def _promised(results: Results) -> tuple[str, list[str]]:
         f"{words.percent(float(spent))} of the budget is spent",
     )
     if not results.answered:
-        said = f"Nothing was released. {cost}, all of it on what failed."
+        said = f"Nothing was released. {cost}, " + (
+            "all of it on what failed." if spent == results.lost else "with earlier runs in this folder."
+        )
         return title, [said, *words.promise(results.promise, "the messages that had left the sites")]
     numbers = ", ".join(str(each.entry.number) for each in results.answered)
     kind = "analysis" if len(results.answered) == 1 else "analyses"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cape import __version__
 from cape.blocks.table import Table
@@ -17,9 +17,12 @@ from cape.cli.sites import Heard, SiteOutcome, outcomes
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
 from cape.engine.result import Promise, Release
-from cape.errors import CapeError, DataError
+from cape.errors import BudgetExceeded, CapeError, DataError
 from cape.privacy import Budget
 from cape.study import Entry, Study
+
+if TYPE_CHECKING:
+    from cape.cli.folder import ResultsFolder
 
 __all__ = ["Answered", "Results", "answered", "execute"]
 
@@ -31,6 +34,7 @@ class Answered:
     entry: Entry
     release: Release
     warnings: tuple[str, ...] = ()
+    released: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 @dataclass
@@ -120,6 +124,7 @@ class Results:
             "analyses": [
                 {
                     "number": each.entry.number,
+                    "released": each.released.isoformat(timespec="seconds"),
                     **each.release.to_dict(),
                     "warnings": list(each.warnings),
                 }
@@ -144,23 +149,39 @@ class Results:
         }
 
 
-def execute(study: Study, scheme: str, entries: Sequence[Entry], drop: Mapping[str, str]) -> Results:
+def execute(
+    study: Study,
+    scheme: str,
+    entries: Sequence[Entry],
+    drop: Mapping[str, str],
+    folder: ResultsFolder | None = None,
+) -> Results:
     """Read every table once to see that it fits the schema, then release the analyses one after the other.
 
     A site that cannot answer is found before anything is spent. The first failure ends the run, and so does
-    Ctrl-C: what was released before is kept, because it is paid for.
+    Ctrl-C: what was released before is kept, because it is paid for. Each release is in the folder before the
+    next is asked. What earlier runs spent there is spent; an analysis that cannot be paid for is left out.
     """
-    results = Results(study, scheme, study.budget)
-    consortium = study.consortium(scheme=scheme)
+    consortium = study.consortium(scheme=scheme, spent=Fraction(0) if folder is None else folder.spent)
+    results = Results(study, scheme, consortium.budget, scope="" if folder is None else folder.scope)
+    left_out: list[tuple[Entry, CapeError]] = []
     try:
         with screen.progress(len(study.sites) + len(entries)) as steps:
             _check_tables(study, steps)
             for entry in entries:
                 steps.start(f"{entry.number}. {entry.analysis.kind}")
                 results.failed = entry
-                results.answered.append(_answer(consortium, entry, drop, steps))
+                try:
+                    results.answered.append(_answer(consortium, entry, drop, steps))
+                except BudgetExceeded as error:
+                    left_out.append((entry, error))
+                    continue
                 results.failed, results.budget = None, consortium.budget
+                if folder is not None:
+                    folder.keep(results)
                 steps.done()
+            if left_out:
+                results.failed, results.error = left_out[0]
     except CapeError as error:
         results.error = error
     except KeyboardInterrupt:

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from cape.cli.folder import RESULTS, ResultsFolder
 from cape.cli.options import AsJson, StudyFile
-from cape.cli.output import finish, writable
+from cape.cli.output import finish
 from cape.cli.results import execute
+from cape.cli.sites import which
 from cape.data.schema import hint
 from cape.engine.schemes import SCHEMES, SECAGG_ROUNDS
-from cape.errors import InvalidInput
+from cape.errors import BudgetExceeded, InvalidInput
 from cape.study import Entry, Study
 from cape.study.study import scheme_name
 
@@ -23,8 +25,11 @@ def run(
     study_file: StudyFile,
     as_json: AsJson = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write results.json and report.html into it.")
+        Path | None, typer.Option(metavar="DIR", help="Keep results.json and report.html in it.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run a study anew, into a new folder: it costs the budget anew.")
+    ] = False,
     scheme: Annotated[
         str | None, typer.Option(metavar="NAME", help="How noise is made, if not as the study says.")
     ] = None,
@@ -43,7 +48,9 @@ def run(
 ) -> None:
     """Answer every analysis of a study, on the files that it names.
 
-    Every run is a release: it draws fresh noise, and publishing two runs costs two budgets.
+    With --out, each result is kept as soon as it is released, and the folder belongs to the study: a run that
+    was cut off goes on with what is missing, and what it spent is spent. --again draws fresh noise for all of
+    it, in a folder DIR-2; publishing both costs two budgets.
 
     Example: [bold]cape run study.toml --out results[/bold]
 
@@ -52,10 +59,39 @@ def run(
     study = Study.load(study_file)
     chosen = scheme_name(scheme or study.scheme)
     lost, entries = _lost(drop or [], study, chosen), _only(only or [], study)
-    if out is not None:
-        writable(out)  # before anything is spent
-    results = execute(study, chosen, entries, lost)
-    finish(results, out, as_json)
+    if out is None:
+        if again:
+            raise InvalidInput("--again needs --out DIR: without a folder, every run is a new one")
+        finish(execute(study, chosen, entries, lost), None, as_json)
+        return
+    with ResultsFolder.find(out, study, chosen, "run", again=again) as folder:  # before anything is spent
+        left = [entry for entry in entries if entry.number not in folder.released]
+        if folder.path != out:
+            typer.echo(f"{out} holds other results: these go to {folder.path}.", err=True)
+        if not left:
+            _is_there(folder, study, as_json)
+            return
+        if folder.released:
+            there, missing = which(sorted(folder.released)), which([entry.number for entry in left])
+            typer.echo(f"{folder.path} holds {there} of this study; this run adds {missing}.", err=True)
+        results = execute(study, chosen, left, lost, folder)
+        if isinstance(results.error, BudgetExceeded):
+            results.next = f"Earlier runs in {folder.path} count. --again runs the study anew, elsewhere."
+        finish(results, folder, as_json)
+
+
+def _is_there(folder: ResultsFolder, study: Study, as_json: bool) -> None:
+    """Say that nothing is left to ask, and what asking again would cost."""
+    if as_json:
+        typer.echo((folder.path / RESULTS).read_text(encoding="utf-8"), nl=False)
+        return
+    days = sorted({each["released"][:10] for each in folder.released.values()})
+    budget = study.budget
+    typer.echo(
+        f"{folder.path} holds {which(sorted(folder.released))} of this study, released on {', '.join(days)}. "
+        "Nothing was asked, and nothing was spent.\n"
+        f"A new run costs the budget anew (epsilon = {budget.epsilon:g}, delta = {budget.delta:g}): --again."
+    )
 
 
 def _lost(drop: list[str], study: Study, scheme: str) -> dict[str, str]:

@@ -14,9 +14,10 @@ from typing import Annotated
 
 import typer
 
+from cape.cli.folder import ResultsFolder
 from cape.cli.live import Live
 from cape.cli.options import AsJson, StudyFile
-from cape.cli.output import finish, writable
+from cape.cli.output import finish
 from cape.cli.results import Results, answered
 from cape.cli.sites import Heard
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
@@ -70,12 +71,15 @@ def submit(
     require_coordinator(kit)
     folder = CoordinatorFolder(kit)
     folder.roster(study.sites)  # a site without a key is found before anybody is asked
-    writable(out)
-    finish(run_study(study, folder, out, Terms(resume, wait)), out, as_json)
+    with ResultsFolder.find(out, study, study.scheme, "submit") as kept:
+        if kept.path != out:
+            typer.echo(f"{out} holds other results: these go to {kept.path}.", err=True)
+        finish(run_study(study, folder, kept, Terms(resume, wait)), kept, as_json)
 
 
-def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) -> Results:
+def run_study(study: Study, folder: CoordinatorFolder, kept: ResultsFolder, terms: Terms) -> Results:
     """Submit a study, and return what came of it; what was released before a failure is in it."""
+    out = kept.path
     with Record(out / RECORD) as record, Live(study.name, list(study.sites), len(study.analyses)) as live:
         if record.begun and not terms.resume:
             raise InvalidInput(
@@ -87,7 +91,7 @@ def run_study(study: Study, folder: CoordinatorFolder, out: Path, terms: Terms) 
                 f"{out} holds no record to go on with: give the folder of the earlier submission with --out, "
                 "or leave out --resume to ask anew"
             )
-        desk = _Desk(study, folder, record, live, terms)
+        desk = _Desk(study, folder, record, live, terms, kept)
         try:
             desk.work()
         except CapeError as error:
@@ -104,11 +108,17 @@ class _Desk:
     """One study on the coordinator's desk."""
 
     def __init__(
-        self, study: Study, folder: CoordinatorFolder, record: Record, live: Live, terms: Terms
+        self,
+        study: Study,
+        folder: CoordinatorFolder,
+        record: Record,
+        live: Live,
+        terms: Terms,
+        kept: ResultsFolder,
     ) -> None:
         from cape.flare.link import Network
 
-        self._study, self._live, self._terms = study, live, terms
+        self._study, self._live, self._terms, self._kept = study, live, terms, kept
         self._link = Network(folder.path, study.name, list(study.sites), live.event, live.present)
         self._heard = Heard()
         self._submission = Submission(study, folder, self._link, record, live.step, self._heard.stage)
@@ -146,6 +156,9 @@ class _Desk:
             except BudgetExceeded as error:
                 self._left_out.append((entry, error))
                 self._live.say(f"left out: {error}")
+                continue
+            results.failed, results.budget = None, submission.budget
+            self._kept.keep(results)
         results.failed, self._paid = None, submission.spent
         if self._left_out:
             results.failed, results.error = self._left_out[0]

@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import os
 import re
 import stat
 import zipfile
@@ -32,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape import check, files
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
 
@@ -134,18 +133,8 @@ class Checkpoint:
         }
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        beside = self.path.with_name(self.path.name + ".new")
         try:
-            with open(beside, "wb") as file:
-                file.write(buffer.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            files.replace(self.path, buffer.getbuffer())
         except OSError as error:
             raise InvalidInput(f"the checkpoint {self._shown} cannot be written: {error.strerror}") from None
 

@@ -137,14 +137,20 @@ class Study:
             "sites": list(self.sites),
         }
 
-    def consortium(self, *, scheme: str | None = None, stream: SecureStream | None = None) -> Consortium:
-        """Open every site's table, and return the consortium that can answer."""
+    def consortium(
+        self,
+        *,
+        scheme: str | None = None,
+        stream: SecureStream | None = None,
+        spent: Fraction = Fraction(0),
+    ) -> Consortium:
+        """Open every site's table, and return the consortium that can answer with what is not yet spent."""
         from cape.engine.consortium import Consortium
 
         return Consortium(
             {name: place.source() for name, place in self.sites.items()},
             self.setting.schema,
-            self.budget,
+            replace(self.budget, spent=spent),
             colluding=self.setting.parties.colluding,
             min_sites=self.setting.parties.min_sites,
             scheme=scheme_name(scheme or self.scheme),

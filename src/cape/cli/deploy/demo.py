@@ -12,8 +12,9 @@ import typer
 
 from cape.cli import screen
 from cape.cli.demo.data import at_sites
+from cape.cli.folder import ResultsFolder, writable
 from cape.cli.options import AsJson
-from cape.cli.output import finish, writable
+from cape.cli.output import finish
 from cape.errors import InvalidInput
 from cape.flare.kits import require_flare
 
@@ -104,8 +105,6 @@ def _play(folder: Path, as_json: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         study = Study.load(path)
-    results = folder / "results"
-    results.mkdir()
     with screen.progress(2) as steps:
         steps.start("making kits, keys, policies and data")
         kinds = [entry.analysis.kind for entry in study.analyses]
@@ -120,11 +119,12 @@ def _play(folder: Path, as_json: bool) -> None:
         except BaseException:
             here.stop()
             raise
-    try:
-        found = run_study(study, CoordinatorFolder(here.coordinator), results, Terms())
-    finally:
-        here.stop()
-    finish(found, results, as_json)
+    with ResultsFolder.find(folder / "results", study, study.scheme, "submit") as kept:
+        try:
+            found = run_study(study, CoordinatorFolder(here.coordinator), kept, Terms())
+        finally:
+            here.stop()
+        finish(found, kept, as_json)
 
 
 def _tables(folder: Path) -> dict[str, Path]:

@@ -1,0 +1,29 @@
+"""Files that are there as a whole or not at all, whatever happens to the process that writes them.
+
+Claim. After `replace` returns, the new file is on the disk; until then a reader finds the old one, whole.
+Reason. The file is written under another name and synced, and renaming it over the old one is atomic; the
+folder is synced after that. What a killed process leaves beside is written over by the next one.
+Tested in tests/cli/test_folder.py, with the process killed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["replace"]
+
+
+def replace(path: Path, data: bytes | memoryview) -> None:
+    """Write a file, or put it in the place of the one that is there. One process at a time."""
+    beside = path.with_name(f"{path.name}.new")
+    with open(beside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
