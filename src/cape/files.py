@@ -3,7 +3,7 @@
 Claim. After `replace` returns, the new file is on the disk; until then a reader finds the old one, whole.
 Reason. The file is written under another name and synced, and renaming it over the old one is atomic; the
 folder is synced after that. What a killed process leaves beside is written over by the next one.
-Tested in tests/cli/test_folder.py, with the process killed.
+Tested in tests/test_files.py, and with the process killed in tests/cli/test_folder.py.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from typing import Any, Literal
 import msgspec
 
 from cape import files
-from cape.cli import screen
 from cape.cli.results import Results
 from cape.cli.sites import which
 from cape.errors import InvalidInput
-from cape.steward.request import document, hash_of
+from cape.show.plain import to_json
 from cape.study import Study
+from cape.study.document import document, hash_of
 
 __all__ = ["RESULTS", "ResultsFolder", "writable"]
 
@@ -103,7 +103,7 @@ class ResultsFolder:
 
         report = self._report or self._free_report(results)
         try:
-            files.replace(self.path / RESULTS, (screen.to_json(self.to_dict(results)) + "\n").encode())
+            files.replace(self.path / RESULTS, (to_json(self.to_dict(results)) + "\n").encode())
             files.replace(report, page(results).encode())
         except OSError as error:
             raise InvalidInput(f"--out: {self.path} cannot be written: {error.strerror}") from None
