@@ -87,7 +87,7 @@ from benchmarks.release import tables, wide_release
 warnings.simplefilter("ignore")
 sites = tables()
 start = peak_bytes()
-seconds = best_seconds(lambda: wide_release(sites), repeat=3)
+seconds = best_seconds(lambda: wide_release(sites), repeat=5)
 print(json.dumps([seconds, peak_bytes() - start]))
 """
 
