@@ -64,6 +64,12 @@ def _edge(given: argparse.Namespace) -> list[Result]:
     return edge(lambda attack: print(f"trying: {attack}", file=sys.stderr, flush=True))
 
 
+def _attacks(given: argparse.Namespace) -> list[Result]:
+    from assurance.attacks.play import play
+
+    return play(lambda attack: print(f"trying: {attack}", file=sys.stderr, flush=True))
+
+
 def _mutants(given: argparse.Namespace) -> list[Result]:
     from assurance.mutants import Outcome, mutants
 
@@ -80,6 +86,7 @@ def _mutants(given: argparse.Namespace) -> list[Result]:
 PARTS: dict[str, Part] = {
     "supply": _supply,
     "mutants": _mutants,
+    "attacks": _attacks,
     "edge": _edge,
     "kills": _kills,
     "load": _load,

@@ -54,6 +54,14 @@ _PARTS = {
         "A site's process is killed (SIGKILL) at random points between being asked and having answered. What "
         "left it must be in its ledger.",
     ),
+    "attacks": (
+        "The protocol under attack",
+        "An aggregator, a coordinator and a colluding site that lie, against four sites with real folders and "
+        "ledgers ([how](audit.md#the-protocol)). *Refused*: sites said no, with a code and how often. *Paid "
+        "for*: so many vectors left the sites, and their ledgers have at least as many lines, mu² in all: "
+        "whoever attacked got what was bought, under noise, and nothing else. *Passed*: nothing left that was "
+        "not paid for, no site was bared, and no sum was wrong.",
+    ),
     "edge": (
         "A deployment under attack",
         "Real processes on this machine (an aggregator, sites with their daemons and links, a coordinator), "

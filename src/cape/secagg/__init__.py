@@ -10,6 +10,7 @@ from cape.secagg.events import Closed, Event, Finished, Send
 from cape.secagg.keys import Identity, Roster, Verifier
 from cape.secagg.messages import ROUNDS
 from cape.secagg.neighbours import Neighbourhood, automatic
+from cape.secagg.observer import Observer
 from cape.secagg.parameters import Parameters
 from cape.secagg.session import Session
 from cape.secagg.simulate import simulate
@@ -30,6 +31,7 @@ __all__ = [
     "Finished",
     "Identity",
     "Neighbourhood",
+    "Observer",
     "Outcome",
     "Parameters",
     "Roster",

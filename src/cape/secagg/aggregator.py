@@ -13,7 +13,7 @@ Tested in tests/secagg/test_dropout.py (every subset at every round), test_steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Aggregator:
         self._transcript = parameters.digest()
         self._sum = np.zeros(parameters.length, parameters.ring.dtype)
         self._sum_is_known = False
+        self._self_keys: dict[int, bytes] = {}
         self._gone: set[int] = set()
         self._sharers: frozenset[int] = frozenset()
         self._step = -1  # none yet
@@ -126,6 +127,11 @@ class Aggregator:
         self._gone |= {self.parameters.roster.index(name) for name in names}
         self._awaited -= self._gone
         return self._close_if_complete()
+
+    @property
+    def self_keys(self) -> Mapping[int, bytes]:
+        """The keys of the survivors' own masks in the last step, by their numbers, as it recovered them."""
+        return self._self_keys
 
     def announcement(self) -> bytes:
         """Return the message that tells every survivor the sum of the last step (for zero-sum noise)."""
@@ -254,9 +260,11 @@ class Aggregator:
 
     def _leftover(self) -> Iterator[tuple[bytes, int]]:
         """Yield the masks that did not cancel, with the sign that takes them off."""
+        self._self_keys = {}
         for site in sorted(self._survivors):
             seed = self._recover(site, self._of_seeds, self._opens_commitment)
-            yield masks.self_key(seed, self._keys_at, site, self._step), -1
+            self._self_keys[site] = masks.self_key(seed, self._keys_at, site, self._step)
+            yield self._self_keys[site], -1
         for site in self._dropped_with_masks():
             private = self._recover(site, self._of_keys, self._has_public_key)
             lost = KeyPair(private)

@@ -12,6 +12,7 @@ from cape.errors import InvalidInput, ProtocolError
 from cape.secagg.aggregator import Aggregator
 from cape.secagg.events import Event, Finished, Send
 from cape.secagg.messages import ROUNDS, SETUP_ROUNDS, STEP_ROUNDS
+from cape.secagg.observer import Observer
 from cape.secagg.site import Site
 from cape.secagg.traffic import AGGREGATOR, Hook, Outcome, Progress, Setup, Traffic, Wire
 
@@ -30,16 +31,17 @@ def drive(
     drop: Drop | None = None,
     hook: Hook | None = None,
     progress: Progress | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Play a whole run of one step: the setup and the sum. The arguments are those of `simulate`."""
     silent_from(drop or {}, sites, ROUNDS)
-    driver = Driver(sites, aggregator, hook=hook, progress=progress)
+    driver = Driver(sites, aggregator, hook=hook, progress=progress, observer=observer)
     setup = driver.set_up(only(drop, SETUP_ROUNDS))
     return setup.with_step(driver.step(0, vectors, only(drop, STEP_ROUNDS)))
 
 
 class Driver:
-    """Plays the setup once, then step after step. `hook` and `progress` are those of `simulate`.
+    """Plays the setup once, then step after step. `hook`, `progress` and `observer` are those of `simulate`.
 
     Without a hook one message is under way at a time: a masked vector is added and gone before the next.
     """
@@ -51,11 +53,14 @@ class Driver:
         *,
         hook: Hook | None = None,
         progress: Progress | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._sites = sites
         self._aggregator = aggregator
         self._hook = hook
         self._progress = progress
+        self._observer = observer or Observer()
+        self._observer.began(sites, aggregator)
         self._earlier: tuple[tuple[str, str], ...] = ()  # refusals in the setup
 
     def set_up(self, drop: Drop | None = None) -> Setup:
@@ -135,6 +140,7 @@ class Driver:
                 yield wire
                 continue
             count.add(wire)
+            self._observer.carried(wire)
             site = self._sites[wire.receiver]
             try:
                 data = site.start() if wire.round == ROUNDS[0] else site.handle(wire.data)
@@ -145,6 +151,7 @@ class Driver:
 
     def _take_in(self, wire: Wire, refusals: Refusals) -> tuple[Event, ...]:
         state = self._aggregator.state
+        self._observer.carried(wire)
         try:
             return self._aggregator.handle(wire.data)
         except ProtocolError as error:

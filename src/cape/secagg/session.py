@@ -14,6 +14,7 @@ from cape.secagg.aggregator import Aggregator
 from cape.secagg.drive import Driver, silent_from
 from cape.secagg.keys import KEY_BYTES, Identity, Roster, Verifier
 from cape.secagg.messages import STEP_ROUNDS
+from cape.secagg.observer import Observer
 from cape.secagg.parameters import RUN_BYTES, Parameters
 from cape.secagg.site import Site, require_vector
 from cape.secagg.traffic import Hook, Outcome, Progress, Setup
@@ -30,7 +31,7 @@ class Session:
         steps: how many sums there can be. Keys for all of them are agreed now.
         bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
         drop: "advertise" or "share" -> sites that say nothing from that round on. They are out of all steps.
-        hook, progress: see `simulate`.
+        hook, progress, observer: see `simulate`.
         stream: where all secrets come from; give one with a key for a session that can be repeated.
 
     Raises:
@@ -52,6 +53,7 @@ class Session:
         drop: Mapping[str, Iterable[str]] | None = None,
         hook: Hook | None = None,
         progress: Progress | None = None,
+        observer: Observer | None = None,
         stream: SecureStream | None = None,
     ) -> None:
         stream = SecureStream(stream.bytes(KEY_BYTES) if stream else None)
@@ -79,7 +81,9 @@ class Session:
             for name, identity in identities.items()
         }
         self._aggregator = Aggregator(self.parameters, verifier=self._verifier)
-        self._driver = Driver(sites, self._aggregator, hook=hook, progress=progress)
+        self._driver = Driver(
+            sites, self._aggregator, hook=hook, progress=progress, observer=observer
+        )
         self.setup: Setup = self._driver.set_up(drop)
 
     @property

@@ -13,6 +13,7 @@ from cape.noise import SecureStream
 from cape.noise.ring import Ring
 from cape.secagg.drive import only, silent_from
 from cape.secagg.messages import ROUNDS, SETUP_ROUNDS, STEP_ROUNDS
+from cape.secagg.observer import Observer
 from cape.secagg.session import Session
 from cape.secagg.site import require_vector
 from cape.secagg.traffic import Hook, Outcome, Progress
@@ -32,6 +33,7 @@ def simulate(
     drop: Mapping[str, Iterable[str]] | None = None,
     hook: Hook | None = None,
     progress: Progress | None = None,
+    observer: Observer | None = None,
     stream: SecureStream | None = None,
 ) -> Outcome:
     """Add up vectors with secure aggregation, all sites and the aggregator in this process.
@@ -44,6 +46,7 @@ def simulate(
         hook: gets all messages of a round in one direction and returns what arrives, in order: leave
             out, repeat, reorder, change, or keep and return in a later round.
         progress: called with the round, the answers so far and how many are due.
+        observer: watches the machines and what arrives at them.
         stream: where all secrets come from; give one with a key for a run that can be repeated.
 
     Raises:
@@ -68,6 +71,7 @@ def simulate(
         drop=only(drop, SETUP_ROUNDS),
         hook=hook,
         progress=progress,
+        observer=observer,
         stream=stream,
     )
     return session.setup.with_step(session.step(named, drop=only(drop, STEP_ROUNDS)))

@@ -174,6 +174,24 @@ class Site:
         """The hash of the setup and of this step as this site saw them."""
         return self._transcript
 
+    def pair_keys(self) -> dict[int, bytes]:
+        """Return the keys of the masks that this site shares with each neighbour in the step that it is in.
+
+        By the neighbours' numbers. Until its vector is masked, which forgets them, whoever owns this machine
+        has these keys: what a colluding site can tell the aggregator.
+        """
+        if self._chain.step != self._step:
+            raise Refused("this site has masked its vector, and has forgotten the keys of this step")
+        return self._pair_keys(frozenset(self._peer_masking))
+
+    def _pair_keys(self, among: frozenset[int]) -> dict[int, bytes]:
+        masking, at, step = KeyPair(self._chain.secrets()[1]), self._keys_at, self._step
+        return {
+            peer: masks.pair_key(masking.agree(m.part(public, step)), at, self.number, peer, step)
+            for peer, public in self._peer_masking.items()
+            if peer in among
+        }
+
     def _share(self, message: m.Adverts) -> bytes:
         """Round 2: check everyone's keys, then share every step's two secrets with the committee."""
         parameters, me = self.parameters, self.number
@@ -223,13 +241,9 @@ class Site:
             elif told != setup:
                 raise Refused("the aggregator told this site before that others shared")
         assert setup is not None  # without its shares a site takes nothing but a delivery
-        seed, private = self._chain.secrets()
-        masking = KeyPair(private)
+        seed, _ = self._chain.secrets()
         keys = [(masks.self_key(seed, self._keys_at, me, step), 1)]
-        for peer, public in self._peer_masking.items():
-            if peer in sharers:
-                agreed = masking.agree(m.part(public, step))
-                keys.append((masks.pair_key(agreed, self._keys_at, me, peer, step), masks.sign(me, peer)))
+        keys += [(key, masks.sign(me, peer)) for peer, key in self._pair_keys(sharers).items()]
         assert self._vector is not None
         words = self.parameters.ring.encode(self._vector)
         masks.apply(words, keys)

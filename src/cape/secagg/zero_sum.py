@@ -28,6 +28,7 @@ from cape.secagg import messages as m
 from cape.secagg.aggregator import Aggregator
 from cape.secagg.drive import drive
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
+from cape.secagg.observer import Observer
 from cape.secagg.parameters import Parameters
 from cape.secagg.session import gather
 from cape.secagg.site import Site
@@ -104,6 +105,7 @@ def zero_sum_gaussian(
     drop: Mapping[str, Iterable[str]] | None = None,
     hook: Hook | None = None,
     progress: Progress | None = None,
+    observer: Observer | None = None,
     **choices: Any,
 ) -> ZeroSumNoise:
     """Make zero-sum noise for several iterations in one run, all in this process.
@@ -115,7 +117,7 @@ def zero_sum_gaussian(
         length: entries of one iteration's vector.
         iterations: how many releases the noise is for.
         bits, **choices: see `Parameters.agree` (colluding, dropping, lying, threshold, neighbours).
-        stream, drop, hook, progress: see `simulate`.
+        stream, drop, hook, progress, observer: see `simulate`.
 
     Sites that drop in the unmask round are counted in the sum and get no noise: without them the rest
     adds up to minus what they would have held (docs/guarantee.md counts that noise). They are in
@@ -144,7 +146,9 @@ def zero_sum_gaussian(
     }
     aggregator = Aggregator(parameters, verifier=verifier)
     drawn = {name: site.drawn for name, site in machines.items()}
-    outcome = drive(machines, aggregator, drawn, drop=drop, hook=hook, progress=progress)
+    outcome = drive(
+        machines, aggregator, drawn, drop=drop, hook=hook, progress=progress, observer=observer
+    )
     announcement = aggregator.announcement()
     noise = {
         name: site.finish(announcement).reshape(iterations, length)

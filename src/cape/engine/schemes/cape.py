@@ -62,6 +62,7 @@ class Cape(Scheme):
                 bits=task.ring.bits,
                 drop=by_round(task.drop),
                 progress=watch,
+                observer=task.observer,
                 stream=task.keys,
                 **secagg_choices(task.parties),
             )
@@ -108,6 +109,7 @@ class _Series(Cape):
             length,
             max(1, min(self._steps, MOST_STEPS)),
             bits=task.ring.bits,
+            observer=task.observer,
             stream=task.keys,
             **secagg_choices(task.parties),
         )

@@ -24,19 +24,25 @@ _MOST_AHEAD = 1 << 22  # numbers of a site that are made at once: 32 MB
 
 @dataclass(frozen=True)
 class _Stock:
-    """Zero-sum noise not used yet: each site's, its scale in steps, for which sites, and how many drew it.
+    """Zero-sum noise not used yet: each site's, the sum that was announced of what `drew` drew, and its scale
+    in steps, for which sites.
 
     A site lost late in the offline run has drawn noise that is in the sum, and holds none.
     """
 
     noise: dict[str, Int64]
+    announced: Int64
+    drew: tuple[str, ...]
     std: float
     sites: frozenset[str]
-    drawn: int
 
     @property
     def left(self) -> int:
-        return min(part.size for part in self.noise.values())
+        return self.announced.size
+
+    def part(self, start: int, stop: int) -> _Stock:
+        noise = {name: noise[start:stop] for name, noise in self.noise.items()}
+        return replace(self, noise=noise, announced=self.announced[start:stop])
 
 
 class CapeGaussian(Messages):
@@ -104,11 +110,12 @@ class CapeGaussian(Messages):
             stock = self._take(size, std, sites)
         if stock is None:
             stock, made = self._make(task, size)
+        task.observer.cancelling(stock.noise, stock.announced, stock.drew)
         drop = {site: when for site, when in task.drop.items() if site in stock.noise}
         vectors = {name: task.vectors[name] + noise for name, noise in stock.noise.items()}
         outcome = super().run(replace(task, vectors=vectors, drop=drop))
-        missing = stock.drawn - len(outcome.participants)
-        left_over = missing * (stock.std / RESOLUTION) ** 2 / stock.drawn
+        missing = len(stock.drew) - len(outcome.participants)
+        left_over = missing * (stock.std / RESOLUTION) ** 2 / len(stock.drew)
         return replace(outcome, noise=outcome.noise * math.sqrt(1 + left_over), cost=made + outcome.cost)
 
     def _take(self, size: int, std: float, sites: frozenset[str]) -> _Stock | None:
@@ -117,8 +124,8 @@ class CapeGaussian(Messages):
             stock = self._stock
             if stock is None or stock.std != std or stock.left < size or stock.sites != sites:
                 return None
-            self._stock = replace(stock, noise={name: noise[size:] for name, noise in stock.noise.items()})
-        return replace(stock, noise={name: noise[:size] for name, noise in stock.noise.items()})
+            self._stock = stock.part(size, stock.left)
+        return stock.part(0, size)
 
     def _make(self, task: Task, entries: int) -> tuple[_Stock, Cost]:
         """Return new zero-sum noise: Algorithm 1, over the sites of the task that stay to its end."""
@@ -134,11 +141,12 @@ class CapeGaussian(Messages):
             list(task.vectors),
             entries,
             drop=by_round(task.drop),
+            observer=task.observer,
             stream=task.keys,
             **secagg_choices(task.parties),
         )
         noise = {name: part[0] for name, part in made.noise.items()}
-        stock = _Stock(noise, std, frozenset(task.vectors), len(made.outcome.survivors))
+        stock = _Stock(noise, made.outcome.total, made.outcome.survivors, std, frozenset(task.vectors))
         return stock, secagg_cost(made.outcome, time.perf_counter() - began)
 
     def _std(self, task: Task) -> float:

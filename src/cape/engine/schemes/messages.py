@@ -97,9 +97,10 @@ class Messages(Scheme):
         left = [name for name in task.vectors if name not in task.drop]
         if len(left) < task.parties.min_sites:
             raise too_few(len(left), task.parties.min_sites, sent=bool(left))
-        messages = [task.ring.encode(task.vectors[name]) for name in left]
-        total = aggregate(task.ring, messages)
-        size = messages[0].nbytes
+        messages = {name: task.ring.encode(task.vectors[name]) for name in left}
+        task.observer.sent(messages, task.ring)
+        total = aggregate(task.ring, list(messages.values()))
+        size = messages[left[0]].nbytes
         cost = Cost(1, size * len(messages), size, time.perf_counter() - began)
         return Outcome(total, self.noise_in_total(len(left)), tuple(left), cost)
 

@@ -11,13 +11,13 @@ from functools import cache
 
 import pytest
 
-from cape.audit import attacks, protocol
-from cape.audit.attacks import ATTACKS, again, asked, keys, lists, rounds, sums
-from cape.audit.attacks.attack import Attack, attack
-from cape.audit.attacks.verdict import Verdict
-from cape.audit.rounding import Check
-from tests.audit import faults
-from tests.audit.faults import Patch, Planted
+from assurance import attacks
+from assurance.attacks import ATTACKS, again, asked, keys, lists, rounds, sums
+from assurance.attacks import play as protocol
+from assurance.attacks.attack import Attack, attack
+from assurance.attacks.verdict import Verdict
+from tests.assured import faults
+from tests.assured.faults import Patch, Planted
 from tests.secagg.planted import same_keys_in_every_step
 
 # An attack, the fault that lets it win, and what the verdict says that it has won.
@@ -176,11 +176,11 @@ def test_play_lists_every_attack(monkeypatch: Patch):
     monkeypatch.setattr(protocol, "ATTACKS", ATTACKS[:2])
     told: list[str] = []
     found = protocol.play(told.append)
-    assert all(isinstance(check, Check) and check.holds for check in found)
-    assert [check.name for check in found] == told == ["no attack", "a key of its own on the roster"]
-    assert found[0].found.startswith("paid for (4 vectors left, 4 lines of ledgers")
-    assert "1 sum" in found[0].found
-    assert found[1].found == "refused (roster 3, signature 3)"
+    assert [result.verdict for result in found] == ["pass", "pass"]
+    assert [result.name for result in found] == told == ["no attack", "a key of its own on the roster"]
+    assert found[0].figures["found"].startswith("paid for (4 vectors left, 4 lines of ledgers")
+    assert "1 sum" in found[0].figures["found"]
+    assert found[1].figures == {"found": "refused (roster 3, signature 3)"}
 
 
 def test_names_are_told_apart():

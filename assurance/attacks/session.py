@@ -1,8 +1,8 @@
 """A session of secure aggregation with the attacker in the middle: it tells everybody what it likes.
 
 Nothing here follows the protocol unless an attack calls for it. The attacker builds every message by itself
-(`cape.audit.attacks.words`), keeps all that comes back, adds what its puppets hold, and computes all that can
-be computed from it (`cape.audit.attacks.loot`).
+(`assurance.attacks.words`), keeps all that comes back, adds what its puppets hold, and computes all that can
+be computed from it (`assurance.attacks.loot`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from assurance.attacks.loot import Loot
+from assurance.attacks.sites import COLLUDER, World
+from assurance.attacks.words import Words
 from cape import secagg
-from cape.audit.attacks.loot import Loot
-from cape.audit.attacks.sites import COLLUDER, World
-from cape.audit.attacks.words import Words
 from cape.errors import ProtocolError
 from cape.secagg import messages as m
 from cape.secagg.keys import Identity, Roster, Verifier

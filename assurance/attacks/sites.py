@@ -4,7 +4,7 @@ The attacker holds the wire between everybody. It has the key of a fifth site, w
 attacks that of the coordinator. `World.say` is the only way to a site; what comes back is written down: each
 refusal by its code, each vector that leaves.
 The sites are `Watched`: members that note, beside their work, which vector they computed for which grant, for
-the referee alone (`cape.audit.attacks.verdict`). The attacker never looks there.
+the referee alone (`assurance.attacks.verdict`). The attacker never looks there.
 """
 
 from __future__ import annotations

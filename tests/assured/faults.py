@@ -1,14 +1,13 @@
-"""Faults of the product, each without one of its defences, for tests of attacks: see test_protocol."""
+"""Faults of the product, each without one of its defences, for tests of attacks: see test_attacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 
-from cape.audit.attacks import again
+from assurance.attacks import again
 from cape.engine.calibration import RESOLUTION, calibrate
 from cape.engine.schemes import Parties
 from cape.engine.stages import Stages
@@ -18,14 +17,16 @@ from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
 from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, member, wire
+from cape.steward import decide as steward
+from cape.steward import grant as grants
 from cape.steward import review as policy_review
 from cape.steward.approvals import Approvals
 from cape.steward.envelope import Envelope
 from cape.steward.nonces import Nonces
+from cape.steward.replay import Sessions
 
 Patch = pytest.MonkeyPatch
 Planted = Callable[[Patch], None]
-steward = import_module("cape.steward.decide")  # the package has a function of this name
 
 
 def nothing_is_signed(patch: Patch) -> None:
@@ -98,23 +99,25 @@ def closed_runs_go_on(patch: Patch) -> None:
 
 
 def the_grid_of_the_request(patch: Patch) -> None:
-    real = steward._measure
+    real = Sessions.at
 
-    def measure(conversations, request, asked):
-        query, calibration, local_std = real(conversations, request, asked)
+    def at(self: Sessions, request, asked):
+        session = real(self, request, asked)
+        calibration, local_std = session.calibrate()
         grid = request.grid or [(step.bits, step.factor) for step in calibration.steps]
         steps = [
             replace(step, bits=bits, factor=factor)
             for step, (bits, factor) in zip(calibration.steps, grid, strict=True)
         ]
-        return query, replace(calibration, steps=tuple(steps)), local_std
+        session._calibrated = replace(calibration, steps=tuple(steps)), local_std
+        return session
 
-    patch.setattr(steward, "_measure", measure)
+    patch.setattr(Sessions, "at", at)
     patch.setattr(steward, "same_grid", lambda *arguments: None)
 
 
 def no_noise(patch: Patch) -> None:
-    patch.setattr(steward, "add_noise", lambda vector, stream: vector)
+    patch.setattr("cape.engine.contribution.add_noise", lambda vector, stream: vector)
 
 
 def a_tenth_of_the_price(patch: Patch) -> None:
@@ -182,14 +185,16 @@ def a_vector_is_masked_twice(patch: Patch) -> None:
 
 
 def less_noise_for_whoever_says_so(patch: Patch) -> None:
-    real = steward._measure
+    real = Sessions.at
 
-    def measure(conversations, request, asked):
-        query, calibration, local_std = real(conversations, request, asked)
-        said = any(request.earlier) and any(request.earlier[0].total)
-        return query, calibration, local_std / 2 if said else local_std
+    def at(self: Sessions, request, asked):
+        session = real(self, request, asked)
+        calibration, local_std = session.calibrate()
+        if any(request.earlier) and any(request.earlier[0].total):
+            session._calibrated = calibration, local_std / 2
+        return session
 
-    patch.setattr(steward, "_measure", measure)
+    patch.setattr(Sessions, "at", at)
     patch.setattr(policy_review, "_CLOSE", 10.0)
 
 
@@ -254,7 +259,7 @@ def one_grid_for_every_price(patch: Patch) -> None:
         return replace(calibration, steps=fine.steps), local_std
 
     def answer(grant, table, stream=None):
-        vector = steward.answer(grant, table, stream)
+        vector = grants.answer(grant, table, stream)
         exact = grant.calibration.encode([part for parts in table.sums(grant.query.blocks) for part in parts])
         noise = grant.calibration.local_noise * grant.query.flat_scales[0]
         return exact + round(noise / grant.calibration.steps[0].size / RESOLUTION) * (vector - exact)

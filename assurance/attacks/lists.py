@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 
-from cape.audit.attacks.attack import attack
-from cape.audit.attacks.session import Session
-from cape.audit.attacks.sites import COLLUDER, DESCENT, HONEST, NAMES, World, study
+from assurance.attacks.attack import attack
+from assurance.attacks.session import Session
+from assurance.attacks.sites import COLLUDER, DESCENT, HONEST, NAMES, World, study
 from cape.steward.request import Request
 
 __all__ = [

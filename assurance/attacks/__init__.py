@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cape.audit.attacks import again, asked, keys, lists, rounds, sums
-from cape.audit.attacks.attack import Attack, attack
-from cape.audit.attacks.session import Session
-from cape.audit.attacks.sites import World
-from cape.audit.attacks.verdict import Verdict, judge
+from assurance.attacks import again, asked, keys, lists, rounds, sums
+from assurance.attacks.attack import Attack, attack
+from assurance.attacks.session import Session
+from assurance.attacks.sites import World
+from assurance.attacks.verdict import Verdict, judge
 
 __all__ = ["ATTACKS", "Attack", "Verdict", "World", "judge", "no_attack"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.audit.attacks.words import Words
+from assurance.attacks.words import Words
 from cape.errors import BadMessage
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cape.audit.attacks.attack import attack
-from cape.audit.attacks.lists import two_stories
-from cape.audit.attacks.session import Session
-from cape.audit.attacks.sites import (
+from assurance.attacks.attack import attack
+from assurance.attacks.lists import two_stories
+from assurance.attacks.session import Session
+from assurance.attacks.sites import (
     ABSENT,
     COLLUDER,
     DESCENT,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import numpy as np
 
-from cape.audit.attacks.attack import attack
-from cape.audit.attacks.session import parameters_of, puppet
-from cape.audit.attacks.sites import COLLUDER, HONEST, World
+from assurance.attacks.attack import attack
+from assurance.attacks.session import parameters_of, puppet
+from assurance.attacks.sites import COLLUDER, HONEST, World
 from cape.errors import ProtocolError
 from cape.noise import SecureStream
 from cape.secagg import Aggregator, Event, Finished, Send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cape.audit.attacks.sites import World
+from assurance.attacks.sites import World
 
 __all__ = ["Attack", "attack"]
 

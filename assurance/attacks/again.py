@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cape.audit.attacks.attack import attack
-from cape.audit.attacks.session import Session
-from cape.audit.attacks.sites import DESCENT, HISTOGRAM, HONEST, NAMES, World, study
+from assurance.attacks.attack import attack
+from assurance.attacks.session import Session
+from assurance.attacks.sites import DESCENT, HISTOGRAM, HONEST, NAMES, World, study
 from cape.steward import wire
 from cape.steward.request import Request
 

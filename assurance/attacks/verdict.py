@@ -24,7 +24,7 @@ from itertools import product
 
 import numpy as np
 
-from cape.audit.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, Place, World
+from assurance.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, Place, World
 from cape.data import Schema
 from cape.engine.calibration import RESOLUTION, calibrate
 from cape.engine.schemes import SCHEMES, Parties

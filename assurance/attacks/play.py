@@ -5,7 +5,7 @@ price of the noise that is on it; and nobody learns a sum over fewer honest site
 two sums for one price. A sum that an honest aggregator believes in is right.
 Reason. docs/secagg.md and docs/deployment.md say why, attack by attack.
 Tested here: each attack plays with `cape.steward.Member`, the same code that runs at a site, and a referee
-looks at ledgers and vectors (`cape.audit.attacks.verdict`). tests/audit/test_protocol.py takes defences
+looks at ledgers and vectors (`assurance.attacks.verdict`). tests/assured/test_attacks.py takes defences
 away, for every attack those that hold it off, and it wins.
 """
 
@@ -16,22 +16,22 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from cape.audit.attacks import ATTACKS, Attack, Verdict, World, judge
-from cape.audit.rounding import Check
+from assurance.attacks import ATTACKS, Attack, Verdict, World, judge
+from assurance.results import Result
 
 __all__ = ["play", "verdict_on"]
 
 _MEMORY = "/dev/shm"  # where a sync of a ledger costs nothing; what is there is thrown away
 
 
-def play(watch: Callable[[str], None] | None = None) -> list[Check]:
-    """Play every attack, each against sites of its own; `watch` is told the name of each that is over."""
+def play(watch: Callable[[str], None] = lambda name: None) -> list[Result]:
+    """Play every attack, each against sites of its own; `watch` is told the name of each that begins."""
     found = []
     for attack in ATTACKS:
+        watch(attack.name)
         verdict = verdict_on(attack)
-        found.append(Check(attack.name, verdict.holds, str(verdict)))
-        if watch is not None:
-            watch(attack.name)
+        said = "pass" if verdict.holds else "fail"
+        found.append(Result(attack.name, said, "python -m assurance attacks", {"found": str(verdict)}))
     return found
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cape.audit.attacks.attack import attack
-from cape.audit.attacks.lists import forged_stories
-from cape.audit.attacks.session import Session
-from cape.audit.attacks.sites import COLLUDER, HONEST, World, study
+from assurance.attacks.attack import attack
+from assurance.attacks.lists import forged_stories
+from assurance.attacks.session import Session
+from assurance.attacks.sites import COLLUDER, HONEST, World, study
 from cape.secagg import messages as m
 from cape.secagg.keys import Identity
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from cape.audit.attacks.attack import attack
-from cape.audit.attacks.session import Session
-from cape.audit.attacks.sites import COLLUDER, DESCENT, HONEST, NAMES, World, new_run, study
+from assurance.attacks.attack import attack
+from assurance.attacks.session import Session
+from assurance.attacks.sites import COLLUDER, DESCENT, HONEST, NAMES, World, new_run, study
 from cape.secagg import messages as m
 
 __all__ = [
