@@ -1,6 +1,7 @@
 """Bugs to plant in the real code, one at a time: an audit that does not find them has found nothing.
 
-Each is a context manager that changes one thing while it is open.
+Each is a context manager that changes one thing while it is open. `PLANTED` has for each the row that it is
+planted in, with the check that must flag it, and how many runs of each table that takes.
 """
 
 from __future__ import annotations
@@ -8,34 +9,34 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib import import_module
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from cape.blocks import gradient
+from cape.audit.cases import Case
+from cape.audit.support import float_noise
+from cape.blocks import kept, sampling
 from cape.blocks.table import Table
+from cape.engine import contribution as engine_contribution
+from cape.engine import execute
 from cape.engine.calibration import RESOLUTION, Calibration
+from cape.engine.contribution import contribution
 from cape.engine.query import Query
 from cape.engine.schemes import Scheme, messages
-from cape.engine.schemes import cape as ring_masks
 from cape.engine.setting import Setting
 from cape.engine.stages import Stages
 from cape.noise import Ring, SecureStream, discrete_gaussian
+from cape.privacy import Budget
 from cape.secagg import masks
 from cape.steward import folder
+from cape.steward import grant as grant_module
 from cape.steward.grant import Grant, answer
 
-__all__ = ["BUGS", "LESS", "float_noise"]
-
-_decide = import_module("cape.steward.decide")  # in the package a function has this name
 LESS = 0.95
-Floats = NDArray[np.float64]
 
 
 @contextmanager
@@ -46,20 +47,21 @@ def less_noise() -> Iterator[None]:
     def smaller(std: float, size: int, stream: SecureStream) -> NDArray[np.int64]:
         return real(std * LESS, size, stream)
 
-    with mock.patch.object(messages, "discrete_gaussian", smaller):
+    with mock.patch.object(engine_contribution, "discrete_gaussian", smaller):
         yield
 
 
 @contextmanager
 def noise_left_out() -> Iterator[None]:
     """One honest site, not that of the row at stake, adds no noise."""
-    real = ring_masks._noisy
+    real = contribution
 
-    def noisy(task: Any) -> dict[str, NDArray[np.int64]]:
-        bare = list(task.vectors)[1]
-        return {**real(task), bare: task.vectors[bare]}
+    def bare(table: Any, query: Query, calibration: Calibration, **streams: Any) -> NDArray[np.int64]:
+        if table.name == "site-01":
+            streams["noise"] = None
+        return real(table, query, calibration, **streams)
 
-    with mock.patch.object(ring_masks, "_noisy", noisy):
+    with mock.patch.object(execute, "contribution", bare):
         yield
 
 
@@ -79,7 +81,7 @@ def float_sampler() -> Iterator[None]:
     """Float64 noise is added to the float64 sum, as in a textbook: no grid, no integers."""
     encode, aggregate = Ring.encode, messages.aggregate
 
-    def add_noise(vector: NDArray[np.int64], stream: SecureStream) -> Floats:
+    def add_noise(vector: NDArray[np.int64], stream: SecureStream) -> NDArray[np.float64]:
         return vector.astype(np.float64) + float_noise(float(RESOLUTION), vector.size, stream)
 
     def as_it_is(ring: Ring, values: Any) -> Any:
@@ -93,17 +95,11 @@ def float_sampler() -> Iterator[None]:
         return sum(exact, np.zeros(noisy.size)) + noisy
 
     with (
-        mock.patch.object(messages, "add_noise", add_noise),
+        mock.patch.object(engine_contribution, "add_noise", add_noise),
         mock.patch.object(Ring, "encode", as_it_is),
         mock.patch.object(messages, "aggregate", add_up),
     ):
         yield
-
-
-def float_noise(std: float, size: int, stream: SecureStream) -> Floats:
-    """Return normal noise as float64, by inversion of 53 uniform bits."""
-    uniform = (stream.words(size) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
-    return np.asarray(std * ndtri(uniform), np.float64)
 
 
 @contextmanager
@@ -137,7 +133,8 @@ def no_sample() -> Iterator[None]:
     def all_rows(stream: SecureStream, rows: int, rate: float) -> NDArray[np.int64]:
         return np.arange(rows)
 
-    with mock.patch.object(gradient, "sample", all_rows):
+    # The audit draws again what a site draws: with what draws for both.
+    with mock.patch.object(kept, "sample", all_rows), mock.patch.object(sampling, "sample", all_rows):
         yield
 
 
@@ -145,10 +142,11 @@ def no_sample() -> Iterator[None]:
 def less_deployed_noise() -> Iterator[None]:
     """A deployed site's noise has a scale that is 10% too small; in one process it is right."""
 
-    def smaller(vector: NDArray[np.int64], stream: SecureStream) -> NDArray[np.int64]:
-        return vector + discrete_gaussian(0.9 * RESOLUTION, vector.size, stream)
+    def smaller(table: Any, query: Query, calibration: Calibration, **streams: Any) -> NDArray[np.int64]:
+        vector = contribution(table, query, calibration, sample=streams["sample"], noise=None)
+        return vector + discrete_gaussian(0.9 * RESOLUTION, vector.size, streams["noise"])
 
-    with mock.patch.object(_decide, "add_noise", smaller):
+    with mock.patch.object(grant_module, "contribution", smaller):
         yield
 
 
@@ -164,14 +162,74 @@ def public_noise() -> Iterator[None]:
         yield
 
 
-BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "noise scale -5%": less_noise,
-    "a site's noise left out": noise_left_out,
-    "a reused mask": reused_mask,
-    "a float sampler": float_sampler,
-    "a skipped composition": skipped_composition,
-    "no sample is drawn": no_sample,
-    "noise that ignores the share": share_ignored,
-    "a deployed site's noise -10%": less_deployed_noise,
-    "a deployed site's noise is public": public_noise,
+Bug = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, and the row that it is planted in; its number of runs is that of the tests."""
+
+    bug: Bug
+    case: Case
+
+
+_MU_ONE = Budget(1.0, 1e-6).mu
+
+
+def _row(name: str, analysis: str, scheme: str, runs: int, mu: float, flag: str, **more: Any) -> Case:
+    return Case(f"bug: {name}", analysis, scheme, runs, mu, flag=flag, **more)
+
+
+_RATIO = "likelihood ratio"
+_SAMPLED = "neural-network, sampled"
+PLANTED = {
+    planted.case.name.removeprefix("bug: "): planted
+    for planted in (
+        Planted(less_noise, _row("noise scale -5%", "mean", "cape", 450, 3.0, "noise scale")),
+        Planted(noise_left_out, _row("a site's noise left out", "mean", "cape", 300, 2.0, _RATIO)),
+        Planted(reused_mask, _row("a reused mask", "mean", "cape", 600, 2.0, "learned")),
+        Planted(
+            skipped_composition, _row("a skipped composition", "neural-network", "cape", 300, 2.0, _RATIO)
+        ),
+        Planted(no_sample, _row("no sample is drawn", _SAMPLED, "cape", 60, 2.0, _RATIO)),
+        Planted(share_ignored, _row("noise that ignores the share", "mean twice", "cape", 250, 2.0, _RATIO)),
+        Planted(
+            less_deployed_noise,
+            _row(
+                "a deployed site's noise -10%",
+                "quantiles",
+                "conventional",
+                60,
+                2.0,
+                "noise scale",
+                deployed=True,
+            ),
+        ),
+        Planted(
+            public_noise,
+            _row(
+                "a deployed site's noise is public",
+                "mean",
+                "conventional",
+                60,
+                2.0,
+                "learned",
+                deployed=True,
+            ),
+        ),
+        Planted(
+            float_sampler,
+            _row(
+                "a float sampler",
+                "mean",
+                "pooled",
+                150,
+                _MU_ONE,
+                "support",
+                delta=1e-6,
+                look="support",
+                powered=False,
+            ),
+        ),
+    )
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 
 import pytest
 import typer
@@ -14,31 +13,18 @@ import cape.audit.run as whole
 import cape.cli.audit as command
 from cape.audit import SEED, amount, audit, cases
 from cape.audit.cases import Case
-from cape.audit.planted import BUGS
 from cape.cli import main
 from cape.errors import InvalidInput
 
 FEW = [
     Case("pooled/mean", "mean", "pooled", 60, powered=False),
-    Case(
-        "bug: a float sampler",
-        "mean",
-        "pooled",
-        120,
-        0.2367,
-        1e-6,
-        flag="support",
-        bug="a float sampler",
-        look="support",
-        powered=False,
-    ),
+    Case("none/mean", "mean", "none", 60, flag="likelihood ratio"),
 ]
 
 
 @pytest.fixture
 def few(monkeypatch):
     """A table of two rows, in this process."""
-    monkeypatch.setattr(whole, "play", list)  # tests/audit/test_protocol.py has these
     monkeypatch.setattr(
         whole, "chosen", lambda fast, only: [c for c in FEW if only is None or only in c.name]
     )
@@ -75,7 +61,8 @@ def test_a_table_and_files(few, run, tmp_path):
     assert "Made on 20" in page
     assert "`cape audit --out DIR`" in page
     assert str(tmp_path) not in page
-    assert "flagged by support" in page
+    assert "flagged by likelihood ratio" in page
+    assert "plant nine bugs" in page
 
 
 def test_a_machine_can_read_it_and_it_repeats(few, run):
@@ -86,12 +73,12 @@ def test_a_machine_can_read_it_and_it_repeats(few, run):
             row.pop("seconds")
     assert one == two
     assert one["family_wise_error"] == 0.05
-    assert one["tests"] == 3 + 1
-    assert [row["tests"] for row in one["rows"]] == [3, 1]
+    assert one["tests"] == 3 + 2
+    assert [row["tests"] for row in one["rows"]] == [3, 2]
 
 
 def test_it_says_how_many_tests_were_made(few, run, tmp_path):
-    said = "4 tests on 2 rows, one to three on each, with equal parts of the error"
+    said = "5 tests on 2 rows, one to three on each, with equal parts of the error"
     assert said in run("--out", tmp_path).output
     assert said in (tmp_path / "assurance-privacy.md").read_text()
 
@@ -109,12 +96,13 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_played(monkey
     assert file.read_text() == "not a folder"
 
 
-def test_status_1_when_a_bug_is_not_found(few, run, monkeypatch):
-    monkeypatch.setitem(BUGS, "a float sampler", nullcontext)
-    done = run("--only", "float")
+def test_status_1_when_what_must_be_flagged_is_not(few, run, monkeypatch):
+    honest = Case("none/mean", "mean", "pooled", 60, flag="likelihood ratio")
+    monkeypatch.setattr(whole, "chosen", lambda fast, only: [honest])
+    done = run()
     assert done.exit_code == 1
     assert "NOT FLAGGED" in done.output
-    assert "Not as it must be: bug: a float sampler" in done.output
+    assert "Not as it must be: none/mean" in done.output
 
 
 def test_rounding_alone(run, monkeypatch):
@@ -150,7 +138,7 @@ def test_the_whole_table_has_every_scheme_and_what_must_be_flagged():
         assert any(case.scheme == scheme for case in fast)
     for table in (full, fast):
         assert len({case.name for case in table}) == len(table)
-        assert sum(bool(case.flag) for case in table) == 11
+        assert sum(bool(case.flag) for case in table) == 2
         assert all(case.runs % 2 == 0 for case in table)
     assert amount(True, None) > len(fast)
     assert amount(True, "rounding") == 1

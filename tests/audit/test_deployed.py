@@ -109,9 +109,9 @@ def test_every_run_sends_the_same_bytes():
         sent[-1].append(data)
         return handle(member, data)
 
-    def run(sites, present):
+    def run(sites, present, drawn):
         sent.append([])
-        return real(sites, present)
+        return real(sites, present, drawn)
 
     real = deployed._Sites.run
     with mock.patch.object(Member, "handle", watched), mock.patch.object(deployed._Sites, "run", run):
@@ -121,9 +121,9 @@ def test_every_run_sends_the_same_bytes():
     assert all(each == sent[0] for each in sent)
 
 
-def test_a_run_repeats_with_its_seed():
-    case = FAST["deployed conventional/mean"]
-    one, two = played(case, 4), played(case, 4)
+@pytest.mark.parametrize("name", ["deployed conventional/mean", "deployed cape/mean, a site lost"])
+def test_a_run_repeats_with_its_seed(name):
+    one, two = played(FAST[name], 4), played(FAST[name], 4)
     assert np.array_equal(one.views, two.views)
     assert len(np.unique(one.views, axis=0)) == 8
 

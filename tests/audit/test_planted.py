@@ -5,60 +5,50 @@ Few runs: each row is judged at the error that the command gives to a test in a 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from cape.audit.cases import Case, cases
 from cape.audit.pool import Job, Search
+from cape.audit.report import PLANTED as SAID
 from cape.audit.table import judge
+from tests.audit.planted import PLANTED, Bug
 
 TESTS = 9
 SEED = 11
-RUNS = {
-    "bug: noise scale -5%": 450,
-    "bug: a site's noise left out": 300,
-    "bug: a reused mask": 600,
-    "bug: a skipped composition": 300,
-    "bug: no sample is drawn": 60,
-    "bug: noise that ignores the share": 250,
-    "bug: a deployed site's noise -10%": 60,
-    "bug: a deployed site's noise is public": 60,
-    "bug: a float sampler": 150,
-    "none/mean": 150,
-    "theorem 1, S = 30, S_C = 9": 300,
-}
 ALL = {case.name: case for case in cases(fast=True)}
 
 
-def row_of(case: Case, runs: int):
+def row_of(case: Case, runs: int, bug: Bug = nullcontext, seed: int = SEED):
     case = replace(case, runs=runs)
-    found = Search(*case.search, SEED)()
-    played = Job(case, found, 0, 2 * runs, SEED)()
+    found = Search(*case.search, seed)()
+    with bug():
+        played = Job(case, found, 0, 2 * runs, seed)()
     return judge(case, played, found.tried, TESTS, True, 0.0)
 
 
-def test_what_must_be_flagged_is_all_here():
-    assert set(RUNS) == {name for name, case in ALL.items() if case.flag}
-    assert {case.bug for case in ALL.values() if case.bug} == {
-        "noise scale -5%",
-        "a site's noise left out",
-        "a reused mask",
-        "a float sampler",
-        "a skipped composition",
-        "no sample is drawn",
-        "noise that ignores the share",
-        "a deployed site's noise -10%",
-        "a deployed site's noise is public",
-    }
+def test_the_report_says_how_many_bugs_are_planted():
+    assert len(PLANTED) == 9
+    assert "nine bugs" in SAID
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_it_is_flagged(name):
-    row = row_of(ALL[name], RUNS[name])
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_bug_is_flagged(name):
+    planted = PLANTED[name]
+    row = row_of(planted.case, planted.case.runs, planted.bug)
     assert row.must_flag in row.flagged, row
     assert row.ok
     assert row.verdict.startswith("flagged by")
+
+
+@pytest.mark.parametrize(("name", "runs"), [("none/mean", 150), ("theorem 1, S = 30, S_C = 9", 300)])
+def test_what_does_not_keep_its_claim_is_flagged(name, runs):
+    assert {case for case, row in ALL.items() if row.flag} == {"none/mean", "theorem 1, S = 30, S_C = 9"}
+    row = row_of(ALL[name], runs)
+    assert row.must_flag in row.flagged, row
+    assert row.ok
 
 
 @pytest.mark.parametrize(
@@ -82,8 +72,7 @@ def test_the_real_code_is_not(name, runs):
 
 
 def test_a_bug_that_is_not_flagged_is_a_failure():
-    honest = replace(ALL["bug: a reused mask"], bug="")  # nothing planted: nothing to find
-    row = row_of(honest, 100)
+    row = row_of(PLANTED["a reused mask"].case, 100)  # nothing planted: nothing to find
     assert not row.ok
     assert row.verdict == "NOT FLAGGED"
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cape.audit import view as view_module
 from cape.audit.cases import Case, cases
 from cape.audit.game import Game, play
-from cape.audit.planted import no_sample
 from cape.audit.sampled import apart, log_ratio
 from cape.audit.search import find
 from cape.audit.view import Watch
@@ -27,7 +25,10 @@ from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
 from cape.engine.stages import SLACK
 from cape.errors import CapeError
+from cape.noise import SecureStream
+from cape.noise.stream import KEY_BYTES
 from cape.privacy import Budget, covered_noise, epsilon
+from tests.audit.planted import no_sample
 
 NAME = "neural-network, sampled"
 MU, DELTA = 2.0, 1e-5
@@ -123,10 +124,10 @@ def one_run(found, swapped=False, number=0):
     one, two = found.tables.sites(Remembered)
     world, neighbour = (two, one[TARGET]) if swapped else (one, two[TARGET])
     watch = Watch(TARGET, ["site-02"])
-    watch.start(neighbour, len(found.tables.one) - 1)
+    watch.start(world, neighbour, len(found.tables.one) - 1)
     key = stream_of("test", number)
-    consortium = Consortium(world, SCHEMA, BUDGET, colluding=1, scheme="cape", stream=key)
-    with watch.on(), warnings.catch_warnings():
+    consortium = Consortium(world, SCHEMA, BUDGET, colluding=1, scheme="cape", stream=key, observer=watch)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         consortium.release(analysis_of(NAME), share=1.0)
     return watch.stages
@@ -151,7 +152,8 @@ def test_the_rows_that_were_drawn_are_those_of_the_stream(tables, swapped):
     for number in range(2):
         stages, again = one_run(tables, swapped, number), stream_of("test", number)
         for step, stage in enumerate(stages):
-            drawn = sample(again.fork(f"run {step + 1}").fork(f"sample {TARGET}"), shared + 1, RATE)
+            key = again.fork(f"run {step + 1}").fork(f"sample {TARGET}").bytes(KEY_BYTES)
+            drawn = sample(SecureStream(key), shared + 1, RATE)
             assert stage.draw.taken == (shared in drawn)
             assert stage.draw.rate == RATE
 
@@ -171,29 +173,31 @@ def test_the_rows_that_were_drawn_are_those_of_the_stream(tables, swapped):
     assert seen == {True, False}
 
 
-def test_a_site_that_draws_nothing_is_an_error(tables):
-    @contextmanager
-    def quiet():
-        with mock.patch.object(Watch, "_watch_samples", return_value=None):
-            yield
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda stream, rows, rate: np.arange(rows), lambda stream, rows, rate: np.arange(0)],
+    ids=["all", "none"],
+)
+def test_a_site_that_draws_other_rows_than_its_stream_says_is_an_error(tables, wrong):
+    with (
+        mock.patch.object(kept, "sample", wrong),
+        pytest.raises(CapeError, match="not the sum over the rows that it drew"),
+    ):
+        play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1)
 
-    with pytest.raises(CapeError, match="did not draw a sample"):
-        play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1, quiet)
 
+def test_a_sum_that_is_one_step_off_is_an_error(tables):
+    real = kept.clipped_sum
 
-def test_a_sample_that_is_not_the_one_added_up_is_an_error(tables):
-    real = view_module.encoded
+    def off(*asked, **how):
+        found = real(*asked, **how)
+        return replace(found, sums=found.sums + (how["rows"] is not None))
 
-    @contextmanager
-    def wrong():
-        def off(*asked):
-            return real(*asked) + 1
-
-        with mock.patch.object(view_module, "encoded", off):
-            yield
-
-    with pytest.raises(CapeError, match="not the sum over the rows that it drew"):
-        play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1, wrong)
+    with (
+        mock.patch.object(kept, "clipped_sum", off),
+        pytest.raises(CapeError, match="not the sum over the rows that it drew"),
+    ):
+        play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1)
 
 
 def test_on_real_runs_the_ratio_has_the_law_that_the_design_says(tables):
@@ -206,7 +210,8 @@ def test_on_real_runs_the_ratio_has_the_law_that_the_design_says(tables):
     assert abs(slope_of(played.ratios, played.present)) < 4
     centre = played.attained**2 / 2
     assert abs(centred(played, centre)) < 4
-    assert centred(play(game, range(40), 5, no_sample), centre) > 4
+    with no_sample():
+        assert centred(play(game, range(40), 5), centre) > 4
 
 
 def centred(played, centre):
@@ -226,6 +231,6 @@ def test_under_the_other_relation_the_row_is_there_or_not():
 
 def test_without_the_accountant_these_rows_are_left_out(monkeypatch):
     names = {case.name for case in cases(fast=False) if case.analysis in SAMPLED}
-    assert names == {f"cape/{NAME}", f"pooled/{NAME}, add-remove", "bug: no sample is drawn"}
+    assert names == {f"cape/{NAME}", f"pooled/{NAME}, add-remove"}
     monkeypatch.setattr(sys.modules[Case.__module__], "find_spec", lambda name: None)
     assert not any(case.analysis in SAMPLED for case in cases(fast=False))

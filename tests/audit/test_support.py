@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cape.audit.planted import float_noise
-from cape.audit.support import reachable
+from cape.audit.support import float_noise, reachable
 from cape.engine.calibration import RESOLUTION
 from cape.noise import discrete_gaussian
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from unittest import mock
@@ -18,6 +18,7 @@ from cape.audit.search import Found, find
 from cape.audit.table import ROUNDING, judge
 from cape.engine.calibration import RESOLUTION
 from cape.engine.setting import Setting
+from tests.audit.planted import Bug, share_ignored, skipped_composition
 
 CASE = Case("pooled/ecdf", "ecdf", "pooled", 1000, powered=False)
 FULL = {case.name: case for case in cases(fast=False)}
@@ -99,8 +100,10 @@ def test_an_adversary_that_guesses_is_a_failure():
     assert row.verdict == "NO POWER"
 
 
-def played_of(case: Case) -> Played:
-    return Job(case, searched(Search(*case.search, SEED)), 0, 2 * case.runs, SEED)()
+def played_of(case: Case, bug: Bug = nullcontext) -> Played:
+    found = searched(Search(*case.search, SEED))
+    with bug():
+        return Job(case, found, 0, 2 * case.runs, SEED)()
 
 
 @cache
@@ -110,8 +113,8 @@ def searched(search: Search) -> Found:
 
 def test_a_skipped_composition_is_flagged_in_a_row_with_few_runs():
     """In one that the bounds alone would let pass."""
-    case = replace(FULL["pooled/k-means"], bug="a skipped composition", runs=12)
-    row = row_of(played_of(case), case)
+    case = replace(FULL["pooled/k-means"], runs=12)
+    row = row_of(played_of(case, skipped_composition), case)
     assert row.mu_bound < row.claim_mu
     assert "attained" in row.flagged
     assert not row.ok
@@ -133,8 +136,8 @@ def test_releases_of_one_study_are_seen_together(name):
 
 @pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional", "local", "pooled"])
 def test_noise_that_ignores_the_share_is_seen_under_every_scheme(scheme):
-    case = replace(FULL[f"{scheme}/mean twice"], runs=40, bug="noise that ignores the share")
-    played = played_of(case)
+    case = replace(FULL[f"{scheme}/mean twice"], runs=40)
+    played = played_of(case, share_ignored)
     assert played.claim_mu == pytest.approx(case.mu)
     assert played.attained == pytest.approx(np.sqrt(2) * case.mu, rel=1e-2)
     assert "attained" in row_of(played, case).flagged
@@ -144,14 +147,10 @@ def test_a_release_may_not_promise_itself_more_than_the_budget():
     """Noise for twice the budget, and a promise that says so: the budget is the claim all the same."""
     real = Setting.local_std
 
-    @contextmanager
-    def twice():
-        with mock.patch.object(Setting, "local_std", lambda of, scheme, share: real(of, scheme, share) / 2):
-            yield
-
     case = FULL["pooled/mean"]
     tables = find("mean", "replace-one", case.budget, SEED).tables
-    played = play(Game("mean", "pooled", tables, case.budget), range(40), SEED, twice)
+    with mock.patch.object(Setting, "local_std", lambda of, scheme, share: real(of, scheme, share) / 2):
+        played = play(Game("mean", "pooled", tables, case.budget), range(40), SEED)
     assert played.claim_mu == pytest.approx(case.mu)
     assert "attained" in row_of(played, case).flagged
 

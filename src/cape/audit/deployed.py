@@ -15,17 +15,13 @@ Tested in tests/audit/test_deployed.py.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import msgspec
 import numpy as np
@@ -33,12 +29,11 @@ from numpy.typing import NDArray
 
 from cape import secagg
 from cape.analyses import KINDS
-from cape.audit.game import Game, Played, claimed, coin
-from cape.audit.learned import features, stack
-from cape.audit.likelihood import evidence
-from cape.audit.view import Stage, Watch, encoded
+from cape.audit.game import Game, Played, gather
+from cape.audit.view import Stage, Watch
 from cape.audit.world import SCHEMA, Remembered, analysis_of, frame, stream_of
 from cape.engine.calibration import Calibration
+from cape.engine.contribution import exact_sums
 from cape.engine.query import Query
 from cape.engine.session import AnalysisSession, StageResult
 from cape.errors import CapeError
@@ -56,48 +51,21 @@ MEMORY = "/dev/shm"  # where a sync costs nothing
 _LEAST, _MOST = -6, 12  # powers of two that made-up totals are near, in units of what is released
 
 
-def play(
-    game: Game,
-    runs: range,
-    seed: int,
-    planted: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    label: str = "",
-) -> Played:
+def play(game: Game, runs: range, seed: int, label: str = "") -> Played:
     """Play the runs with these numbers, as `cape.audit.game.play` does in one process without folders.
 
-    What sites draw from the operating system comes from a stream that is keyed by the seed and the run's
-    number while a run lasts.
+    What sites draw comes from streams that are keyed by the seed and the run's number.
     """
-    rows: list[tuple[bool, float, float, float, int]] = []
-    views: list[Int64] = []
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="cape-audit-", dir=memory) as folder:
         sites = _Sites(game, Path(folder))
-        with planted(), sites.watch.on(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few rows, much noise, and answers that say little
-            for number in runs:
-                present = coin(number)
-                with _system_randomness(stream_of("run", seed, label, game.analysis, game.scheme, number)):
-                    stages = sites.run(present)
-                told = evidence(game.scheme, stages, sites.target, present)
-                rows.append((present, told.ratio, told.moved, told.squares, told.count))
-                views.append(features(stages, sites.target))
-    return Played(
-        np.array([row[0] for row in rows]),
-        np.array([row[1] for row in rows]),
-        stack(views),
-        float(np.mean([row[2] for row in rows])),
-        math.fsum(row[3] for row in rows),
-        sum(row[4] for row in rows),
-        *claimed([sites.asked.stages.promise(len(sites.asked.stages))], game.budget),
-    )
 
+        def run(number: int, present: bool) -> list[Stage]:
+            drawn = stream_of("run", seed, label, game.analysis, game.scheme, number)
+            return sites.run(present, drawn)
 
-@contextmanager
-def _system_randomness(stream: SecureStream) -> Iterator[None]:
-    """Let what asks the operating system for randomness get it from a stream, so that a run repeats."""
-    with mock.patch.object(os, "urandom", stream.bytes):
-        yield
+        stages = sites.asked.stages
+        return gather(game, runs, run, lambda: [stages.promise(len(stages))])
 
 
 @dataclass(frozen=True)
@@ -116,12 +84,10 @@ class _Sites:
 
     def __init__(self, game: Game, folder: Path) -> None:
         self.game, self.folder, names = game, folder, game.sites
-        self.target = names[0]
-        self.colluders = names[len(names) - game.colluding :] if game.colluding else []
+        self.target, self.colluders = names[0], game.colluders
         honest = [name for name in names if name not in self.colluders]
         self.lost = honest[len(honest) - game.lost :] if game.lost else []
         self.honest = honest if game.scheme == "cape" else honest[:1]  # else a message stands for itself
-        self.watch = Watch(self.target, self.colluders)
         self.tables = game.tables.sites(Remembered)
         self.study = document(game)
         self.asked = read(self.study, 1)
@@ -131,15 +97,15 @@ class _Sites:
         self.run_name = keys.bytes(RUN_BYTES)
         rows = dict(zip(names, (game.tables.one, *game.tables.others), strict=True))
         for name in self.honest:
-            with _system_randomness(keys.fork(f"folder of {name}")):
-                self.identities[name] = SiteFolder.create(folder / "one" / name, name).identity
+            private = keys.fork(f"key of {name}").bytes(KEY_BYTES)
+            site = SiteFolder.create(folder / "one" / name, name, private=private)
+            self.identities[name] = site.identity
             frame(rows[name]).write_csv(folder / "one" / name / "rows.csv")
         for name in self.honest:
             (folder / "one" / name / "site.toml").write_text(self._policy(name), encoding="utf-8")
         shutil.copytree(folder / "one" / self.target, folder / "two" / self.target)
         frame(game.tables.two).write_csv(folder / "two" / self.target / "rows.csv")
-        with _system_randomness(keys.fork("requests")):
-            self.stages = [self._asked_for(*stage) for stage in _stages(game, self.asked)]
+        self.stages = [self._asked_for(*stage) for stage in _stages(game, self.asked)]
 
     def _asked_for(self, talk: AnalysisSession, told: list[StageResult]) -> _Asked:
         """Return a stage with its request, which every run sends as it is, and with its exact sums."""
@@ -150,7 +116,7 @@ class _Sites:
         query, (calibration, _) = talk.pending(), talk.calibrate()
         left = [name for name in self.honest if name not in self.lost]
         exact = tuple(
-            {name: encoded(world[name], query, calibration) for name in left} for world in self.tables
+            {name: exact_sums(world[name], query, calibration) for name in left} for world in self.tables
         )
         return _Asked(request, request.pack(), query, calibration, exact)
 
@@ -170,66 +136,72 @@ class _Sites:
             peers={peer: identity.public for peer, identity in self.identities.items() if peer != name},
         )
 
-    def run(self, present: bool) -> list[Stage]:
-        """Return what is seen of a run with the second table, or with the first."""
+    def run(self, present: bool, drawn: SecureStream) -> list[Stage]:
+        """Return what is seen of a run with the second table, or with the first; sites draw from a stream."""
         here = self.folder / "run"
         members = {}
         for name in self.honest:
             kept = self.folder / ("two" if present and name == self.target else "one") / name
-            members[name] = Member(SiteFolder(shutil.copytree(kept, here / name)))
-        self.watch.stages = []
-        for asked in self.stages:
+            site = SiteFolder(shutil.copytree(kept, here / name))
+            members[name] = Member(site, drawn.fork(f"site {name}"))
+        seen = []
+        for number, asked in enumerate(self.stages):
             true, other = asked.exact[present], asked.exact[not present][self.target]
-            seen = Stage(asked.query, asked.calibration, dict(true), other)
-            self.watch.stages.append(seen)
+            stage = Stage(asked.query, asked.calibration, dict(true), other)
             if self.game.scheme == "cape":
-                self._aggregate(members, asked)
+                self._aggregate(members, asked, stage, drawn.fork(f"stage {number}"))
             else:
                 offered = _taken(say(members[self.target], wire.Ask(1, asked.data)), wire.Offered)
-                seen.total = np.frombuffer(offered.data, "<i8")
-                seen.seen = {self.target: seen.total}
+                stage.total = np.frombuffer(offered.data, "<i8")
+                stage.seen = {self.target: stage.total}
+            seen.append(stage)
         shutil.rmtree(here)
-        return self.watch.stages
+        return seen
 
-    def _aggregate(self, members: Mapping[str, Member], asked: _Asked) -> None:
+    def _aggregate(
+        self, members: Mapping[str, Member], asked: _Asked, stage: Stage, drawn: SecureStream
+    ) -> None:
         """Play secure aggregation; who is lost says nothing once keys are agreed."""
         size, session = asked.calibration.size, asked.request.session
         parameters = asked.request.parameters(self.asked.setting.parties, size)
-        aggregator = secagg.Aggregator(parameters)
-        zeros = np.zeros(size, np.int64)  # what colluders put in: they and the aggregator know it
-        machines = {name: secagg.Site(parameters, name, self.identities[name]) for name in self.colluders}
-        masked: dict[str, bytes] = {}
+        aggregator, watch = secagg.Aggregator(parameters), Watch(self.target, self.colluders)
+        machines = {
+            name: secagg.Site(parameters, name, self.identities[name], stream=drawn.fork(name))
+            for name in self.colluders
+        }
+        watch.began(machines, aggregator)
 
-        def carry(name: str, data: bytes) -> bytes:
+        def carry(round_: str, name: str, data: bytes) -> tuple[secagg.Event, ...]:
             if name in machines:
                 if machines[name].state is secagg.SiteState.SHARED:
-                    machines[name].begin(0, zeros)
-                return machines[name].handle(data)
-            return bytes(_taken(say(members[name], wire.Carry(1, session, data)), wire.Carried).data)
+                    machines[name].begin(0, np.zeros(size, np.int64))  # they and the aggregator know it
+                watch.carried(secagg.Wire(round_, secagg.AGGREGATOR, name, data))
+                answer = machines[name].handle(data)
+            else:
+                carried = _taken(say(members[name], wire.Carry(1, session, data)), wire.Carried)
+                answer = bytes(carried.data)
+            watch.carried(secagg.Wire(round_, name, secagg.AGGREGATOR, answer))
+            return aggregator.handle(answer)
 
-        events: tuple[Any, ...] = ()
+        events: tuple[secagg.Event, ...] = ()
         for member in members.values():
             offered = _taken(say(member, wire.Ask(1, asked.data)), wire.Offered)
             events += aggregator.handle(offered.data)
         for machine in machines.values():
             events += aggregator.handle(machine.start())
-        self.watch.clear()
         for round_ in ("share", "mask", "consistency", "unmask"):
             if round_ == "mask":
                 events = aggregator.begin()
-            answers: tuple[Any, ...] = ()
+            answers: tuple[secagg.Event, ...] = ()
             for event in events:
                 if isinstance(event, secagg.Send) and not (event.to in self.lost and round_ != "share"):
-                    data = carry(event.to, event.data)
-                    if round_ == "mask":
-                        masked[event.to] = data
-                    answers += aggregator.handle(data)
+                    answers += carry(round_, event.to, event.data)
             if round_ == "mask" and self.lost:
                 answers += aggregator.gone(self.lost)
             events = answers
         (finished,) = [event for event in events if isinstance(event, secagg.Finished)]
-        held = dict.fromkeys(self.colluders, zeros)
-        self.watch.keep(parameters, masked, held, finished.total)
+        stage.total = finished.total
+        watch.unmask(stage)
 
 
 def say(member: Member, message: Any) -> wire.FromSite:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +21,12 @@ from cape.engine.result import Promise
 from cape.engine.schemes import CapeGaussian
 from cape.privacy import Budget
 
-__all__ = ["Game", "Played", "claimed", "coin", "join", "play"]
+__all__ = ["Game", "Played", "coin", "gather", "join", "play"]
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
+Look = Callable[[list[Stage], str, bool], float]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Game:
     def sites(self) -> list[str]:
         """The sites; the row at stake is at the first, and the last ones collude."""
         return site_names(1 + len(self.tables.others))
+
+    @property
+    def colluders(self) -> list[str]:
+        """The sites that side with the aggregator."""
+        return self.sites[len(self.sites) - self.colluding :]
 
 
 @dataclass(frozen=True)
@@ -77,53 +82,63 @@ def coin(number: int) -> bool:
     return number // 2 % 2 == 1
 
 
-def play(
-    game: Game,
-    runs: range,
-    seed: int,
-    planted: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    look: Callable[[list[Stage], str, bool], float] | None = None,
-    label: str = "",
-) -> Played:
+def play(game: Game, runs: range, seed: int, look: Look | None = None, label: str = "") -> Played:
     """Play the runs with these numbers. All noise comes from a stream keyed by the seed and the run's number.
 
-    `planted` changes one thing in the real code; `look` computes one more number from a view.
+    `look` computes one more number from a view.
     """
-    names = game.sites
-    target, colluders = names[0], names[len(names) - game.colluding :] if game.colluding else []
+    target, colluders = game.sites[0], game.colluders
     one, two = game.tables.sites(Remembered)
     asked = asked_of(game.analysis)
-    watch = Watch(target, colluders)
+    watch = Watch(target, colluders, trusted=game.scheme == "pooled")
     scheme: Any = CapeGaussian() if game.scheme == "cape-gaussian" else game.scheme
+    promises: list[Promise] = []
+
+    def run(number: int, present: bool) -> list[Stage]:
+        world, neighbour = (two, one[target]) if present else (one, two[target])
+        consortium = Consortium(
+            world,
+            SCHEMA,
+            game.budget,
+            colluding=game.colluding,
+            neighbours=game.neighbours,
+            scheme=scheme,
+            stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
+            observer=watch,
+        )
+        watch.start(world, neighbour, len(game.tables.one) - 1)
+        if game.scheme == "cape-gaussian" and number == runs[0]:
+            consortium.prepare(sum(_numbers(game, analysis) for analysis, _ in asked) * len(runs))
+        promises[:] = [consortium.release(analysis, share=share).guarantee for analysis, share in asked]
+        return watch.stages
+
+    return gather(game, runs, run, lambda: promises, look)
+
+
+def gather(
+    game: Game,
+    runs: range,
+    run: Callable[[int, bool], list[Stage]],
+    promises: Callable[[], list[Promise]],
+    look: Look | None = None,
+) -> Played:
+    """Play runs, each with its number and whether the second table is true, and keep what is seen of them."""
+    target = game.sites[0]
     rows: list[tuple[bool, float, float, float, int]] = []
     views: list[Int64] = []
     extra: list[float] = []
-    promises: list[Promise] = []
-    with planted(), watch.on(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows, much noise, and a scheme without any: all on purpose
         for number in runs:
             present = coin(number)
-            world, neighbour = (two, one[target]) if present else (one, two[target])
-            consortium = Consortium(
-                world,
-                SCHEMA,
-                game.budget,
-                colluding=game.colluding,
-                neighbours=game.neighbours,
-                scheme=scheme,
-                stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
-            )
-            watch.start(neighbour, len(game.tables.one) - 1)
-            if game.scheme == "cape-gaussian" and number == runs[0]:
-                consortium.prepare(sum(_numbers(game, analysis) for analysis, _ in asked) * len(runs))
-            promises = [consortium.release(analysis, share=share).guarantee for analysis, share in asked]
+            stages = run(number, present)
             if look is not None:
-                extra.append(look(watch.stages, target, present))
+                extra.append(look(stages, target, present))
                 rows.append((present, 0.0, 0.0, 0.0, 0))
                 continue
-            told = evidence(game.scheme, watch.stages, target, present)
+            told = evidence(game.scheme, stages, target, present)
             rows.append((present, told.ratio, told.moved, told.squares, told.count))
-            views.append(features(watch.stages, target))
+            views.append(features(stages, target))
     return Played(
         np.array([row[0] for row in rows]),
         np.array([row[1] for row in rows]),
@@ -131,7 +146,7 @@ def play(
         float(np.mean([row[2] for row in rows])),
         math.fsum(row[3] for row in rows),
         sum(row[4] for row in rows),
-        *claimed(promises, game.budget),
+        *claimed(promises(), game.budget),
         np.array(extra) if extra else None,
     )
 

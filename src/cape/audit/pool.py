@@ -7,14 +7,12 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
 from cape.audit import deployed
 from cape.audit.cases import Case, Look
 from cape.audit.game import Game, Played, play
-from cape.audit.planted import BUGS
 from cape.audit.search import Found, find, questions
 from cape.audit.support import telltale, worst
 from cape.engine.query import Neighbours
@@ -73,11 +71,10 @@ class Job:
             case.lost,
             case.forged,
         )
-        runs, planted = range(self.first, self.last), BUGS[case.bug] if case.bug else nullcontext
+        runs = range(self.first, self.last)
         if case.deployed:
-            return deployed.play(game, runs, self.seed, planted, case.name)
-        look = telltale if case.look == "support" else None
-        return play(game, runs, self.seed, planted, look, case.name)
+            return deployed.play(game, runs, self.seed, case.name)
+        return play(game, runs, self.seed, telltale if case.look == "support" else None, case.name)
 
 
 def in_order(

@@ -15,7 +15,7 @@ from cape.audit.run import Audit
 from cape.audit.table import ERROR, Row
 from cape.errors import InvalidInput
 
-__all__ = ["COLUMNS", "cells", "left_out", "page", "told", "write"]
+__all__ = ["COLUMNS", "PLANTED", "cells", "left_out", "page", "told", "write"]
 
 COLUMNS = (
     "row",
@@ -67,11 +67,9 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-_ATTACKS = (
-    "*Refused*: sites said no, with a code and how often. *Paid for*: so many vectors left the sites, and "
-    "their ledgers have at least as many lines, mu² in all: whoever attacked got what was bought, under "
-    "noise, and nothing else. *Holds*: nothing left that was not paid for, no site was bared, and no sum was "
-    "wrong."
+PLANTED = (
+    "An audit that cannot find a bug has found nothing: the project's tests plant nine bugs in the code, one "
+    "at a time, and each is flagged (tests/audit/test_planted.py)."
 )
 
 
@@ -92,11 +90,11 @@ def page(found: Audit, command: str) -> str:
     """Return the page."""
     floor = FLOOR_FAST if found.fast else FLOOR
     plain = [row for row in found.rows if not row.must_flag]
-    planted = [row for row in found.rows if row.must_flag]
+    wrong = [row for row in found.rows if row.must_flag]
     tight = [row.ratio for row in plain if row.needed == floor]
     least = min((row for row in plain if row.needed), key=lambda row: row.ratio / row.needed, default=None)
     lines = [
-        "# Empirical privacy, rounding, and the protocol",
+        "# Empirical privacy and rounding",
         "",
         f"Made on {datetime.now(UTC):%Y-%m-%d} with cape {__version__} by `{command}`, "
         f"in {found.seconds / 60:.1f} minutes. Do not edit: it is generated.",
@@ -127,19 +125,14 @@ def page(found: Audit, command: str) -> str:
                 "",
             ]
         lines += [*_table(plain), ""]
-    if planted:
-        lines += ["## What must be flagged", "", *_table(planted), ""]
+    if wrong:
+        lines += ["## What must be flagged", "", PLANTED, "", *_table(wrong), ""]
     if found.rows:
         lines += ["![Claim, bound and power of every row](audit.svg)", ""]
-    titles = {"Floating point and rounding": found.rounding, "The protocol under attack": found.protocol}
-    for title, checks in titles.items():
-        if checks:
-            lines += [f"## {title}", ""]
-            if checks == found.protocol:
-                lines += [_ATTACKS, ""]
-            lines += ["| check | | found |", "|---|---|---|"]
-            lines += [f"| {c.name} | {'holds' if c.holds else '**FAILS**'} | {c.found} |" for c in checks]
-            lines += [""]
+    if found.rounding:
+        lines += ["## Floating point and rounding", "", "| check | | found |", "|---|---|---|"]
+        lines += [f"| {c.name} | {'holds' if c.holds else '**FAILS**'} | {c.found} |" for c in found.rounding]
+        lines += [""]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The whole audit: search, play, judge; rounding; attacks on the protocol; and what is kept of it."""
+"""The whole audit: search, play, judge; rounding; and what is kept of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from cape.audit.cases import Case, chosen
 from cape.audit.game import Played, join
 from cape.audit.pool import WORKERS, Job, Search, in_order
-from cape.audit.protocol import play
 from cape.audit.rounding import Check, checks
 from cape.audit.table import ERROR, Row, judge
 
@@ -31,7 +30,6 @@ _SLOW = {
     "count, mean and descent": 4,
 }
 _CHUNK = 400
-_CHECKS = ("rounding", "protocol")
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,9 @@ class Audit:
 
     rows: tuple[Row, ...]
     rounding: tuple[Check, ...]
-    protocol: tuple[Check, ...]
     fast: bool
     seed: int
     seconds: float
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """What either holds or does not."""
-        return self.rounding + self.protocol
 
     @property
     def tests(self) -> int:
@@ -58,7 +50,7 @@ class Audit:
     @property
     def ok(self) -> bool:
         """Whether nothing was flagged that keeps its claim, and everything that does not."""
-        return all(row.ok for row in self.rows) and all(check.holds for check in self.checks)
+        return all(row.ok for row in self.rows) and all(check.holds for check in self.rounding)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -71,7 +63,6 @@ class Audit:
             "tests": self.tests,
             "rows": [row.to_dict() for row in self.rows],
             "rounding": [check.to_dict() for check in self.rounding],
-            "protocol": [check.to_dict() for check in self.protocol],
         }
 
 
@@ -83,16 +74,15 @@ def audit(
     watch: Watch = lambda what: None,
     workers: int = WORKERS,
 ) -> Audit:
-    """Attack every row of the table, or those whose name contains `only`, or "rounding" or "protocol" alone.
+    """Attack every row of the table, or those whose name contains `only`, or "rounding" alone.
 
     `watch` is told of each of the `amount` parts that is done.
     """
     began = perf_counter()
     rounded = checks(seed) if only in (None, "rounding") else []
-    attacked = play() if only in (None, "protocol") else []
-    watch("rounding, protocol")
-    if only in _CHECKS:
-        return Audit((), tuple(rounded), tuple(attacked), fast, seed, perf_counter() - began)
+    watch("rounding")
+    if only == "rounding":
+        return Audit((), tuple(rounded), fast, seed, perf_counter() - began)
     table = chosen(fast, only)
     searches = _searches(table, seed)
     parts = {case: _parts(case) for case in table}
@@ -115,12 +105,12 @@ def audit(
         runs = join([result for _, result, _ in mine])
         searched = tables[Search(*case.search, seed)].tried
         rows.append(judge(case, runs, searched, tests, fast, sum(took for *_, took in mine)))
-    return Audit(tuple(rows), tuple(rounded), tuple(attacked), fast, seed, perf_counter() - began)
+    return Audit(tuple(rows), tuple(rounded), fast, seed, perf_counter() - began)
 
 
 def amount(fast: bool, only: str | None) -> int:
     """Return in how many parts an audit is done."""
-    if only in _CHECKS:
+    if only == "rounding":
         return 1
     table = chosen(fast, only)
     return len(_searches(table, 0)) + sum(len(_parts(case)) for case in table) + 1

@@ -18,14 +18,12 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cape.audit.deployed import forged_questions
 from cape.audit.game import Game
-from cape.audit.view import Watch
 from cape.audit.world import (
     SCHEMA,
     Cell,
@@ -37,15 +35,16 @@ from cape.audit.world import (
     columns_of,
     frame,
     random_rows,
-    site_names,
     stream_of,
     uniform,
+    whole,
 )
-from cape.blocks import Block
 from cape.blocks.table import Table
 from cape.data.schema import Number
 from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.consortium import Consortium
+from cape.engine.contribution import exact_sums
+from cape.engine.observer import Observer
 from cape.engine.query import Neighbours, Query
 from cape.noise import SecureStream
 from cape.privacy import Budget
@@ -96,26 +95,34 @@ def _find(
     return Found(tables, pair.apart(one, two), pair.tried)
 
 
+class _Questions(Observer):
+    """Writes down what is asked."""
+
+    def __init__(self) -> None:
+        self.asked_for: Asked = []
+
+    def asked(self, query: Query, calibration: Calibration) -> None:
+        self.asked_for.append((query, calibration))
+
+
 def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables) -> Asked:
     """Return what a run asks, and on which grids, from a real run without noise cancelling."""
-    world, _ = tables.sites(Remembered)
-    target = site_names(1)[0]
-    watch = Watch(target, ())
-    watch.start(world[target], len(tables.one) - 1)
+    observer = _Questions()
     consortium = Consortium(
-        world,
+        tables.sites(Remembered)[0],
         SCHEMA,
         budget,
         colluding=0,
         neighbours=neighbours,
         scheme="conventional",
         stream=stream_of("questions", name, neighbours),
+        observer=observer,
     )
-    with watch.on(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows and much noise
         for analysis, share in asked_of(name):
             consortium.release(analysis, share=share)
-    return [(stage.query, stage.calibration) for stage in watch.stages]
+    return observer.asked_for
 
 
 class _Pair:
@@ -135,11 +142,12 @@ class _Pair:
         """Return what a row adds, in standard deviations of a site's noise."""
         if row not in self._known:
             table = Table("search", frame([row]), SCHEMA)
-            parts = []
-            for query, calibration in self._asked:
-                sums = tuple(part for parts in table.sums(_whole(query)) for part in parts)
-                parts.append(calibration.encode(sums) / RESOLUTION)
-            self._known[row] = np.concatenate(parts)
+            self._known[row] = np.concatenate(
+                [
+                    exact_sums(table, replace(query, blocks=tuple(whole(query.blocks))), calibration)
+                    for query, calibration in self._asked
+                ]
+            ) / float(RESOLUTION)
         return self._known[row]
 
     def apart(self, one: Row, two: Row) -> float:
@@ -181,11 +189,6 @@ class _Pair:
                 if found > best:
                     best, pair[which] = found, tried[which]
         return best
-
-
-def _whole(query: Query) -> list[Block]:
-    """Return the blocks of a query, over all rows."""
-    return [replace(cast(Any, block), rate=1.0) if block.rate < 1 else block for block in query.blocks]
 
 
 def cells(name: str, stream: SecureStream) -> list[Cell]:

@@ -15,17 +15,18 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from cape.audit.planted import float_noise
 from cape.audit.search import Asked, Found
 from cape.audit.view import Stage
 from cape.audit.world import SCHEMA, Row, Tables, frame, random_rows, stream_of
 from cape.blocks.table import Table
 from cape.engine.calibration import RESOLUTION
+from cape.engine.contribution import exact_sums
 from cape.noise import SecureStream
 from cape.noise.gaussian import largest
 
-__all__ = ["reachable", "telltale", "worst"]
+__all__ = ["float_noise", "reachable", "telltale", "worst"]
 
 _FILLS, _TRIES = 100, 500
 
@@ -39,6 +40,12 @@ def reachable(answer: NDArray[np.generic], exact: NDArray[np.int64]) -> NDArray[
     noise = answer.astype(np.float64) - start
     tries = (noise, np.nextafter(noise, np.inf), np.nextafter(noise, -np.inf))
     return np.asarray(np.any([start + one == answer for one in tries], axis=0))
+
+
+def float_noise(std: float, size: int, stream: SecureStream) -> NDArray[np.float64]:
+    """Return normal noise as float64, by inversion of 53 uniform bits: as in a textbook, without a grid."""
+    uniform = (stream.words(size) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
+    return np.asarray(std * ndtri(uniform), np.float64)
 
 
 def worst(found: Found, asked: Asked, seed: int) -> Found:
@@ -70,12 +77,8 @@ def _filled(tables: Tables, stream: SecureStream) -> Tables:
 
 def _total(rows: Sequence[Row], others: Sequence[Sequence[Row]], asked: Asked) -> NDArray[np.int64]:
     """Return the exact sum over all sites, in steps."""
-    query, calibration = asked[0]
-    vectors = []
-    for site in (rows, *others):
-        sums = Table("support", frame(site), SCHEMA).sums(query.blocks)
-        vectors.append(calibration.encode(tuple(part for parts in sums for part in parts)))
-    return np.asarray(np.sum(vectors, axis=0))
+    tables = [Table("support", frame(site), SCHEMA) for site in (rows, *others)]
+    return np.asarray(np.sum([exact_sums(table, *asked[0]) for table in tables], axis=0))
 
 
 def telltale(stages: list[Stage], target: str, swapped: bool) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 
 from cape.analyses import CustomSum
 from cape.analyses.registry import build
+from cape.blocks import sampling
 from cape.blocks.block import Block
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
 from cape.data import Schema
 from cape.data.schema import Category, Number
-from cape.engine.query import Analysis, Neighbours
+from cape.engine.query import Analysis
+from cape.errors import CapeError
 from cape.learning import GradientDescent
 from cape.noise import SecureStream
+from cape.noise.stream import KEY_BYTES
 
 __all__ = [
     "ANALYSES",
@@ -33,19 +36,23 @@ __all__ = [
     "SCHEMA",
     "STUDIES",
     "Cell",
+    "Remembered",
     "Row",
     "Tables",
     "asked_of",
     "columns_of",
     "frame",
     "random_rows",
+    "rate_of",
     "stream_of",
+    "whole",
 ]
 
 Floats = NDArray[np.float64]
 Batch = dict[str, NDArray[Any]]
 Cell = float | str | int | bool | None
 Row = tuple[Cell, ...]
+Sums = list[tuple[NDArray[np.int64], ...]]
 
 SCHEMA = Schema(
     age=Number(18, 90),
@@ -198,35 +205,72 @@ class Remembered(Holder):
     """A table whose sums are computed once for each question, by the real code, and then remembered.
 
     The sums of a table without sampling are exact and do not change; a run of the protocol then costs what
-    noise and messages cost.
+    noise and messages cost. A sample is drawn by the real code too, and once more from the same randomness:
+    what the table gives must be the sum over these rows, to the last bit.
+
+    Attributes:
+        given: the sums that it gave last.
+        drawn: over which of its rows, where rows were sampled.
     """
 
     def __init__(self, name: str, rows: Sequence[Row]) -> None:
-        self.name = name
-        self._table = Table(name, frame(rows), SCHEMA)
-        self._rows = len(rows)
-        self._known: dict[Any, list[tuple[NDArray[np.int64], ...]]] = {}
+        self.name, self._rows = name, tuple(rows)
+        self._tables: dict[tuple[int, ...], Table] = {}
+        self._known: dict[Any, Sums] = {}
+        self.given: Sums = []
+        self.drawn: NDArray[np.int64] | None = None
 
     def rows(self) -> int:
         """Return the number of rows."""
-        return self._rows
+        return len(self._rows)
 
-    def sums(
-        self, blocks: Sequence[Block], stream: SecureStream | None = None
-    ) -> list[tuple[NDArray[np.int64], ...]]:
+    def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> Sums:
         """Return the sums of every block."""
-        asked = tuple(blocks)
-        if any(block.rate < 1 for block in asked):
-            return self._table.sums(blocks, stream)
+        rate, everyone = rate_of(blocks), tuple(range(len(self._rows)))
+        if rate == 1:
+            self.given, self.drawn = self.over(everyone, blocks), None
+            return self.given
+        assert stream is not None
+        key = stream.bytes(KEY_BYTES)
+        self.given = self._table(everyone).sums(blocks, SecureStream(key))
+        complete = sum(None not in row for row in self._rows)
+        self.drawn = sampling.sample(SecureStream(key), complete, rate)
+        expected = self.over(tuple(map(int, self.drawn)), blocks)
+        pairs = [zip(*both, strict=True) for both in zip(self.given, expected, strict=True)]
+        if not all(np.array_equal(one, two) for both in pairs for one, two in both):
+            raise CapeError("what a site put in is not the sum over the rows that it drew")
+        return self.given
+
+    def over(self, rows: tuple[int, ...], blocks: Sequence[Block]) -> Sums:
+        """Return the exact sums over some of the rows, by their numbers."""
+        asked = rows, tuple(whole(blocks))
         try:
             if asked in self._known:
                 return self._known[asked]
         except (TypeError, ValueError):  # parameters of a step: asked once
-            return self._table.sums(blocks, stream)
-        found = self._table.sums(blocks, stream)
+            return self._table(rows).sums(asked[1])
+        found = self._table(rows).sums(asked[1])
         if len(self._known) < 16:
             self._known[asked] = found
         return found
+
+    def _table(self, rows: tuple[int, ...]) -> Table:
+        if rows not in self._tables:
+            self._tables[rows] = Table(self.name, frame([self._rows[row] for row in rows]), SCHEMA)
+        return self._tables[rows]
+
+
+def rate_of(blocks: Sequence[Block]) -> float:
+    """Return with which probability a row takes part: below 1 for a question over a sample."""
+    rates = [getattr(block, "rate", 1.0) for block in blocks]
+    if min(rates, default=1.0) < 1 and len(rates) > 1:
+        raise CapeError("a question over a sample must be the only one of its stage")
+    return min(rates, default=1.0)
+
+
+def whole(blocks: Sequence[Any]) -> list[Block]:
+    """Return blocks that ask the same of all rows."""
+    return [replace(block, rate=1.0) if getattr(block, "rate", 1.0) < 1 else block for block in blocks]
 
 
 @dataclass(frozen=True)
@@ -250,8 +294,3 @@ class Tables:
 def site_names(count: int) -> list[str]:
     """Return names in the order of the alphabet, which is the order of secure aggregation."""
     return [f"site-{number:02d}" for number in range(count)]
-
-
-def neighbours_of(name: str) -> Neighbours:
-    """Return which relation a case is about, from its name."""
-    return "add-remove" if name.endswith("add-remove") else "replace-one"

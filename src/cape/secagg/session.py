@@ -81,9 +81,7 @@ class Session:
             for name, identity in identities.items()
         }
         self._aggregator = Aggregator(self.parameters, verifier=self._verifier)
-        self._driver = Driver(
-            sites, self._aggregator, hook=hook, progress=progress, observer=observer
-        )
+        self._driver = Driver(sites, self._aggregator, hook=hook, progress=progress, observer=observer)
         self.setup: Setup = self._driver.set_up(drop)
 
     @property

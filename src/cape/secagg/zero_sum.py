@@ -146,9 +146,7 @@ def zero_sum_gaussian(
     }
     aggregator = Aggregator(parameters, verifier=verifier)
     drawn = {name: site.drawn for name, site in machines.items()}
-    outcome = drive(
-        machines, aggregator, drawn, drop=drop, hook=hook, progress=progress, observer=observer
-    )
+    outcome = drive(machines, aggregator, drawn, drop=drop, hook=hook, progress=progress, observer=observer)
     announcement = aggregator.announcement()
     noise = {
         name: site.finish(announcement).reshape(iterations, length)

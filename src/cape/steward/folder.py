@@ -66,11 +66,14 @@ class SiteFolder:
         self._told: dict[str, int] = {}  # cells that count as missing, as the log has them
 
     @classmethod
-    def create(cls, path: str | Path, name: str | None = None) -> SiteFolder:
-        """Make a folder with a new key, a policy to change and an empty ledger; overwrite nothing."""
+    def create(cls, path: str | Path, name: str | None = None, *, private: bytes | None = None) -> SiteFolder:
+        """Make a folder with a key, a policy to change and an empty ledger; overwrite nothing.
+
+        The key is a new one; tests give one to make a site that can be repeated.
+        """
         path = Path(path)
         called = new_folder(path, (KEY, POLICY, LEDGER), name)
-        make_identity(path / KEY)
+        make_identity(path / KEY, private)
         Ledger.create(path / LEDGER)
         expires = (datetime.now(UTC) + _YEAR).date()
         write_whole(path / POLICY, site_toml(called, expires, list(KINDS)))

@@ -71,9 +71,9 @@ def fingerprint(key: bytes) -> str:
     return "-".join(digits[i : i + 4] for i in range(0, 20, 4))
 
 
-def make_identity(path: Path) -> Identity:
-    """Write a new private key to a file that only its owner can read; never over another."""
-    private = os.urandom(KEY_BYTES)
+def make_identity(path: Path, private: bytes | None = None) -> Identity:
+    """Write a private key, a new one unless it is given, to a file of its owner; never over another."""
+    private = os.urandom(KEY_BYTES) if private is None else private
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:

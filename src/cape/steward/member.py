@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from cape import __version__, secagg
 from cape.errors import BadMessage, BudgetExceeded, ProtocolError
 from cape.errors import Refused as NotAnswered
+from cape.noise import SecureStream
 from cape.secagg import messages, states
+from cape.secagg.keys import KEY_BYTES
 from cape.steward import wire
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.folder import SiteFolder
@@ -58,10 +60,15 @@ class Member:
     """A site that takes part: `handle` is all that a transport needs.
 
     Threads may call it at once: each session has a lock of its own.
+
+    Args:
+        folder: the site's folder.
+        stream: where noise and keys come from; the operating system by default. A stream with a key makes a
+            site that can be repeated, for tests only.
     """
 
-    def __init__(self, folder: SiteFolder) -> None:
-        self.folder = folder
+    def __init__(self, folder: SiteFolder, stream: SecureStream | None = None) -> None:
+        self.folder, self._stream = folder, stream
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -164,7 +171,9 @@ class Member:
         assert offer.parameters is not None
         folder = self.folder
         card = folder.card
-        machine = secagg.Site(offer.parameters, card.name, folder.identity, seen=offer.ledger.runs)
+        machine = secagg.Site(
+            offer.parameters, card.name, folder.identity, stream=self._fresh(), seen=offer.ledger.runs
+        )
         asked = offer.request
         with self._lock:  # nobody's sessions make room for those of another coordinator
             theirs = {
@@ -224,7 +233,11 @@ class Member:
         return b"" if head is None else head.pack()
 
     def _vector(self, grant: Grant | Refusal) -> NDArray[np.int64] | Refusal:
-        return grant if isinstance(grant, Refusal) else self.folder.answer(grant)
+        return grant if isinstance(grant, Refusal) else self.folder.answer(grant, self._fresh())
+
+    def _fresh(self) -> SecureStream:
+        """Return randomness that nothing else has."""
+        return SecureStream(None if self._stream is None else self._stream.bytes(KEY_BYTES))
 
     def _inquire(self, message: wire.Inquiry) -> wire.Known:
         if self.folder.policy.who(message.coordinator) is None:
