@@ -56,11 +56,11 @@ _PARTS = {
     ),
     "attacks": (
         "The protocol under attack",
-        "An aggregator, a coordinator and a colluding site that lie, against four sites with real folders and "
-        "ledgers ([how](audit.md#the-protocol)). *Refused*: sites said no, with a code and how often. *Paid "
-        "for*: so many vectors left the sites, and their ledgers have at least as many lines, mu² in all: "
-        "whoever attacked got what was bought, under noise, and nothing else. *Passed*: nothing left that was "
-        "not paid for, no site was bared, and no sum was wrong.",
+        "An aggregator, a coordinator and a colluding site that lie, against four sites with real folders "
+        "and ledgers ([how](audit.md#the-protocol)). *Refused*: sites said no, with a code and how often. "
+        "*Paid for*: so many vectors left the sites, and their ledgers have at least as many lines, mu² in "
+        "all: whoever attacked got what was bought, under noise, and nothing else. *Passed*: nothing left "
+        "that was not paid for, no site was bared, and no sum was wrong.",
     ),
     "edge": (
         "A deployment under attack",

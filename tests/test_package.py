@@ -149,6 +149,12 @@ def test_no_predictable_generator_in_the_package():
                 assert not (isinstance(node.value, ast.Name) and node.value.id in {"np", "numpy"}), path
 
 
+def test_nothing_is_patched_in_the_package():
+    """Whoever watches a run is its observer, and bugs are planted in tests."""
+    for path in SOURCE.rglob("*.py"):
+        assert "unittest" not in {name for name, _ in imports(ast.parse(path.read_text()))}, path
+
+
 def distributions(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=!~\[ ;]", each)[0] for each in requirements}
 

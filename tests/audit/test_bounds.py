@@ -16,7 +16,6 @@ from cape.audit.bounds import (
     errors_of,
     mu_bound,
     noise_scale,
-    normal_mu,
 )
 
 ERROR = 0.05
@@ -117,8 +116,7 @@ def test_the_same_with_the_test_turned_round():
     errors = Errors(30, 1000, 50, 1000)
     other = Errors(50, 1000, 30, 1000)
     assert mu_bound(errors, ERROR) == pytest.approx(mu_bound(other, ERROR))
-    assert errors.reversed.reversed == errors
-    assert mu_bound(errors.reversed, ERROR) == 0
+    assert mu_bound(Errors(970, 1000, 950, 1000), ERROR) == 0
 
 
 def test_bounds_grow_with_runs_and_confidence_costs():
@@ -138,7 +136,6 @@ def test_errors_are_counted_on_the_right_side():
     says = np.array([True, True, False, False, True])
     present = np.array([True, False, True, False, True])
     assert errors_of(says, present) == Errors(1, 2, 1, 3)
-    assert errors_of(says, present).rates == (0.5, pytest.approx(1 / 3))
 
 
 def test_the_noise_scale_is_covered_and_five_percent_are_seen():
@@ -151,15 +148,6 @@ def test_the_noise_scale_is_covered_and_five_percent_are_seen():
         seen += noise_scale(squares * 0.95**2, count, ERROR)[1] < 1
     assert missed <= MANY
     assert seen > 0.95 * REPEATS
-
-
-def test_the_interval_that_assumes_normal_scores_covers_them():
-    rng, mu, missed = np.random.default_rng(4), 2.0, 0
-    present = np.arange(400) % 2 == 1
-    for _ in range(REPEATS):
-        low, high = normal_mu(rng.normal(size=400) + mu * present, present, ERROR)
-        missed += not low <= mu <= high
-    assert missed <= MANY
 
 
 def test_a_threshold_is_good_on_other_runs():

@@ -23,7 +23,7 @@ FULL = {case.name: case for case in cases(fast=False) if case.deployed}
 
 
 def played(case: Case, runs: int):
-    found = Search(*case.search, SEED)()
+    found = Search(case, SEED)()
     return Job(case, found, 0, 2 * runs, SEED)()
 
 
@@ -32,7 +32,7 @@ def row_of(case: Case, runs: int):
 
 
 def game(case: Case) -> Game:
-    found = Search(*case.search, SEED)()
+    found = Search(case, SEED)()
     return Game(
         case.analysis,
         case.scheme,
@@ -76,7 +76,7 @@ def test_the_real_code_is_not_flagged(name: str, runs: int):
 @pytest.mark.parametrize("name", [name for name, case in FULL.items() if case.forged and not case.lost])
 def test_tables_are_searched_for_what_forged_answers_lead_to(name: str):
     case = FULL[name]
-    found = Search(*case.search, SEED)()
+    found = Search(case, SEED)()
     assert found.distance > case.reach * case.mu, "they are as far apart as the row's floor supposes"
     assert found.distance <= case.mu * (1 + 1e-9)
 

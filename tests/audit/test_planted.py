@@ -23,7 +23,7 @@ ALL = {case.name: case for case in cases(fast=True)}
 
 def row_of(case: Case, runs: int, bug: Bug = nullcontext, seed: int = SEED):
     case = replace(case, runs=runs)
-    found = Search(*case.search, seed)()
+    found = Search(case, seed)()
     with bug():
         played = Job(case, found, 0, 2 * runs, seed)()
     return judge(case, played, found.tried, TESTS, True, 0.0)

@@ -17,7 +17,7 @@ to the truth than two where both rates are alike; two are where one of them is t
 Tested in tests/audit/test_bounds.py: coverage, exact on a whole trade-off, on Gaussians and on randomised
 response.
 
-`noise_scale` and `normal_mu` do assume something (normal noise), and say so.
+`noise_scale` does assume something (normal noise), and says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ __all__ = [
     "errors_of",
     "mu_bound",
     "noise_scale",
-    "normal_mu",
     "upper_rate",
 ]
 
@@ -53,16 +52,6 @@ class Errors:
     without: int
     misses: int
     present: int
-
-    @property
-    def rates(self) -> tuple[float, float]:
-        """The observed rates of false alarms and of misses."""
-        return self.alarms / self.without, self.misses / self.present
-
-    @property
-    def reversed(self) -> Errors:
-        """The test that says the opposite of this one."""
-        return Errors(self.without - self.alarms, self.without, self.present - self.misses, self.present)
 
 
 def errors_of(says: Bits, present: Bits) -> Errors:
@@ -130,20 +119,3 @@ def noise_scale(sum_of_squares: float, count: int, error: float) -> tuple[float,
     low = math.sqrt(sum_of_squares / stats.chi2.isf(error / 2, count))
     high = math.sqrt(sum_of_squares / stats.chi2.ppf(error / 2, count))
     return low, high
-
-
-def normal_mu(scores: Floats, present: Bits, error: float) -> tuple[float, float]:
-    """Return an interval for the distance of the two means over the standard deviation.
-
-    Assumes normal scores with one variance under both tables, and many runs: shown beside the bound, and
-    never used for a verdict.
-    """
-    one, two = scores[~present], scores[present]
-    left = one.size + two.size - 2
-    spread = math.sqrt(((one.size - 1) * one.var(ddof=1) + (two.size - 1) * two.var(ddof=1)) / left)
-    if spread == 0:
-        return math.inf, math.inf
-    found = float(two.mean() - one.mean()) / spread
-    width = math.sqrt(1 / one.size + 1 / two.size + found * found / (2 * left))
-    reach = float(ndtri(1 - error / 2)) * width
-    return found - reach, found + reach

@@ -93,15 +93,13 @@ class _Sites:
         self.asked = read(self.study, 1)
         keys = stream_of("deployed", game.analysis, game.scheme, game.lost, game.forged)
         self.office = Identity(keys.bytes(KEY_BYTES))
-        self.identities = {name: Identity(keys.bytes(KEY_BYTES)) for name in names}
+        private = {name: keys.bytes(KEY_BYTES) for name in names}
+        self.identities = {name: Identity(key) for name, key in private.items()}
         self.run_name = keys.bytes(RUN_BYTES)
         rows = dict(zip(names, (game.tables.one, *game.tables.others), strict=True))
         for name in self.honest:
-            private = keys.fork(f"key of {name}").bytes(KEY_BYTES)
-            site = SiteFolder.create(folder / "one" / name, name, private=private)
-            self.identities[name] = site.identity
+            SiteFolder.create(folder / "one" / name, name, private=private[name])
             frame(rows[name]).write_csv(folder / "one" / name / "rows.csv")
-        for name in self.honest:
             (folder / "one" / name / "site.toml").write_text(self._policy(name), encoding="utf-8")
         shutil.copytree(folder / "one" / self.target, folder / "two" / self.target)
         frame(game.tables.two).write_csv(folder / "two" / self.target / "rows.csv")

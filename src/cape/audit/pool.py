@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cape.audit import deployed
-from cape.audit.cases import Case, Look
+from cape.audit.cases import Case
 from cape.audit.game import Game, Played, play
 from cape.audit.search import Found, find, questions
 from cape.audit.support import telltale, worst
-from cape.engine.query import Neighbours
 from cape.errors import CapeError
-from cape.privacy import Budget, epsilon
 
 __all__ = ["WORKERS", "Job", "Search", "in_order"]
 
@@ -27,24 +25,18 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class Search:
-    """The search for one pair of tables."""
+    """The search for the tables of a case."""
 
-    analysis: str
-    neighbours: Neighbours
-    mu: float
-    delta: float
-    sites: int
-    look: Look
-    forged: bool
+    case: Case
     seed: int
 
     def __call__(self) -> Found:
         """Search."""
-        budget = Budget(epsilon(self.delta, self.mu), self.delta)
-        found = find(self.analysis, self.neighbours, budget, self.seed, self.sites, self.forged)
-        if self.look != "support":
+        case = self.case
+        found = find(case.analysis, case.neighbours, case.budget, self.seed, case.sites, case.forged)
+        if case.look != "support":
             return found
-        asked = questions(self.analysis, self.neighbours, budget, found.tables)
+        asked = questions(case.analysis, case.neighbours, case.budget, found.tables)
         return worst(found, asked, self.seed)
 
 

@@ -84,14 +84,12 @@ def audit(
     if only == "rounding":
         return Audit((), tuple(rounded), fast, seed, perf_counter() - began)
     table = chosen(fast, only)
-    searches = _searches(table, seed)
-    parts = {case: _parts(case) for case in table}
-    found = in_order(searches, lambda number: watch(f"tables for {searches[number].analysis}"), workers)
-    tables = dict(zip(searches, found, strict=True))
+    alike = _alike(table)
+    searches = [Search(case, seed) for case in alike.values()]
+    found = in_order(searches, lambda number: watch(f"tables for {searches[number].case.analysis}"), workers)
+    tables = dict(zip(alike, found, strict=True))
     jobs = [
-        Job(case, tables[Search(*case.search, seed)], first, last, seed)
-        for case in table
-        for first, last in parts[case]
+        Job(case, tables[case.search], first, last, seed) for case in table for first, last in _parts(case)
     ]
     order = sorted(range(len(jobs)), key=lambda number: -_slow(jobs[number].case))
     ready = [_Timed(jobs[number]) for number in order]
@@ -103,8 +101,7 @@ def audit(
     for case in table:
         mine = sorted(by_case[case], key=lambda each: each[0])
         runs = join([result for _, result, _ in mine])
-        searched = tables[Search(*case.search, seed)].tried
-        rows.append(judge(case, runs, searched, tests, fast, sum(took for *_, took in mine)))
+        rows.append(judge(case, runs, tables[case.search].tried, tests, fast, sum(took for *_, took in mine)))
     return Audit(tuple(rows), tuple(rounded), fast, seed, perf_counter() - began)
 
 
@@ -113,11 +110,12 @@ def amount(fast: bool, only: str | None) -> int:
     if only == "rounding":
         return 1
     table = chosen(fast, only)
-    return len(_searches(table, 0)) + sum(len(_parts(case)) for case in table) + 1
+    return len(_alike(table)) + sum(len(_parts(case)) for case in table) + 1
 
 
-def _searches(table: list[Case], seed: int) -> list[Search]:
-    return [Search(*asked, seed) for asked in dict.fromkeys(case.search for case in table)]
+def _alike(table: list[Case]) -> dict[Any, Case]:
+    """Return one case for each search that is to be made."""
+    return {case.search: case for case in table}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from cape.audit.bounds import (
     errors_of,
     mu_bound,
     noise_scale,
-    normal_mu,
 )
 from cape.audit.cases import Case
 from cape.audit.game import Played
@@ -63,7 +62,6 @@ class Row:
         mu_bound, epsilon_bound: the best lower bounds of all tests, both without assumptions.
         epsilon_from_mu: the epsilon at delta of a Gaussian mechanism with the bound on mu.
         scale: an interval for the noise over its claimed scale, if noise is normal.
-        normal: an interval for mu that assumes normal scores; shown only.
         ratio: bound over claim, of mu or of its epsilon, whichever is less; where the case is about epsilon
             by itself, of that.
         needed: what the ratio must be at least.
@@ -83,7 +81,6 @@ class Row:
     epsilon_bound: float
     epsilon_from_mu: float
     scale: tuple[float, float] | None
-    normal: tuple[float, float] | None
     ratio: float
     needed: float
     runs: int
@@ -156,7 +153,6 @@ def judge(case: Case, played: Played, searched: int, tests: int, fast: bool, sec
         best_epsilon,
         its_epsilon,
         scale,
-        normal_mu(played.ratios, played.present, ERROR) if scale and not blind else None,
         near / claim_epsilon,
         case.needed(fast),
         int(played.present.size),
