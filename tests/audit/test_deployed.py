@@ -28,7 +28,7 @@ def played(case: Case, runs: int):
 
 
 def row_of(case: Case, runs: int):
-    return judge(replace(case, runs=runs), played(case, runs), 0, TESTS, True, 0.0)
+    return judge(replace(case, runs=runs), played(case, runs), 0, TESTS, True)
 
 
 def game(case: Case) -> Game:

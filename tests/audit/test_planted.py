@@ -26,7 +26,7 @@ def row_of(case: Case, runs: int, bug: Bug = nullcontext, seed: int = SEED):
     found = Search(case, seed)()
     with bug():
         played = Job(case, found, 0, 2 * runs, seed)()
-    return judge(case, played, found.tried, TESTS, True, 0.0)
+    return judge(case, played, found.tried, TESTS, True)
 
 
 def test_the_report_says_how_many_bugs_are_planted():

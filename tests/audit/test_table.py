@@ -47,7 +47,7 @@ def made_up(case=CASE, **changed) -> Played:
 
 
 def row_of(played, case=CASE):
-    return judge(case, played, 1, TESTS, False, 0.0)
+    return judge(case, played, 1, TESTS, False)
 
 
 def test_runs_as_claimed_hold_and_reach_the_floor():

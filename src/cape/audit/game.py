@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ class Played:
     claim_mu: float
     claim_epsilon: float
     extra: Floats | None = None
+    seconds: float = 0.0
 
     @property
     def attained(self) -> float:
@@ -123,7 +125,7 @@ def gather(
     look: Look | None = None,
 ) -> Played:
     """Play runs, each with its number and whether the second table is true, and keep what is seen of them."""
-    target = game.sites[0]
+    target, began = game.sites[0], perf_counter()
     rows: list[tuple[bool, float, float, float, int]] = []
     views: list[Int64] = []
     extra: list[float] = []
@@ -148,6 +150,7 @@ def gather(
         sum(row[4] for row in rows),
         *claimed(promises(), game.budget),
         np.array(extra) if extra else None,
+        perf_counter() - began,
     )
 
 
@@ -182,6 +185,7 @@ def join(parts: list[Played]) -> Played:
         parts[0].claim_mu,
         parts[0].claim_epsilon,
         _joined([part.extra for part in parts]),
+        sum(part.seconds for part in parts),
     )
 
 

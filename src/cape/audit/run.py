@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from cape.audit.cases import Case, chosen
-from cape.audit.game import Played, join
+from cape.audit.game import join
 from cape.audit.pool import WORKERS, Job, Search, in_order
 from cape.audit.rounding import Check, checks
 from cape.audit.table import ERROR, Row, judge
@@ -91,17 +91,12 @@ def audit(
     jobs = [
         Job(case, tables[case.search], first, last, seed) for case in table for first, last in _parts(case)
     ]
-    order = sorted(range(len(jobs)), key=lambda number: -_slow(jobs[number].case))
-    ready = [_Timed(jobs[number]) for number in order]
-    played = in_order(ready, lambda number: watch(ready[number].job.case.name), workers)
-    by_case: dict[Case, list[tuple[int, Played, float]]] = {case: [] for case in table}
-    for number, (result, seconds) in zip(order, played, strict=True):
-        by_case[jobs[number].case].append((number, result, seconds))
+    jobs.sort(key=lambda job: -_slow(job.case))  # those that take longest first
+    played = in_order(jobs, lambda number: watch(jobs[number].case.name), workers)
     rows, tests = [], sum(len(case.tests) for case in table)
     for case in table:
-        mine = sorted(by_case[case], key=lambda each: each[0])
-        runs = join([result for _, result, _ in mine])
-        rows.append(judge(case, runs, tables[case.search].tried, tests, fast, sum(took for *_, took in mine)))
+        runs = join([part for job, part in zip(jobs, played, strict=True) if job.case == case])
+        rows.append(judge(case, runs, tables[case.search].tried, tests, fast))
     return Audit(tuple(rows), tuple(rounded), fast, seed, perf_counter() - began)
 
 
@@ -116,15 +111,6 @@ def amount(fast: bool, only: str | None) -> int:
 def _alike(table: list[Case]) -> dict[Any, Case]:
     """Return one case for each search that is to be made."""
     return {case.search: case for case in table}
-
-
-@dataclass(frozen=True)
-class _Timed:
-    job: Job
-
-    def __call__(self) -> tuple[Played, float]:
-        began = perf_counter()
-        return self.job(), perf_counter() - began
 
 
 def _slow(case: Case) -> int:

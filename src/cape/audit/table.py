@@ -113,7 +113,7 @@ class Row:
         return {**asdict(self), "verdict": self.verdict, "ok": self.ok}
 
 
-def judge(case: Case, played: Played, searched: int, tests: int, fast: bool, seconds: float) -> Row:
+def judge(case: Case, played: Played, searched: int, tests: int, fast: bool) -> Row:
     """Return the row of a case, in a table that has so many tests in all."""
     error = ERROR / tests
     claim_mu, claim_epsilon = _claim(case, played)
@@ -160,7 +160,7 @@ def judge(case: Case, played: Played, searched: int, tests: int, fast: bool, sec
         searched,
         tuple(flagged),
         case.flag,
-        seconds,
+        played.seconds,
     )
 
 
