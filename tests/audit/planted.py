@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cape.audit.cases import Case
 from cape.audit.support import float_noise
-from cape.blocks import kept, sampling
+from cape.blocks import gradient, sampling
 from cape.blocks.table import Table
 from cape.engine import contribution as engine_contribution
 from cape.engine import execute
@@ -134,7 +134,7 @@ def no_sample() -> Iterator[None]:
         return np.arange(rows)
 
     # The audit draws again what a site draws: with what draws for both.
-    with mock.patch.object(kept, "sample", all_rows), mock.patch.object(sampling, "sample", all_rows):
+    with mock.patch.object(gradient, "sample", all_rows), mock.patch.object(sampling, "sample", all_rows):
         yield
 
 

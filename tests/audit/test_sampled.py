@@ -180,21 +180,21 @@ def test_the_rows_that_were_drawn_are_those_of_the_stream(tables, swapped):
 )
 def test_a_site_that_draws_other_rows_than_its_stream_says_is_an_error(tables, wrong):
     with (
-        mock.patch.object(kept, "sample", wrong),
+        mock.patch.object(gradient, "sample", wrong),
         pytest.raises(CapeError, match="not the sum over the rows that it drew"),
     ):
         play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1)
 
 
 def test_a_sum_that_is_one_step_off_is_an_error(tables):
-    real = kept.clipped_sum
+    real = gradient.clipped_sum
 
     def off(*asked, **how):
         found = real(*asked, **how)
         return replace(found, sums=found.sums + (how["rows"] is not None))
 
     with (
-        mock.patch.object(kept, "clipped_sum", off),
+        mock.patch.object(gradient, "clipped_sum", off),
         pytest.raises(CapeError, match="not the sum over the rows that it drew"),
     ):
         play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1)

@@ -262,7 +262,7 @@ class Remembered(Holder):
 
 def rate_of(blocks: Sequence[Block]) -> float:
     """Return with which probability a row takes part: below 1 for a question over a sample."""
-    rates = [getattr(block, "rate", 1.0) for block in blocks]
+    rates = [block.rate for block in blocks]
     if min(rates, default=1.0) < 1 and len(rates) > 1:
         raise CapeError("a question over a sample must be the only one of its stage")
     return min(rates, default=1.0)
@@ -270,7 +270,7 @@ def rate_of(blocks: Sequence[Block]) -> float:
 
 def whole(blocks: Sequence[Any]) -> list[Block]:
     """Return blocks that ask the same of all rows."""
-    return [replace(block, rate=1.0) if getattr(block, "rate", 1.0) < 1 else block for block in blocks]
+    return [replace(block, rate=1.0) if block.rate < 1 else block for block in blocks]
 
 
 @dataclass(frozen=True)
