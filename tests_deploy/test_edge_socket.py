@@ -11,7 +11,8 @@ import sys
 import time
 
 import pytest
-from tests.coordinator.world import MEAN, SECRET, LocalChannel, World
+from tests.channel import LocalChannel
+from tests.world import MEAN, NAMES, SECRET, World
 
 from cape.errors import CapeError
 from cape.steward import wire
@@ -41,7 +42,7 @@ def _everybody_is_there() -> None:
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory):
     """A site that has answered a study, its daemon as a process of its own, and all that it was sent."""
-    world = World(tmp_path_factory.mktemp("fuzz"))
+    world = World(tmp_path_factory.mktemp("fuzz"), NAMES, epsilon=(20.0, 20.0, 20.0))
     world.channel = Recorded(world.members)
     world.relay._channel = world.channel
     study = world.study(MEAN)

@@ -17,7 +17,7 @@ from cape.steward.admin import SOCKET, Desk, serve
 from cape.steward.keyring import fingerprint, public_text
 from tests.cli.conftest import SECRET, Cape
 from tests.steward.test_approvals import ODD
-from tests.steward.world import World, document
+from tests.world import World, document
 
 COMMANDS = [
     "init",
@@ -370,7 +370,7 @@ def test_a_socket_elsewhere(cape: Cape, tmp_path: Path, monkeypatch: pytest.Monk
         exported = cape("site", "export-key").out
         assert exported == world.site.card.to_text()
         (tmp_path / "card").write_text(exported)
-        there = world.folders["b"].path  # named, so the variable does not count
+        there = world.sites["b"].path  # named, so the variable does not count
         assert "Trusted already" in cape("site", "trust", tmp_path / "card", "--site", there).out
 
 

@@ -10,7 +10,7 @@ import pytest
 from cape.coordinator.heads import HEADS, Heads
 from tests.cli.conftest import Cape
 from tests.steward.test_heads import copy_of, head_of, put_back
-from tests.steward.world import World, document
+from tests.world import World, document
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from cape.cli.submit import RECORD, Terms, run_study
 from cape.coordinator import Event, Relay
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, TooFewSites
 from cape.study import Study
-from tests.coordinator.world import HISTOGRAM, LINEAR, MEAN, NAMES, NETWORK, LocalChannel, World
+from tests.channel import LocalChannel
+from tests.world import HISTOGRAM, LINEAR, MEAN, NAMES, NETWORK, World
 
 pytestmark = pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
 
@@ -72,7 +73,7 @@ class Net:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(tmp_path)
+    world = World(tmp_path, NAMES, epsilon=(20.0, 20.0, 20.0))
     monkeypatch.setattr(Net, "channel", world.channel, raising=False)
     monkeypatch.setattr(Net, "opens", True)
     monkeypatch.setattr(Net, "rounds", None)
@@ -83,7 +84,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def submit(world: World, study: Study, *, resume: bool = False) -> Results:
     with ResultsFolder.find(world.folder / "out", study, study.scheme, "submit") as kept:
-        return run_study(study, world.office, kept, Terms(resume))
+        return run_study(study, world.coordinator, kept, Terms(resume))
 
 
 def numbers(results: Results) -> list[int]:

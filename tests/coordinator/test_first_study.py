@@ -14,7 +14,7 @@ from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
 from cape.steward import SiteFolder
 from cape.steward.member import Member
 from cape.study import Study
-from tests.coordinator.world import LocalChannel
+from tests.channel import LocalChannel
 
 PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 NAMES = ("cleveland", "hungary", "zurich")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,18 +13,13 @@ from cape.errors import LedgerWarning, TooFewSites
 from cape.steward import Request, wire
 from cape.steward.heads import Head, read_heads
 from cape.steward.verify import verify
-from tests.coordinator.world import COUNT, KMEANS, MEAN, NAMES, World
 from tests.steward.test_heads import copy_of, put_back
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+from tests.world import COUNT, KMEANS, MEAN, NAMES, World
 
 
 def kept(world: World) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {name: [] for name in NAMES}
-    for site, head in read_heads(world.office.path / HEADS):
+    for site, head in read_heads(world.coordinator.path / HEADS):
         found[site].append(head.lines)
     return found
 
@@ -48,7 +42,7 @@ def test_every_answer_that_was_paid_for_brings_the_head_that_holds_it(world: Wor
     for name in NAMES:
         ledger = world.sites[name].ledger
         assert kept(world)[name] == [line.id for line in ledger.entries()]
-        found = [head for site, head in read_heads(world.office.path / HEADS) if site == name]
+        found = [head for site, head in read_heads(world.coordinator.path / HEADS) if site == name]
         assert verify(ledger.path, [world.sites[name].identity.public], found).problems == []
 
 
@@ -104,7 +98,7 @@ def test_an_aggregator_that_takes_heads_off_is_noticed(world: World):
 
 def test_an_aggregator_cannot_pass_on_another_head(world: World):
     answer(world, MEAN, name="first")
-    old = {site: head.pack() for site, head in read_heads(world.office.path / HEADS)}
+    old = {site: head.pack() for site, head in read_heads(world.coordinator.path / HEADS)}
 
     def swap(heads: dict[str, bytes]):
         def bend(round_: str, site: str, data: bytes) -> list[bytes | None]:
@@ -124,7 +118,7 @@ def test_an_aggregator_cannot_pass_on_another_head(world: World):
 
 def test_a_request_shows_the_longest_heads_and_the_aggregator_cannot_take_them_out(world: World):
     answer(world, MEAN, name="first")
-    heads = Heads(world.office.path / HEADS, world.office.sites)
+    heads = Heads(world.coordinator.path / HEADS, world.coordinator.sites)
     request = Request.open(world.submission(world.study(MEAN, name="second"))._trial(1), lambda key: True)
     found = [Head.unpack(data) for data in request.heads]
     assert found == [heads.shown(name) for name in NAMES]
@@ -134,7 +128,7 @@ def test_a_request_shows_the_longest_heads_and_the_aggregator_cannot_take_them_o
 
 
 def test_heads_that_cannot_be_kept_are_told_and_cost_no_answer(world: World):
-    (world.office.path / HEADS).symlink_to(world.folder / "no" / "such" / "folder")
+    (world.coordinator.path / HEADS).symlink_to(world.folder / "no" / "such" / "folder")
     (warned,) = answer(world, MEAN)
     assert "cannot be written (No such file or directory)" in warned
     assert world.lines("a") == 1
@@ -142,13 +136,13 @@ def test_heads_that_cannot_be_kept_are_told_and_cost_no_answer(world: World):
 
 def test_a_torn_line_is_cut_off_by_the_next(world: World):
     answer(world, MEAN, name="first")
-    path = world.office.path / HEADS
+    path = world.coordinator.path / HEADS
     whole = path.read_bytes()
     for cut in (1, 30, len(whole) // 2):
         path.write_bytes(whole[:-cut])
         lines = whole[:-cut].count(b"\n")
         assert len(read_heads(path)) == lines
-        Heads(path, world.office.sites).take({}, {})
+        Heads(path, world.coordinator.sites).take({}, {})
     answer(world, MEAN, name="second")
     assert path.read_bytes().endswith(b"\n")
     assert len(read_heads(path)) == lines + 4

@@ -28,7 +28,7 @@ from cape.engine.calibration import RESOLUTION
 from cape.errors import BadMessage, InvalidInput
 from cape.secagg import Identity
 from cape.steward import Request, document, make_request, read, wire
-from tests.coordinator.world import HISTOGRAM, MEAN, NAMES, ROWS, World
+from tests.world import HISTOGRAM, MEAN, NAMES, ROWS, World
 
 
 class Asking:
@@ -41,9 +41,9 @@ class Asking:
         self.size = self.talk.calibrate()[0].size
 
     def request(self, identity: Identity | None = None, **changes: Any) -> Request:
-        office = identity or self.world.office.identity
+        office = identity or self.world.office
         run = changes.pop("run", None) or os.urandom(16)
-        roster = self.world.office.roster(NAMES)
+        roster = self.world.coordinator.roster(NAMES)
         request = make_request(self.document, 1, self.talk, roster=roster, run=run, identity=office)
         return replace(request, **changes).signed(office) if changes else request
 
@@ -262,7 +262,7 @@ def test_a_study_gets_what_it_states_whatever_relay_asks(asking: Asking, world: 
 
 def test_a_stage_of_a_session_that_the_aggregator_does_not_have(world: World):
     asking = Asking(world)
-    request = replace(asking.request(), stage=1, steps=2).signed(world.office.identity)
+    request = replace(asking.request(), stage=1, steps=2).signed(world.office)
     outcome = asking.stage(request)
     assert "no such session" in str(outcome.failure)
     assert not outcome.sent
@@ -310,11 +310,11 @@ def test_everything_can_be_called_through_bytes(world: World):
     outcome = call(AskStage.of(dict.fromkeys(NAMES, request.pack()), asking.size))
     assert isinstance(outcome, StageOutcome)
     asking.right(outcome)
-    office = world.office.identity
+    office = world.office
     inquiry = wire.Inquiry(0, request.run, 0, office.public).signed(office)
     known = call(AskKnown(NAMES, inquiry))
     assert isinstance(known, GotKnown)
-    for name, key in zip(NAMES, world.office.roster(NAMES).keys, strict=True):
+    for name, key in zip(NAMES, world.coordinator.roster(NAMES).keys, strict=True):
         said = known.sites[name]
         assert isinstance(said, wire.Known)
         assert said.known is True

@@ -12,7 +12,8 @@ from cape.coordinator import Record, Relay, Submission
 from cape.engine.result import Release
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.study import Study
-from tests.coordinator.world import (
+from tests.channel import LocalChannel
+from tests.world import (
     HISTOGRAM,
     KMEANS,
     LINEAR,
@@ -20,7 +21,6 @@ from tests.coordinator.world import (
     MEAN,
     NAMES,
     NETWORK,
-    LocalChannel,
     World,
 )
 
@@ -58,7 +58,7 @@ def paid(world: World, study: Study) -> Fraction:
 
 def run_and_die(world: World, study: Study, path: Path, channel: LocalChannel) -> None:
     def run() -> None:
-        submission = Submission(study, world.office, Relay(channel), record)
+        submission = Submission(study, world.coordinator, Relay(channel), record)
         for entry in study.analyses:
             submission.answer(entry)
 
@@ -79,7 +79,7 @@ def test_finished_analyses_are_answered_out_of_the_record(world: World):
         releases = [submission.answer(entry) for entry in study.analyses]
     lines = world.lines()
     with Record(path) as record:
-        again = Submission(study, world.office, None, record)  # type: ignore[arg-type]
+        again = Submission(study, world.coordinator, None, record)  # type: ignore[arg-type]
         assert again.resume() == []
         for entry, release in zip(study.analyses, releases, strict=True):
             same(again.answer(entry), release)
@@ -155,7 +155,7 @@ def test_a_site_that_is_back_settles_what_was_left_open(world: World):
             assert submission.answer(entry).participants == NAMES
         assert submission.spent == 1 == paid(world, study)
     with Record(path) as record:
-        again = Submission(study, world.office, None, record)  # type: ignore[arg-type]
+        again = Submission(study, world.coordinator, None, record)  # type: ignore[arg-type]
         assert (again.resume(), again.spent) == ([], 1), "it stands in the record"
 
 
@@ -190,7 +190,7 @@ def test_what_is_finished_needs_nobody_although_something_is_open(world: World):
         release = world.submission(study, record).answer(study.analyses[0])
     run_and_die(world, study, path, Killing(world.members, 0, "mask", 1))
     with Record(path) as record:
-        submission = Submission(study, world.office, None, record)  # type: ignore[arg-type]
+        submission = Submission(study, world.coordinator, None, record)  # type: ignore[arg-type]
         same(submission.answer(study.analyses[0]), release)
         assert submission.spent == Fraction(1, 2)
         assert record.attempts[1].open

@@ -35,7 +35,8 @@ from cape.steward.keyring import Card, public_text
 from cape.steward.member import Member
 from cape.steward.wire import Inquiry, Known
 from cape.study.document import document, hash_of
-from tests.coordinator.world import (
+from tests.channel import LocalChannel
+from tests.world import (
     COUNT,
     HISTOGRAM,
     KMEANS,
@@ -46,7 +47,6 @@ from tests.coordinator.world import (
     NETWORK,
     ROWS,
     SECRET,
-    LocalChannel,
     World,
 )
 
@@ -263,7 +263,7 @@ def test_one_site_refuses(world: World, what: str):
     if what == "stranger":  # d tells this office nothing: it might have paid, for all that is known
         assert raised.value.sent
         assert again.spent == 1
-        world.edit("nobody =", f'office = "{public_text(world.office.identity.public)}"\nnobody =', "d")
+        world.edit("nobody =", f'office = "{public_text(world.office.public)}"\nnobody =', "d")
         (attempt,) = again.resume()
         assert attempt.failed == 0
     else:
@@ -275,7 +275,7 @@ def test_one_site_refuses(world: World, what: str):
 
 
 def test_a_wrong_key_in_the_roster(world: World):
-    path = world.office.path / "sites.toml"
+    path = world.coordinator.path / "sites.toml"
     right = public_text(world.sites["d"].identity.public)
     path.write_text(path.read_text().replace(right, public_text(Identity().public)))
     study = world.study(MEAN)
@@ -323,8 +323,8 @@ def test_what_a_steward_approves_is_what_is_asked(world: World):
     """A study keeps its hash in the steward's file of JSON, whatever its keys are."""
     loss = 'kind = "polynomial-loss"\ntarget = "weight"\nfeatures = ["age"]\n'
     loss += "coefficients = {1 = [0, -2], 2 = [1]}"
-    world.edit('"count", "mean"', '"polynomial-loss", "mean"')
-    world.edit('approve = "auto"', 'approve = "ask"')
+    world.edit('"count", "mean"', '"polynomial-loss", "mean"', *NAMES)
+    world.edit('approve = "auto"', 'approve = "ask"', *NAMES)
     study = world.study(loss)
     plain = document(study)
     assert hash_of(json.loads(json.dumps(plain))) == hash_of(plain)
@@ -343,11 +343,11 @@ def test_only_two_schemes_go_across_machines(world: World):
 
 
 def test_a_site_without_a_key_is_named(world: World):
-    path = world.office.path / "sites.toml"
+    path = world.coordinator.path / "sites.toml"
     path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith('"c"')))
     with pytest.raises(InvalidInput, match=r"no key of 'c' .*cape deploy trust"):
         world.submission(world.study(MEAN))
-    world.office.trust(Card("c", world.sites["c"].identity.public))
+    world.coordinator.trust(Card("c", world.sites["c"].identity.public))
     world.submission(world.study(MEAN))
 
 
@@ -356,10 +356,10 @@ def test_two_studies_at_once_cannot_overdraw(world: World):
     mu = gaussian.mu(2.0, 1e-6)
     total = next(e for e in np.arange(3.9, 4.6, 0.01) if gaussian.mu(float(e), 1e-6) ** 2 >= 4 * mu**2)
     for key in ("coordinator", "year"):
-        world.edit(f"{key} = {{epsilon = 20.0", f"{key} = {{epsilon = {total:.2f}")
+        world.edit(f"{key} = {{epsilon = 20.0", f"{key} = {{epsilon = {total:.2f}", *NAMES)
     studies = [world.study(MEAN, name=f"study-{i}", epsilon=2.0, min_sites=4) for i in range(6)]
     submissions = [
-        Submission(study, world.office, Relay(LocalChannel(world.members)), world.record())
+        Submission(study, world.coordinator, Relay(LocalChannel(world.members)), world.record())
         for study in studies
     ]
     found: list[object] = []
@@ -395,7 +395,8 @@ from cape.steward import SiteFolder
 from cape.steward.member import Member
 from cape.study.document import document, hash_of
 from cape.study import Study
-from tests.coordinator.world import NAMES, LocalChannel
+from tests.channel import LocalChannel
+from tests.world import NAMES
 
 folder, which = Path(sys.argv[1]), sys.argv[2]
 members = {name: Member(SiteFolder(folder / name)) for name in NAMES}
@@ -416,7 +417,7 @@ print(answered)
 def test_two_processes_at_once_cannot_overdraw(world: World):
     mu = gaussian.mu(2.0, 1e-6)
     total = next(e for e in np.arange(3.9, 5.2, 0.01) if gaussian.mu(float(e), 1e-6) ** 2 >= 5 * mu**2)
-    world.edit("year = {epsilon = 20.0", f"year = {{epsilon = {total:.2f}")
+    world.edit("year = {epsilon = 20.0", f"year = {{epsilon = {total:.2f}", *NAMES)
     for which in ("x", "y"):
         for number in range(4):
             world.study(MEAN, name=f"{which}-{number}", epsilon=2.0, min_sites=4)
@@ -465,7 +466,7 @@ def test_an_aggregator_that_cannot_be_right_is_not_believed(world: World, lie: A
             return pack(GotHello({}) if lie is None else CallFailed("no"))
 
     study, link = world.study(f"{MEAN}\nshare = 0.25"), Lying()
-    submission = Submission(study, world.office, link, world.record())
+    submission = Submission(study, world.coordinator, link, world.record())
     with pytest.raises(ProtocolError, match="aggregator"):
         submission.answer(study.analyses[0])
     assert submission.spent == Fraction(1, 4), "it is spent: the sites' ledgers say so"
@@ -494,7 +495,7 @@ class Bending:
 
 def test_an_aggregator_that_says_nothing_was_sent_is_not_believed(world: World):
     study, link = world.study(f"{MEAN}\nshare = 0.25"), Bending(world)
-    submission = Submission(study, world.office, link, world.record())
+    submission = Submission(study, world.coordinator, link, world.record())
     with pytest.raises(TooFewSites, match="the line was cut") as raised:
         submission.answer(study.analyses[0])
     assert raised.value.sent, "the sites' ledgers say so"
@@ -506,7 +507,7 @@ def test_an_aggregator_that_says_nothing_was_sent_is_not_believed(world: World):
 def test_nothing_was_sent_where_the_sites_say_so(world: World):
     study, link = world.study(f"{MEAN}\nshare = 0.25"), Bending(world)
     world.channel.deaf = dict.fromkeys(NAMES, "message")
-    submission = Submission(study, world.office, link, world.record())
+    submission = Submission(study, world.coordinator, link, world.record())
     with pytest.raises(TooFewSites) as raised:
         submission.answer(study.analyses[0])
     assert not raised.value.sent
@@ -532,12 +533,12 @@ def _missing(world: World, inquiry: Inquiry, said: Known) -> Known | None:
 
 def _other_stage(world: World, inquiry: Inquiry, said: Known) -> Known | None:
     """What the site does say, of a stage that was never asked."""
-    other = msgspec.structs.replace(inquiry, stage=7).signed(world.office.identity)
+    other = msgspec.structs.replace(inquiry, stage=7).signed(world.office)
     return world.relay.known(("d",), other)["d"]
 
 
 def _other_run(world: World, inquiry: Inquiry, said: Known) -> Known | None:
-    other = msgspec.structs.replace(inquiry, run=bytes(16)).signed(world.office.identity)
+    other = msgspec.structs.replace(inquiry, run=bytes(16)).signed(world.office)
     return world.relay.known(("d",), other)["d"]
 
 
@@ -560,7 +561,7 @@ def test_what_a_site_did_not_sign_gives_nothing_back(world: World, lie: Any):
 
     link.bend = bend
     world.channel.deaf = dict.fromkeys(NAMES[:3], "mask")
-    submission = Submission(study, world.office, link, world.record())
+    submission = Submission(study, world.coordinator, link, world.record())
     with pytest.raises(TooFewSites) as raised:
         submission.answer(study.analyses[0])
     assert raised.value.sent
@@ -587,7 +588,7 @@ def test_an_aggregator_that_does_not_say_what_sites_know_leaves_it_open(world: W
 
     study, link = world.study(f"{MEAN}\nshare = 0.25"), Silent(world)
     world.channel.deaf = dict.fromkeys(NAMES, "message")
-    submission = Submission(study, world.office, link, world.record())
+    submission = Submission(study, world.coordinator, link, world.record())
     with pytest.raises(TooFewSites, match="the line was cut") as raised:
         submission.answer(study.analyses[0])
     assert raised.value.sent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.steward.world import World
+from tests.world import World
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from cape.privacy import Budget, gaussian
 from cape.steward import Code, Grant, Refusal, read, wire
 from cape.steward.amount import Basis
 from cape.steward.member import Member
-from tests.steward.world import SCHEMA, World, document
+from tests.world import SCHEMA, World, document
 
 MEAN = {"kind": "mean", "columns": ["age"], "share": 1.0}
 SAMPLED = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "sampling": 0.2}

@@ -20,7 +20,7 @@ from cape.steward import SiteFolder
 from cape.steward.admin import SOCKET, Client, Desk, serve
 from cape.steward.admin.data import MOST_TEXT
 from cape.steward.admin.wire import handler
-from tests.steward.world import SECRET, World, document
+from tests.world import SECRET, World, document
 
 
 @pytest.fixture

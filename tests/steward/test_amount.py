@@ -15,7 +15,7 @@ from cape.privacy import Budget, gaussian
 from cape.steward import Amount
 from cape.steward.amount import Allowance, Basis, Incomparable, total, under
 from cape.study.document import read
-from tests.steward.world import document
+from tests.world import document
 
 ADD_REMOVE = Basis("add-remove")
 PAIRS = st.tuples(st.floats(1e-3, 20.0), st.floats(1e-12, 0.1))

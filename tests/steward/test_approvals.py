@@ -11,7 +11,7 @@ import pytest
 from cape.errors import InvalidInput
 from cape.steward import Request
 from cape.steward.preview import preview
-from tests.steward.world import World, ask, document
+from tests.world import World, ask, document
 
 
 def test_ask_first_holds_a_study_until_it_is_approved(world: World):

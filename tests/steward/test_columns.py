@@ -27,7 +27,7 @@ from cape.steward import wire
 from cape.steward.member import Member
 from cape.steward.review import columns_of
 from cape.steward.template import plain_policy
-from tests.steward.world import World, document
+from tests.world import World, document
 
 NUMBERS = [f"number_{index}" for index in range(6)]
 CATEGORIES = [f"category_{index}" for index in range(6)]

@@ -25,7 +25,7 @@ from cape.steward import Code, Grant, Offer, Refusal, answer, read
 from cape.steward.keyring import public_text
 from cape.steward.preview import preview
 from cape.steward.request import hash_of
-from tests.steward.world import NAMES, SECRET, World, ask, document
+from tests.world import SECRET, THREE, World, ask, document
 
 WHOLE = Fraction(Budget(1.0, 1e-6).mu) ** 2
 
@@ -47,21 +47,21 @@ def test_a_grant_is_in_the_ledger_already_and_priced_exactly(world: World):
 
 def test_the_whole_way_through_secure_aggregation(world: World):
     request = world.request(document(analyses=[{"kind": "histogram", "column": "sex", "share": 1.0}]))
-    grants = {name: world.granted(request, name) for name in NAMES}
-    vectors = {name: world.folders[name].answer(grant) for name, grant in grants.items()}
+    grants = {name: world.granted(request, name) for name in THREE}
+    vectors = {name: world.sites[name].answer(grant) for name, grant in grants.items()}
     parameters = grants["a"].parameters
     assert parameters is not None
     assert all(grant.parameters == parameters for grant in grants.values())
     machines = {
-        name: Site(parameters, name, world.identities[name], seen=world.folders[name].ledger.runs)
-        for name in NAMES
+        name: Site(parameters, name, world.identities[name], seen=world.sites[name].ledger.runs)
+        for name in THREE
     }
     outcome = drive(machines, Aggregator(parameters), vectors)
     exact = sum(
         grants[name].calibration.encode(
-            tuple(p for ps in world.folders[name].table().sums(grants[name].query.blocks) for p in ps)
+            tuple(p for ps in world.sites[name].table().sums(grants[name].query.blocks) for p in ps)
         )
-        for name in NAMES
+        for name in THREE
     )
     assert np.abs(outcome.total - exact).max() < 10 * RESOLUTION * math.sqrt(3)
     assert np.array_equal(outcome.total, sum(vectors.values()))
@@ -608,17 +608,17 @@ def test_stage_after_stage(world: World, scheme: str, analysis: dict):
     history: list[StageResult] = []
     while not talk.done:
         total = 0
-        for name in NAMES:
+        for name in THREE:
             # b has kept everything, a forgets (a restart) and needs it all
             if name == "a":
-                world.folders["a"] = type(world.site)(world.site.path)
+                world.sites["a"] = type(world.site)(world.site.path)
             known = history[-1:] if name != "a" else history
             request = world.request(study, run=run, talk=talk, earlier=tuple(known))
             if name == "a" and len(history) > 1:
                 short = world.request(study, run=run, talk=talk, earlier=tuple(history[-1:]))
                 assert world.code(short) == "history"
             grant = world.granted(request, name)
-            vector = world.folders[name].answer(grant)
+            vector = world.sites[name].answer(grant)
             assert isinstance(vector, np.ndarray)
             total = total + vector
         history.append(StageResult.of(total, 3, 1200))

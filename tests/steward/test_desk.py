@@ -11,7 +11,7 @@ from cape.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward.admin import Desk
 from cape.steward.keyring import public_text
-from tests.steward.world import SECRET, World, document
+from tests.world import SECRET, World, document
 
 
 @pytest.fixture

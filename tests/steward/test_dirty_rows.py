@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 from cape.secagg import Send
 from cape.steward import Refusal, wire
 from tests.steward.test_member import Table
-from tests.steward.world import NAMES, World, document
+from tests.world import THREE, World, document
 
 COLUMNS = ("age", "weight", "sex", "ill", "hiv")
 CLEAN = [b"54.5", b"70.0", b"female", b"no", b"no"]
@@ -47,28 +45,26 @@ DIRT: dict[str, list[bytes]] = {
     "a line too long": [*CLEAN, b"1", b"2"],
     "an empty line": [b""],
 }
-MEMORY = "/dev/shm"
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    yield from made_world(hidden=False)
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return made_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
-def private() -> Iterator[World]:
+def private(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Of a site that tells nobody how many rows it holds."""
-    yield from made_world(hidden=True)
+    return made_world(tmp_path_factory.mktemp("private"), hidden=True)
 
 
-def made_world(*, hidden: bool) -> Iterator[World]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
-        made = World(Path(folder))
-        if hidden:
-            made.hide_sizes("a")
-        made.rows = (made.site.path / "rows.csv").read_bytes().split(b"\n")[1:-1]  # type: ignore[attr-defined]
-        made.policy = (made.site.path / "site.toml").read_text()  # type: ignore[attr-defined]
-        yield made
+def made_world(folder: Path, *, hidden: bool = False) -> World:
+    made = World(folder)
+    if hidden:
+        made.hide_sizes("a")
+    made.rows = (made.site.path / "rows.csv").read_bytes().split(b"\n")[1:-1]  # type: ignore[attr-defined]
+    made.policy = (made.site.path / "site.toml").read_text()  # type: ignore[attr-defined]
+    return made
 
 
 def cells(rows: list[list[bytes]], kinds: tuple[str, ...] = ()) -> dict[str, list[str | None]]:
@@ -140,12 +136,12 @@ def told(world: World, analysis: dict[str, Any], **changes: Any) -> list[Any]:
     openings = table.open()
     found: list[Any] = [trial.rows]
     events: tuple[Any, ...] = ()
-    for name in NAMES:
+    for name in THREE:
         carried = table.carry(name, openings[name])
         assert isinstance(carried, wire.Carried), carried
         found.append(len(carried.data))
         events += table.aggregator.handle(carried.data)
-    assert not any(isinstance(event, Send) and event.to not in NAMES for event in events)
+    assert not any(isinstance(event, Send) and event.to not in THREE for event in events)
     return found
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,14 +21,9 @@ from cape.steward.codes import Denied
 from cape.steward.envelope import FRONT_BYTES, MOST_INSIDE, Envelope
 from cape.steward.member import Member
 from cape.steward.request import LABEL, MOST_STUDY, MOST_VALID, SKEW, VALID
-from tests.steward.world import World, document
+from tests.world import World, document
 
 MEGABYTE = 1 << 20
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def anyone(key: bytes) -> bool:

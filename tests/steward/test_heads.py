@@ -21,7 +21,7 @@ from cape.steward.gaps import Unsettled
 from cape.steward.heads import Head, before, read_heads
 from cape.steward.member import Member
 from tests.steward.test_ledger import KEY, entry, own
-from tests.steward.world import World, document
+from tests.world import World, document
 
 MEAN = {"kind": "mean", "columns": ["age"], "share": 0.1}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cape.secagg import Identity
 from cape.steward.keyring import public_text
-from tests.steward.world import World
+from tests.world import World
 
 KILLS = 200
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from cape.steward import Decider, Grant, answer, Policy, Ledger
 from cape.steward.keyring import load_identity
 from cape.steward.nonces import Nonces
-from tests.steward.world import ask, document
+from tests.world import ask, document
 
 folder, kills, own = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
 office = Identity(bytes.fromhex(sys.argv[4]))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +17,7 @@ from cape.secagg import Aggregator, Identity, Send
 from cape.secagg import messages as m
 from cape.steward import Request, SiteFolder, read, wire
 from cape.steward.member import Member
-from tests.steward.world import NAMES, SECRET, World, ask, document
+from tests.world import ROWS, SECRET, THREE, World, ask, document
 
 SEX = {"kind": "histogram", "column": "sex", "share": 0.25}
 NETWORK = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 4}
@@ -30,9 +26,9 @@ NETWORK = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidd
 class Table:
     """The sites' members, and an aggregator that a test plays by hand."""
 
-    def __init__(self, world: World, request: Request, names: tuple[str, ...] = NAMES) -> None:
+    def __init__(self, world: World, request: Request, names: tuple[str, ...] = THREE) -> None:
         self.world, self.request = world, request
-        self.members = {name: Member(world.folders[name]) for name in NAMES}
+        self.members = {name: Member(world.sites[name]) for name in THREE}
         self.size = read(request.study, request.number).session().calibrate()[0].size
         self.number = 0
 
@@ -61,7 +57,7 @@ class Table:
         asked = read(request.study, request.number)
         self.aggregator = Aggregator(request.parameters(asked.setting.parties, self.size))
         events: tuple[Any, ...] = ()
-        for name in NAMES:
+        for name in THREE:
             offered = self.ask(name, request)
             assert isinstance(offered, wire.Offered), offered
             events += self.aggregator.handle(offered.data)
@@ -79,16 +75,7 @@ class Table:
         return found
 
     def lines(self, name: str = "a") -> int:
-        return len(self.world.folders[name].ledger.entries())
-
-
-MEMORY = "/dev/shm"  # where a sync costs nothing
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
-        yield World(Path(folder))
+        return len(self.world.sites[name].ledger.entries())
 
 
 @pytest.fixture
@@ -103,13 +90,13 @@ def code(answer: wire.FromSite) -> str:
 
 def test_the_whole_way(table: Table):
     openings = table.open()
-    assert [table.lines(name) for name in NAMES] == [0, 0, 0], "keys are free"
+    assert [table.lines(name) for name in THREE] == [0, 0, 0], "keys are free"
     events = table.deliver([Send(name, data) for name, data in openings.items()])
-    assert [table.lines(name) for name in NAMES] == [1, 1, 1], "a vector is paid for"
+    assert [table.lines(name) for name in THREE] == [1, 1, 1], "a vector is paid for"
     (finished,) = [e for e in table.deliver(table.deliver(events)) if isinstance(e, secagg.Finished)]
     scale = read(table.request.study, 1)
     step = scale.session().calibrate()[0].steps[0].size
-    assert finished.total.sum() * step == pytest.approx(1200, abs=400)
+    assert finished.total.sum() * step == pytest.approx(sum(ROWS[name] for name in THREE), abs=400)
     assert not table.members["a"]._sessions, "forgotten when over"
     assert code(table.ask("a")) == "run"
 

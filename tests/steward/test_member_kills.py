@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from cape.secagg import Identity
 from cape.steward.keyring import public_text
-from tests.steward.world import NAMES, World
-
-MEMORY = "/dev/shm"  # where a sync costs nothing: a killed process loses nothing that it has written
+from tests.world import THREE, World
 
 # Loads what is heavy once, then forks: site a is a process of its own, that runs a `Member` over two pipes;
 # b and c are members here. A relay plays stage after stage until a is killed, at a random moment. Whatever
@@ -27,7 +24,7 @@ from cape.noise import SecureStream, discrete_gaussian
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Identity, Roster
 from cape.steward import Member, SiteFolder, make_request, read, wire
-from tests.steward.world import NAMES, document
+from tests.world import THREE, document
 
 folder, kills, office = sys.argv[1], int(sys.argv[2]), Identity(bytes.fromhex(sys.argv[3]))
 
@@ -43,7 +40,7 @@ class Rows:
 
 
 SiteFolder.table = lambda self, policy=None: Rows()
-sites = {name: SiteFolder(folder + "/" + name) for name in NAMES}
+sites = {name: SiteFolder(folder + "/" + name) for name in THREE}
 roster = Roster.of({name: site.identity.public for name, site in sites.items()})
 analysis = {"kind": "histogram", "column": "sex", "share": 1.0}
 discrete_gaussian(float(RESOLUTION), 2, SecureStream())  # tables of the sampler are made here, once
@@ -95,7 +92,7 @@ class Pipes:
 
 
 draw = random.Random(7)
-members = {name: Member(sites[name]) for name in NAMES if name != "a"}
+members = {name: Member(sites[name]) for name in THREE if name != "a"}
 for kill in range(kills):
     (child_in, inbox), (outbox, child_out) = os.pipe(), os.pipe()
     pid = os.fork()
@@ -116,7 +113,7 @@ for kill in range(kills):
         study = document(scheme=scheme, description=channel.run.hex(), analyses=[analysis])
         talk = read(study, 1).session()
         request = make_request(study, 1, talk, roster=roster, run=channel.run, identity=office)
-        outcome = relay.stage(dict.fromkeys(NAMES, request.pack()), 2)
+        outcome = relay.stage(dict.fromkeys(THREE, request.pack()), 2)
         assert not outcome.refusals, outcome
         if outcome.lost:
             break
@@ -131,39 +128,38 @@ print(len(left), len(lines))
 """
 
 
-def _harness(kills: int) -> tuple[int, int]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
-        world = World(Path(folder))
-        office = bytes(range(32))
-        for name in NAMES:
-            for key in ("release", "coordinator", "year", "total"):
-                text = (world.folders[name].path / "site.toml").read_text()
-                line = next(line for line in text.splitlines() if line.startswith(key))
-                world.edit(line, f"{key} = {{epsilon = 5000.0, delta = 1e-6}}", name)
-            world.edit(public_text(world.office.public), public_text(Identity(office).public), name)
-        done = subprocess.run(
-            [sys.executable, "-c", _NURSERY, folder, str(kills), office.hex()],
-            cwd=Path(__file__).parents[2],
-            env=os.environ | {"POLARS_MAX_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        sent, written = map(int, done.stdout.split())
+def _harness(kills: int, folder: Path) -> tuple[int, int]:
+    world = World(folder)
+    office = bytes(range(32))
+    for name in THREE:
+        for key in ("release", "coordinator", "year", "total"):
+            text = (world.sites[name].path / "site.toml").read_text()
+            line = next(line for line in text.splitlines() if line.startswith(key))
+            world.edit(line, f"{key} = {{epsilon = 5000.0, delta = 1e-6}}", name)
+        world.edit(public_text(world.office.public), public_text(Identity(office).public), name)
+    done = subprocess.run(
+        [sys.executable, "-c", _NURSERY, str(folder), str(kills), office.hex()],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"POLARS_MAX_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    sent, written = map(int, done.stdout.split())
     return sent, written
 
 
-def _check(kills: int) -> None:
-    sent, written = _harness(kills)
+def _check(kills: int, folder: Path) -> None:
+    sent, written = _harness(kills, folder)
     assert sent, "the children got to send something"
     assert sent <= written <= sent + kills, "and at most one release a kill was paid for nothing"
 
 
-def test_the_ledger_survives_kills_of_a_member():
-    _check(20)
+def test_the_ledger_survives_kills_of_a_member(tmp_path):
+    _check(20, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_ledger_survives_many_kills_of_a_member():
-    _check(200)
+def test_the_ledger_survives_many_kills_of_a_member(tmp_path):
+    _check(200, tmp_path)

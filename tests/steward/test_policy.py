@@ -14,7 +14,7 @@ from cape.steward import Policy, Request, SiteFolder
 from cape.steward.codes import Denied
 from cape.steward.keyring import Card, fingerprint, load_identity, make_identity, public_text, read_public
 from cape.steward.template import site_toml
-from tests.steward.world import World
+from tests.world import World
 
 WRONG = {
     "2999-12-31": ('"soon"', "[site]: expires must be a day"),

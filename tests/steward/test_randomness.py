@@ -7,9 +7,7 @@ public (the run, a name, a line of the ledger), or even from the site's own key,
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +24,7 @@ from cape.engine.calibration import RESOLUTION
 from cape.secagg import Aggregator, Finished, Send
 from cape.steward import Request, SiteFolder, read, wire
 from cape.steward.member import Member
-from tests.steward.world import NAMES, World, document
+from tests.world import THREE, World, document
 
 AGES = {"kind": "histogram", "column": "age", "bins": 24, "share": 0.25}
 NETWORK = {
@@ -39,7 +37,6 @@ NETWORK = {
     "rows": 1200,
     "share": 0.25,
 }
-MEMORY = "/dev/shm"  # where a sync costs nothing
 
 
 class Twins:
@@ -49,7 +46,7 @@ class Twins:
         self.world = World(folder / "first")
         shutil.copytree(folder / "first", folder / "second")
         self.members = [
-            {name: Member(SiteFolder(folder / place / name)) for name in NAMES}
+            {name: Member(SiteFolder(folder / place / name)) for name in THREE}
             for place in ("first", "second")
         ]
 
@@ -107,9 +104,8 @@ def samples() -> Iterator[list[NDArray[np.int64]]]:
 
 
 @pytest.fixture
-def twins() -> Iterator[Twins]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
-        yield Twins(Path(folder))
+def twins(tmp_path: Path) -> Twins:
+    return Twins(tmp_path)
 
 
 def require_independent(one: NDArray[np.int64], two: NDArray[np.int64], sites: int) -> None:
@@ -129,7 +125,7 @@ def test_twins_send_different_noise(twins: Twins, run: bytes):
 
 def test_twins_put_different_noise_into_the_masks(twins: Twins):
     request = twins.world.request(document(analyses=[AGES]), run=bytes(16))
-    require_independent(*twins.totals(request), sites=len(NAMES))
+    require_independent(*twins.totals(request), sites=len(THREE))
 
 
 def test_noise_is_fresh_in_every_run_and_stage_of_one_site(twins: Twins):
@@ -141,11 +137,11 @@ def test_noise_is_fresh_in_every_run_and_stage_of_one_site(twins: Twins):
 
 def test_sites_with_the_same_rows_send_different_noise(twins: Twins):
     world = twins.world
-    for name in NAMES[1:]:
-        shutil.copy(world.site.path / "rows.csv", world.folders[name].path / "rows.csv")
+    for name in THREE[1:]:
+        shutil.copy(world.site.path / "rows.csv", world.sites[name].path / "rows.csv")
     request = world.request(document(scheme="conventional", analyses=[AGES]))
     sent = []
-    for name in NAMES:
+    for name in THREE:
         answer = _say(twins.members[0][name], wire.Ask(1, request.pack()))
         assert isinstance(answer, wire.Offered)
         sent.append(np.frombuffer(answer.data, "<i8"))
@@ -159,7 +155,7 @@ def test_twins_draw_different_samples(twins: Twins, scheme: str):
     with samples() as drawn:
         found = twins.messages(request) if scheme == "conventional" else twins.totals(request)
     assert len(found) == 2
-    sites = 1 if scheme == "conventional" else len(NAMES)
+    sites = 1 if scheme == "conventional" else len(THREE)
     assert len(drawn) == 2 * sites
     for site in range(sites):
         one, two = (np.isin(np.arange(400), drawn[place + site]) for place in (0, sites))
