@@ -4,15 +4,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-torch test-deploy lint types bench mutants audit paper docs clean
+.PHONY: demo test test-all test-slow test-torch test-deploy lint types bench mutants audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 test: lint types
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: lint types
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+	$(PYTEST) --hypothesis-profile=thorough --cov --cov-report=term
+
+# A slice of what `make test` leaves out (tests/slices.py): `make test-slow SLICE=2/8`, or the next one every day.
+SLICE ?= $(shell expr `date +%s` / 86400)/8
+test-slow: .venv/.test
+	$(PYTEST) --slice $(SLICE)
 
 test-torch: .venv-torch/.test
 	.venv-torch/bin/python -m pytest tests_torch

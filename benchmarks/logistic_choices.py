@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from tests.analyses.regression.conversations import converse
 
 from cape import privacy
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.data import Category, Number, Schema
 from cape.errors import TooNoisyWarning
+from tests.analyses.regression.conversations import converse
 
 Floats = NDArray[np.float64]
 

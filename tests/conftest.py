@@ -6,16 +6,59 @@ import shutil
 import tempfile
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from cape.noise import SecureStream
+from tests import slices
 
-settings.register_profile("cape", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("cape")
+settings.register_profile(slices.THOROUGH, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("cape", settings.get_profile(slices.THOROUGH), max_examples=20)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "cape"))
 
 MEMORY = "/dev/shm"  # where a sync costs nothing; what a killed process has written is still there
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slice", metavar="K/N", type=slices.read, help="of the slow tests: see tests/slices.py"
+    )
+
+
+@pytest.hookimpl(trylast=True)  # the profile of the command line is known by then
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--slice"):
+        settings.load_profile(slices.THOROUGH)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    unknown = set()
+    for item in items:
+        quick = item.get_closest_marker("quick")
+        if quick and item.callspec.id not in quick.args:  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.slow(**quick.kwargs))
+        if quick:
+            unknown |= {f"{item.nodeid.partition('[')[0]}[{case}]" for case in quick.args}
+    unknown -= {item.nodeid for item in items}
+    if unknown and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        raise pytest.UsageError(f"marked as quick, but there is no such case: {', '.join(sorted(unknown))}")
+    if config.getoption("--slice"):
+        turn, count = config.getoption("--slice")
+        slow = {item.nodeid: seconds(item) for item in items if seconds(item)}
+        taken = set(slices.slices(slow, count)[turn])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
+        items[:] = [item for item in items if item.nodeid in taken]
+        items.sort(key=seconds, reverse=True)  # a long one that comes last leaves the other cores idle
+
+
+def seconds(item: pytest.Item) -> float:
+    """Return how long a test takes that does not run every time, or 0."""
+    slow = item.get_closest_marker("slow")
+    if slow:
+        return float((slow.args or (slow.kwargs.get("seconds", 1.0),))[0])
+    return 1.0 if is_hypothesis_test(item.obj) else 0.0  # type: ignore[attr-defined]
 
 
 @pytest.fixture

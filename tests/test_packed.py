@@ -6,11 +6,12 @@ import tracemalloc
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape import packed
 from cape.errors import BadMessage
+from tests.slices import examples
 
 VALUES = st.recursive(
     st.none()
@@ -45,7 +46,7 @@ def longest(value: object) -> int:
     return max((longest(each) for each in value), default=0) if isinstance(value, list) else 0
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(VALUES)
 def test_what_is_said_is_exactly_what_is_allowed(value: object):
     data = msgspec.msgpack.encode(value)
@@ -57,7 +58,7 @@ def test_what_is_said_is_exactly_what_is_allowed(value: object):
                 packed.require(data, **exact | {name: most - 1})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(VALUES, st.data())
 def test_what_the_decoder_does_not_read_whole_is_refused(value: object, data: st.DataObject):
     whole = msgspec.msgpack.encode(value)
@@ -67,7 +68,7 @@ def test_what_the_decoder_does_not_read_whole_is_refused(value: object, data: st
             packed.require(bad, values=1000, depth=100, text=1000)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.binary(max_size=100))
 def test_garbage_is_refused_wherever_the_decoder_would(data: bytes):
     try:

@@ -11,12 +11,12 @@ import sys
 import time
 
 import pytest
-from tests.channel import LocalChannel
-from tests.world import MEAN, NAMES, SECRET, World
 
 from cape.errors import CapeError
 from cape.steward import wire
 from cape.unix import Client
+from tests.channel import LocalChannel
+from tests.world import MEAN, NAMES, SECRET, World
 
 MESSAGES = 10_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,10 +60,14 @@ def names(mutants: list[Mutant]) -> list[str]:
 
 def places(source: str, function: str) -> list[tuple[int, int]]:
     """Return where, in lines from 0, definitions of this qualified name begin and end; overloads too."""
+    return [(start, end) for name, start, end in _places(source) if name == function]
+
+
+@functools.lru_cache(maxsize=1024)  # of a package's files, for each of many mutants
+def _places(source: str) -> list[tuple[str, int, int]]:
     return [
-        (min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1, node.end_lineno or 0)
+        (name, min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1, node.end_lineno or 0)
         for name, node in _definitions(ast.parse(source), "")
-        if name == function
     ]
 
 

@@ -200,6 +200,7 @@ def _pytest(suite: str, root: Path, place: Path, seconds: float) -> int | None:
             "PYTHONPATH": os.pathsep.join((str(place), str(ROOT))),
             "PYTHONDONTWRITEBYTECODE": "1",  # else an edit within the same second would not be seen
             "HYPOTHESIS_STORAGE_DIRECTORY": f"{scratch}/h",
+            "HYPOTHESIS_PROFILE": "thorough",  # an edit is judged by all the examples that there are
             "OMP_NUM_THREADS": "1",
             "POLARS_MAX_THREADS": "1",
         }

@@ -13,7 +13,6 @@ from typing import Any
 from unittest import mock
 
 import polars as pl
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -27,6 +26,7 @@ from cape.secagg import Identity
 from cape.steward import ledger as ledgers
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from tests.engine.questions import Average, Bins, Rounds
+from tests.slices import examples
 
 SHARES = st.sampled_from([0.01, 0.1, 0.25, 1 / 3, 0.5, 1.0])
 
@@ -219,6 +219,6 @@ class Ledgers(RuleBasedStateMachine):
 
 
 TestConsortiums = Consortiums.TestCase
-TestConsortiums.settings = settings(max_examples=30, stateful_step_count=12)
+TestConsortiums.settings = examples(30, stateful_step_count=12)
 TestLedgers = Ledgers.TestCase
-TestLedgers.settings = settings(max_examples=15, stateful_step_count=12)
+TestLedgers.settings = examples(15, stateful_step_count=12)

@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Table, batches, table
@@ -17,13 +17,14 @@ from cape.data import Category, Number, Schema
 from cape.errors import DataError, InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, complete_rows, frame, large
+from tests.slices import examples
 
 ONE = 2**20
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=any_rows)
-@settings(max_examples=60)
+@examples(60)
 def test_vectors_are_those_of_single_rows_in_python(design: Design, rows: list[dict[str, Any]]) -> None:
     x, y = Table("a", frame(rows), SCHEMA).vectors(design)
     wanted = reference.vectors(rows, design, SCHEMA)
@@ -35,7 +36,7 @@ def test_vectors_are_those_of_single_rows_in_python(design: Design, rows: list[d
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=complete_rows)
-@settings(max_examples=60)
+@examples(60)
 def test_no_vector_is_longer_than_one_in_integers(design: Design, rows: list[dict[str, Any]]) -> None:
     x, y = Table("a", frame(rows), SCHEMA).vectors(design)
     assert len(x) == len(rows)
@@ -50,7 +51,7 @@ def root(value: Fraction) -> Fraction:
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=complete_rows)
-@settings(max_examples=40)
+@examples(40)
 def test_entries_are_the_true_ones_rounded_once_toward_zero(
     design: Design, rows: list[dict[str, Any]]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Gram, Moments, Table, batches
@@ -14,6 +14,7 @@ from cape.blocks.parts import Total
 from cape.data import Category, Schema
 from cape.errors import InvalidInput, OverflowRisk
 from tests.blocks import reference
+from tests.slices import examples
 
 SCHEMA = Schema(
     x=(0.1, 0.7), y=(-250, 1000), g=["red", "green", "blue"], i=Category((0, 1)), one=Category(("only",))
@@ -47,7 +48,7 @@ def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 @given(st.lists(st.fixed_dictionaries(cells), min_size=1, max_size=40))
-@settings(max_examples=150)
+@examples(150)
 def test_sums_are_those_of_python_integers(rows: list[dict[str, Any]]) -> None:
     found = Table("a", frame(rows), SCHEMA).sums(BLOCKS)
     assert reference.same(found, [reference.sums(rows, block, SCHEMA) for block in BLOCKS])

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
@@ -22,6 +22,7 @@ from cape.blocks.clipped import (
 )
 from cape.blocks.network import ACTIVATIONS, LOSSES, Network
 from cape.errors import InvalidInput, OverflowRisk
+from tests.slices import examples
 
 SEED = bytes(range(32))
 LIMIT = 1 << 2 * BITS
@@ -317,7 +318,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=400)
+@examples(400)
 def test_no_record_moves_the_sums_by_more_than_one_clip(case):
     assert squared_change(*case) <= LIMIT
 
@@ -469,7 +470,7 @@ def test_what_does_not_fit_is_refused(monkeypatch):
 
 
 @given(st.integers(-(2**62), 2**62), st.integers(-(2**25), 2**25), st.integers(-10, 40))
-@settings(max_examples=500)
+@examples(500)
 def test_products_that_do_not_fit_a_word_are_exact(total, whole, shift):
     expected = total * whole >> shift if shift >= 0 else (total * whole) << -shift
     if abs(expected) < 2**62:

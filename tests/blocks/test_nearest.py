@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Nearest, Table, batches
@@ -13,6 +13,7 @@ from cape.data import Schema
 from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.slices import examples
 
 
 def centres(design: Design, many: int, seed: int) -> tuple[tuple[float, ...], ...]:
@@ -38,7 +39,7 @@ def slow(rows: list[dict[str, Any]], block: Nearest, schema: Schema = SCHEMA) ->
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=any_rows, many=st.integers(1, 5), seed=st.integers(0, 2**32))
-@settings(max_examples=40)
+@examples(40)
 def test_sums_are_those_of_single_rows_in_python(
     design: Design, rows: list[dict[str, Any]], many: int, seed: int
 ) -> None:

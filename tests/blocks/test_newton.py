@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -17,6 +17,7 @@ from cape.data import Schema
 from cape.errors import InvalidInput, OverflowRisk
 from tests.blocks import reference
 from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.slices import examples
 
 TO_CLASSES = [design for design in DESIGNS if design.target == "b"]
 
@@ -55,7 +56,7 @@ def slow(rows: list[dict[str, Any]], block: Newton, schema: Schema = SCHEMA) -> 
 
 @pytest.mark.parametrize("design", TO_CLASSES, ids=str)
 @given(rows=any_rows, seed=st.integers(0, 2**32), size=st.sampled_from([0.0, 0.1, 10.0, 1e4, 1e99]))
-@settings(max_examples=60)
+@examples(60)
 def test_sums_are_those_of_single_rows_in_python(
     design: Design, rows: list[dict[str, Any]], seed: int, size: float
 ) -> None:

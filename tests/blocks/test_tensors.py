@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Moments, Table, Tensors, Term, batches
@@ -19,6 +19,7 @@ from cape.data import Schema
 from cape.errors import DataError, InvalidInput, OverflowRisk
 from tests.blocks import reference
 from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.slices import examples
 
 EXACT = (Term(0), Term(0, (0, 1)), Term(0, (0, 0, 1)), Term(1), Term(1, (0, 1)), Term(2))
 ROUNDED = (
@@ -71,7 +72,7 @@ def slow(rows: list[dict[str, Any]], block: Tensors) -> tuple[np.ndarray, ...]:
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=any_rows)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_sums_are_those_of_single_rows_in_python(design: Design, rows: list[dict[str, Any]]) -> None:
     block = Tensors(design, terms(design))
     found = Table("a", frame(rows), SCHEMA).sums([block])

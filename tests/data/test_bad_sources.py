@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from polars.exceptions import PanicException
 
@@ -23,6 +23,7 @@ from cape.data import Category, Csv, Number, Schema
 from cape.data.faults import guarded
 from cape.data.schema import hint
 from cape.errors import CapeError, DataError, InvalidInput
+from tests.slices import examples
 
 SECRET = "".join(["s3", "cr3t"])
 SCHEMA = Schema(x=(0, 100), g=["a", "b"], n=Number(0, 1, missing=False))
@@ -81,7 +82,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     header=st.sampled_from(["x,g,n", "x,g", "x,x,g,n", "", "n,g,x,note"]),
     rows=st.lists(st.lists(CELLS, max_size=5), max_size=5),
@@ -104,7 +105,7 @@ def test_any_text_file(header: str, rows: list[list[str]], end: str, encoding: s
 # --- files and frames ------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.floats(0, 1), change=st.binary(max_size=6), cut=st.booleans())
 def test_any_parquet_file(at: float, change: bytes, cut: bool, tmp_path: Path):
     path = tmp_path / "rows.parquet"

@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Design, Gram, Moments, Nearest, Table
 from cape.data import Category, Csv, Database, Number, Schema, lines
 from cape.errors import DataError, InvalidInput
+from tests.slices import examples
 
 SCHEMA = Schema(
     x=(0, 100),
@@ -235,7 +236,7 @@ OBJECTS = st.one_of(
 )
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(st.tuples(*[OBJECTS] * len(SCHEMA)), min_size=1, max_size=4), st.integers(0, 3))
 def test_any_objects_are_read_row_by_row(cells: list[tuple[Any, ...]], at: int) -> None:
     dirty = [dict(zip(SCHEMA, row, strict=True)) for row in cells]
@@ -300,13 +301,13 @@ def test_a_broken_line_is_one_row_and_leaves_the_others_alone(line: bytes, tmp_p
 SIGNS = st.sampled_from([b'"', b",", b"a", b"u", b"1", b".", b" ", b"\r", b"\0", b"\xff", b"\xc3", b"\xa9"])
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(line=st.lists(SIGNS, max_size=14).map(b"".join), at=st.integers(0, 4))
 def test_any_line_is_one_row_and_leaves_the_others_alone(line: bytes, at: int, tmp_path: Path) -> None:
     check_line(line, at, tmp_path / "rows.csv")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.lists(st.sampled_from(GOOD + BROKEN) | st.lists(SIGNS, max_size=9).map(b"".join), max_size=30),
     chunk=st.integers(1, 40),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Moments
@@ -13,6 +13,7 @@ from cape.data import Schema
 from cape.engine.calibration import RESOLUTION, Step, calibrate, discretisation_error
 from cape.engine.query import Query
 from cape.errors import InvalidInput, OverflowRisk
+from tests.slices import examples
 
 SCHEMA = Schema(age=(18, 90), chol=(100, 600))
 
@@ -27,7 +28,7 @@ def question(bins, scales, sensitivity):
 scale = st.floats(0.05, 20.0)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.integers(1, 200),
     st.tuples(scale, scale, scale, scale),

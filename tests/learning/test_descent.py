@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape import Budget, GradientDescent, NeuralNetwork
@@ -16,6 +16,7 @@ from cape.learning import Diverged, Training
 from cape.noise import SecureStream
 from cape.privacy import gaussian
 from tests.learning.tables import COLUMNS, LARGE, SCHEMA, TABLES, TEST, consortium
+from tests.slices import examples
 
 
 def exact(asked, **options):
@@ -99,7 +100,7 @@ def test_a_sample_takes_about_its_share_of_the_rows():
         Table("a", TABLES["a"], SCHEMA).sums(asked.query(SCHEMA, "replace-one").blocks)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_one_row_moves_a_step_by_no_more_than_its_sensitivity(data):
     watched = data.draw(st.booleans())

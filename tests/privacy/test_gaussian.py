@@ -10,6 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from cape.privacy import compose, delta, epsilon, mu, tail
+from tests.slices import examples
 
 BAR = 1e-10  # the relative error that the module promises
 ROUNDING = 100 * np.finfo(float).eps
@@ -78,7 +79,7 @@ def test_mu_has_ten_digits_for_every_budget(e, d):
 @given(st.floats(0.0, 1e4), st.floats(-8.0, 3.0).map(lambda x: 10.0**x))
 @example(100.0, 0.1 * math.sqrt(2.0))  # where the bracket changes its form
 @example(0.0, 0.0999 * math.sqrt(2.0))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_delta_has_ten_digits_at_any_point(e, m):
     truth = exact_delta(e, m)
     found = delta(e, m)
@@ -89,7 +90,7 @@ def test_delta_has_ten_digits_at_any_point(e, m):
 
 
 @given(st.floats(0.0, 1e4), st.floats(-300.0, -1e-9).map(lambda x: 10.0**x))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_mu_is_inverted_by_delta_and_by_epsilon(e, d):
     m = mu(e, d)
     assert error_of_mu(m, e, d) < BAR
@@ -104,7 +105,7 @@ def _slope(e, m):
 
 
 @given(st.floats(-300.0, -1e-6).map(lambda x: 10.0**x), st.floats(-8.0, 3.0).map(lambda x: 10.0**x))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_epsilon_has_ten_digits_where_it_is_well_conditioned(d, m):
     found = epsilon(d, m)
     assume(found > 0.0)

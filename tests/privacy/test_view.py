@@ -8,11 +8,12 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import InvalidInput
 from cape.privacy import correlated
+from tests.slices import examples
 
 RING = Fraction(10) ** 60  # the variance of a ring mask, as good as infinite
 
@@ -147,7 +148,7 @@ def graphs(draw):
 
 
 @given(graphs())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_graph_has_the_mu_of_its_whole_view(graph):
     assert_graph_agrees(*graph)
 

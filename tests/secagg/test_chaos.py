@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg import AGGREGATOR, ROUNDS, Session, Wire, simulate
+from tests.slices import examples
 
 NAMES = ("a", "b", "c", "d")
 RANDOM = np.random.default_rng(5)
@@ -165,7 +166,7 @@ def test_a_late_message_to_the_wrong_side_is_only_refused():
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_mischief_in_any_round(data):
     """Many messages at once: dropped, repeated, changed, replaced, reordered."""
 
@@ -242,7 +243,7 @@ def test_a_message_replaced_by_any_other_of_the_session():
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_mischief_in_any_step(data):
     def hook(batch):
         out = []

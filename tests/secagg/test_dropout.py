@@ -6,12 +6,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import PrivacyLeakWarning, TooFewSites
 from cape.noise import SecureStream
 from cape.secagg import ROUNDS, simulate
+from tests.slices import examples
 
 NEVER = len(ROUNDS)
 MASK = ROUNDS.index("mask")
@@ -66,7 +67,7 @@ def test_every_subset_at_every_round(sites, threshold, colluding):
 
 
 @given(sites=st.integers(5, 12), data=st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_any_dropouts_of_more_sites(sites, data):
     colluding = data.draw(st.integers(0, sites // 3))
     threshold = data.draw(st.integers((sites + colluding) // 2 + 1, sites))
@@ -81,7 +82,7 @@ def test_any_dropouts_of_more_sites(sites, data):
 
 @pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
 @given(sites=st.integers(7, 14), data=st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_any_dropouts_on_a_graph(sites, data):
     degree = 2 * data.draw(st.integers(2, (sites - 3) // 2))
     leave = st.sampled_from([NEVER] * 12 + list(range(NEVER)))

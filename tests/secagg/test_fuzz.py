@@ -6,11 +6,12 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import ProtocolError
 from cape.secagg import messages as m
+from tests.slices import examples
 
 INPUTS = 100_000
 
@@ -99,7 +100,7 @@ MSGPACK = st.recursive(
     tag=st.sampled_from(["advert", "adverts", "delivery", "begin", "masked", "reveal"]),
     rest=st.lists(MSGPACK, max_size=8),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_well_formed_msgpack_of_the_wrong_shape(tag, rest):
     import msgspec
 

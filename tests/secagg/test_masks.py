@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.noise.ring import Ring
 from cape.noise.stream import keystream
 from cape.secagg import masks
+from tests.slices import examples
 
 TRANSCRIPT = bytes(32)
 
@@ -46,7 +47,7 @@ def test_more_masks_than_one_pass_takes():
 
 
 @given(sites=st.integers(2, 7), size=st.integers(1, 40), bits=st.sampled_from([32, 64]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_pairwise_masks_cancel_in_the_sum(sites, size, bits):
     total = np.zeros(size, Ring(bits).dtype)
     for site in range(sites):

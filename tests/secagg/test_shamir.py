@@ -7,12 +7,13 @@ from collections import Counter
 from itertools import combinations, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg import shamir
+from tests.slices import examples
 
 SECRET = bytes(range(32))
 
@@ -93,7 +94,7 @@ def test_three_shares_of_a_threshold_of_three_are_not_independent_of_the_secret(
     points=st.lists(st.integers(1, 10_000), min_size=1, max_size=20, unique=True),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_shares_combine_for_any_points(secret, points, data):
     threshold = data.draw(st.integers(1, len(points)))
     shares = shamir.share(secret, threshold, points, stream())

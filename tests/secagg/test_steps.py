@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import InvalidInput, Refused, TooFewSites
 from cape.noise import SecureStream
 from cape.secagg import AggregatorState, Identity, Parameters, Roster, Session, SiteState, simulate
 from cape.secagg import messages as m
+from tests.slices import examples
 
 NAMES = list("abcde")
 
@@ -34,7 +35,7 @@ def total(given: dict[str, np.ndarray], survivors) -> np.ndarray:
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_sum_of_every_step_with_anyone_dropping_at_any_round(data):
     bits = data.draw(st.sampled_from([32, 64]))
     sites = data.draw(st.integers(3, 7))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.secagg.planted import same_keys_in_every_step
 
 from cape.errors import ProtocolError, Refused
 from cape.secagg import SiteState, masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair
+from tests.secagg.planted import same_keys_in_every_step
 
 VICTIM = "a"
 

@@ -13,13 +13,13 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from tests.secagg.ideal import Ideal
-from tests.secagg.planted import same_keys_in_every_step
 
 from cape.errors import BadMessage
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair, derive
+from tests.secagg.ideal import Ideal
+from tests.secagg.planted import same_keys_in_every_step
 
 STEPS, TARGET = 4, 2
 HONEST = ("a", "b", "c", "d")  # e colludes

@@ -14,11 +14,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.secagg.ideal import Ideal
 
 from cape.noise import SecureStream
 from cape.secagg import masks, simulate
 from cape.secagg import messages as m
+from tests.secagg.ideal import Ideal
 
 
 def view(cast, monkeypatch, inputs, values, *, size, drop, colluders, leak=()) -> tuple:

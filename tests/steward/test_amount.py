@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -15,6 +15,7 @@ from cape.privacy import Budget, gaussian
 from cape.steward import Amount
 from cape.steward.amount import Allowance, Basis, Incomparable, total, under
 from cape.study.document import read
+from tests.slices import examples
 from tests.world import document
 
 ADD_REMOVE = Basis("add-remove")
@@ -29,7 +30,7 @@ def exact_delta(epsilon: Fraction, mu_squared: Fraction) -> mpmath.mpf:
     return (mpmath.erfc(-left / mpmath.sqrt(2)) - mpmath.exp(at) * mpmath.erfc(-right / mpmath.sqrt(2))) / 2
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     PAIRS,
     st.floats(0.9999999, 1.0000001),
@@ -65,7 +66,7 @@ def test_mu_is_never_below_the_root(mu_squared):
     assert mu_squared <= Fraction(amount.mu) ** 2 <= mu_squared * (1 + Fraction(1, 10**14))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(PAIRS)
 def test_a_budget_fits_an_allowance_of_the_same_epsilon_and_delta(pair):
     whole = Amount(Fraction(Budget(*pair).mu) ** 2)

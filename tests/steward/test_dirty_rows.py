@@ -9,11 +9,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from cape.secagg import Send
 from cape.steward import Refusal, wire
+from tests.slices import examples
 from tests.steward.test_member import Table
 from tests.world import THREE, World, document
 
@@ -206,7 +207,7 @@ def test_where_sizes_are_private_any_number_of_rows_is_answered(
 GARBAGE = st.binary(max_size=12).map(lambda cell: cell.replace(b"\n", b""))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(list(SOURCES)), row=st.lists(GARBAGE, min_size=1, max_size=7))
 def test_no_garbage_turns_an_answer_into_a_refusal(world: World, kind: str, row: list[bytes]) -> None:
     rows = some(world)

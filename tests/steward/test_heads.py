@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import BadMessage, InvalidInput
@@ -20,6 +20,7 @@ from cape.steward.amount import Basis, total
 from cape.steward.gaps import Unsettled
 from cape.steward.heads import Head, before, read_heads
 from cape.steward.member import Member
+from tests.slices import examples
 from tests.steward.test_ledger import KEY, entry, own
 from tests.world import World, document
 
@@ -85,7 +86,7 @@ def test_a_head_that_anything_changes_is_none(tmp_path: Path):
         head.signed(other)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=300))
 def test_garbage_is_no_head(data: bytes):
     with pytest.raises(BadMessage):

@@ -12,13 +12,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.privacy import gaussian
 from cape.secagg import Identity
 from cape.steward import Amount, Entry, Ledger, Limit
+from tests.slices import examples
 
 WHO, OTHER = b"\1" * 32, b"\2" * 32
 KEY = Identity(b"the key of a site".ljust(32, b"."))
@@ -300,7 +301,7 @@ def test_runs_are_remembered(ledger: Ledger):
         runs.discard(b"a" * 16)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.fractions(min_value=0, max_value=1, max_denominator=10**6), max_size=12))
 def test_sums_are_exact_and_never_pass_the_limit(tmp_path_factory, costs):
     ledger = Ledger.create(tmp_path_factory.mktemp("ledger") / "l", own)

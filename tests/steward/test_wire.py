@@ -6,12 +6,13 @@ import contextlib
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import BadMessage
 from cape.secagg import Identity
 from cape.steward import Code, Refusal, wire
+from tests.slices import examples
 
 TO_SITE = [
     wire.Hello(1),
@@ -71,7 +72,7 @@ def test_what_cannot_be_right_is_not_read(bad: object):
         wire.unpack_to_site(msgspec.msgpack.encode(bad))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=200))
 def test_garbage_is_never_more_than_a_bad_message(data: bytes):
     for read in (wire.unpack_to_site, wire.unpack_from_site):
@@ -79,7 +80,7 @@ def test_garbage_is_never_more_than_a_bad_message(data: bytes):
             read(data)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.sampled_from(TO_SITE + FROM_SITE), st.data())
 def test_a_message_with_a_changed_byte_is_another_message_or_none(message, data: st.DataObject):
     packed = bytearray(wire.pack(message))

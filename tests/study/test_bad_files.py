@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from assurance.inputs.bend import to_toml
 from cape.errors import CapeError, InvalidInput
 from cape.study import Study
+from tests.slices import examples
 
 PASSWORD = "hunter" + "2"
 RIGHT: dict[str, Any] = {
@@ -124,7 +125,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_in_any_place(data: st.DataObject, tmp_path: Path):
     document = {name: dict(part) for name, part in RIGHT.items() if isinstance(part, dict)}
@@ -138,7 +139,7 @@ def test_any_value_in_any_place(data: st.DataObject, tmp_path: Path):
     assert len(said) < 1000
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.floats(0, 1), change=st.binary(max_size=5))
 def test_any_bytes_in_any_place(at: float, change: bytes, tmp_path: Path):
     right = to_toml(RIGHT).encode()

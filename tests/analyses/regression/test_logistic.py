@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression as Reference
 
@@ -23,6 +23,7 @@ from cape.engine.consortium import Consortium
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
+from tests.slices import examples
 
 from .conversations import converse
 
@@ -113,7 +114,7 @@ def test_the_quadratics_are_the_papers_and_the_minimax_one():
     assert scales["minimax"] / scales["taylor"] == pytest.approx(0.125 / curvature("minimax", 4.0))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     mu=st.one_of(st.floats(1e-6, 10), st.sampled_from([1e-9, 1e3])),
     seed=st.integers(0, 2**32 - 1),

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression as Reference
@@ -37,6 +37,7 @@ from reproduction.literature.erm import (
 )
 from reproduction.literature.functional import LEAST_SQUARES, LOGISTIC, functional_mechanism
 from reproduction.literature.noise import laplace_sums, spherical
+from tests.slices import examples
 
 FORMS = {"least squares": LEAST_SQUARES, "logistic": LOGISTIC}
 FUNCTIONAL = ("dp-fm", "dp-fm-tight", "dp-fm-pairs")
@@ -126,7 +127,7 @@ class TestSensitivity:
 
     @pytest.mark.parametrize("name", FUNCTIONAL)
     @given(data=st.data())
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     def test_any_two_rows_are_closer(self, name, data):
         width = data.draw(st.integers(1, 6))
         cell = st.floats(-1, 1)
