@@ -18,7 +18,7 @@ test-all: lint types
 # A slice of what `make test` leaves out (tests/slices.py): `make test-slow SLICE=2/8`, or the next one every day.
 SLICE ?= $(shell expr `date +%s` / 86400)/8
 test-slow: .venv/.test
-	$(PYTEST) --slice $(SLICE)
+	$(PYTEST) --slice=$(SLICE)
 
 test-torch: .venv-torch/.test
 	.venv-torch/bin/python -m pytest tests_torch

@@ -34,16 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    unknown = set()
+    named = set()
     for item in items:
-        quick = item.get_closest_marker("quick")
-        if quick and item.callspec.id not in quick.args:  # type: ignore[attr-defined]
-            item.add_marker(pytest.mark.slow(**quick.kwargs))
-        if quick:
-            unknown |= {f"{item.nodeid.partition('[')[0]}[{case}]" for case in quick.args}
-    unknown -= {item.nodeid for item in items}
+        for name in ("quick_cases", "slow_cases"):
+            marker = item.get_closest_marker(name)
+            if marker:
+                named |= {f"{item.nodeid.partition('[')[0]}[{case}]" for case in marker.args}
+                if (item.callspec.id in marker.args) == (name == "slow_cases"):  # type: ignore[attr-defined]
+                    item.add_marker(pytest.mark.slow(**marker.kwargs))
+    unknown = named - {item.nodeid for item in items}
     if unknown and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        raise pytest.UsageError(f"marked as quick, but there is no such case: {', '.join(sorted(unknown))}")
+        raise pytest.UsageError(f"a marker names cases that there are not: {', '.join(sorted(unknown))}")
     if config.getoption("--slice"):
         turn, count = config.getoption("--slice")
         slow = {item.nodeid: seconds(item) for item in items if seconds(item)}

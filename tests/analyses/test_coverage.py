@@ -65,6 +65,12 @@ def coverage(analysis, population, rows, neighbours, missing, true, runs):
     return hits / runs
 
 
+@pytest.mark.quick_cases(
+    "0.2-add-remove-250-normal",
+    "0.2-replace-one-25000-lognormal",
+    "0.0-add-remove-250-yes or no",
+    seconds=0.34,
+)
 @POPULATION
 @SIZE
 @RELATION
@@ -87,6 +93,7 @@ def test_an_interval_that_forgets_one_kind_of_error_would_be_found_out(forgotten
     assert hits / 300 < 0.9
 
 
+@pytest.mark.quick_cases("variance-250-exponential", "sd-250-normal", seconds=0.56)
 @POPULATION
 @SIZE
 @pytest.mark.parametrize("analysis", [Variance("x"), StandardDeviation("x")], ids=["variance", "sd"])
@@ -96,6 +103,7 @@ def test_the_interval_of_a_spread_covers_about_as_often_as_it_says(population, r
     assert 0.915 <= found <= 0.99
 
 
+@pytest.mark.quick_cases("replace-one-250-normal", "add-remove-250-lognormal", seconds=0.71)
 @POPULATION
 @SIZE
 @RELATION
@@ -105,6 +113,7 @@ def test_the_interval_of_a_median_covers_at_least_as_often_as_it_says(population
     assert coverage(analysis, population, rows, neighbours, 0.1, true, 200) >= 0.94
 
 
+@pytest.mark.quick_cases("0.6-add-remove", seconds=0.77)
 @RELATION
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.95])
 def test_covariances_and_correlations_cover_for_normal_populations(neighbours, rho):
@@ -136,6 +145,7 @@ def test_counts_cover_what_is_in_the_tables(neighbours):
     assert np.all(np.abs(hits / 1500 - 0.95) < 0.025)
 
 
+@pytest.mark.slow_cases("25000-add-remove", "25000-replace-one", seconds=2)
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
 @RELATION
 @SIZE
@@ -163,6 +173,7 @@ def test_the_numbers_of_a_table_one_cover(neighbours, rows):
     assert all(count / runs >= 0.9 for count in hits.values()), hits
 
 
+@pytest.mark.quick_cases("None-replace-one", seconds=2)
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
 @RELATION
 @pytest.mark.parametrize("by", [None, "group"])
@@ -284,6 +295,7 @@ def test_a_likely_variance_is_about_the_truth_where_it_is_cut(release_at):
     assert true[near].mean() - 0.02 <= 8 * likely(release_at / 8, 1 / 8) <= true[near].mean() + 0.25
 
 
+@pytest.mark.quick_cases("0.2", seconds=1.6)
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_no_sampling_error_is_0_and_means_cover_where_noise_hides_the_variance(missing):

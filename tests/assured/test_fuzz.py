@@ -36,9 +36,9 @@ def run(name: str, inputs: int = 30) -> Report:
         ("Telling", "secret"),
         ("Printing", "secret"),
         ("Talking", "long"),
-        pytest.param("Hanging", "hang", marks=pytest.mark.slow),
+        pytest.param("Hanging", "hang", marks=pytest.mark.slow(20)),
         ("Dying", "crash"),
-        ("Growing", "memory"),
+        pytest.param("Growing", "memory", marks=pytest.mark.slow(6)),
     ],
 )
 def test_a_planted_fault_is_found_at_its_input(name: str, kind: str):
@@ -56,6 +56,7 @@ def test_what_is_in_order_is_not_a_finding():
     assert (report.refused, report.findings) == (30, [])
 
 
+@pytest.mark.slow_cases("commands", "stewards", "answers", "relays", seconds=2.5)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_few_inputs_of_every_kind(name: str, tmp_path: Path):
     surface = load(name)(tmp_path)
@@ -173,6 +174,7 @@ def test_a_failure_inside_a_site_is_a_finding_though_it_is_caught(
     assert findings("members", tmp_path, 60) == {"Failed"}
 
 
+@pytest.mark.slow(11)
 def test_what_is_right_works_on_every_surface_that_bends_files(tmp_path: Path):
     """Else everything would be refused for a reason of its own, and nothing tried."""
     for name in ("checkpoints", "records", "cards", "offices", "held", "databases", "members", "relays"):

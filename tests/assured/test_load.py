@@ -13,6 +13,7 @@ from assurance.soak import soak
 from cape.analyses import Histogram, Mean
 
 
+@pytest.mark.slow(8.3)
 def test_releases_in_a_row_keep_memory_constant():
     result = load.many_releases(releases=60, sites=4, warm=30)
     assert result.verdict == "pass", result.line()
@@ -35,6 +36,7 @@ def test_a_wrong_sum_would_be_seen(monkeypatch: pytest.MonkeyPatch):
     assert soak(0.02).verdict == "fail"
 
 
+@pytest.mark.quick_cases("Histogram", seconds=3.4)
 @pytest.mark.parametrize("kind", [Mean, Histogram])
 def test_a_wrong_answer_would_be_seen(kind: Any, monkeypatch: pytest.MonkeyPatch):
     def run() -> str:
@@ -48,6 +50,7 @@ def test_a_wrong_answer_would_be_seen(kind: Any, monkeypatch: pytest.MonkeyPatch
     assert run() == "fail"
 
 
+@pytest.mark.slow(3.1)
 def test_a_short_soak():
     result = soak(0.05, seed=3)
     assert result.verdict == "pass", result.line()

@@ -102,6 +102,7 @@ def test_a_wrong_edit_is_killed_and_the_source_stays_as_it_was(root: Path):
     assert (root / "src" / "purses" / "deep.py").read_text() == SOURCE
 
 
+@pytest.mark.slow(6.2)
 def test_an_edit_that_its_suite_does_not_see_survives(root: Path):
     blind = replace(LIMIT, suite="test_it.py::test_spending")
     found = run([blind, LIMIT], root)
@@ -109,6 +110,7 @@ def test_an_edit_that_its_suite_does_not_see_survives(root: Path):
     assert found[0].said == "survived: `pytest test_it.py::test_spending` passes"
 
 
+@pytest.mark.slow(6.6)
 def test_a_suite_that_fails_without_an_edit_kills_nothing(root: Path):
     broken = replace(LIMIT, suite="test_it.py::test_that_fails")
     found = run([broken, LIMIT], root, workers=1)
@@ -116,12 +118,14 @@ def test_a_suite_that_fails_without_an_edit_kills_nothing(root: Path):
     assert found[1].killed
 
 
+@pytest.mark.slow(2)
 def test_a_suite_that_does_not_end_kills_nothing(root: Path):
     slow = Mutant("slow", "twice", "number + number", "3 * number", "test_it.py::test_that_sleeps")
     (outcome,) = run([slow], root, seconds=10)
     assert outcome.said == "survived: `pytest test_it.py::test_that_sleeps` took over 10 s"
 
 
+@pytest.mark.slow(3)
 def test_an_edit_that_cannot_be_imported_kills_nothing(root: Path):
     raising = Mutant("raises", "Purse", "class Purse:", "class Purse(nobody):", "test_it.py::test_twice")
     (outcome,) = run([raising], root)
@@ -146,6 +150,7 @@ def test_an_edit_that_does_not_fit_is_named(root: Path, changes: dict[str, str],
     assert not outcome.killed
 
 
+@pytest.mark.slow(2.7)
 def test_a_function_is_found_wherever_it_stands(root: Path):
     (root / "src" / "purses" / "deep.py").rename(root / "src" / "purses" / "moved.py")
     (root / "src" / "purses" / "__init__.py").write_text("from purses.moved import Purse, twice\n")

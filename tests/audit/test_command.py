@@ -65,6 +65,7 @@ def test_a_table_and_files(few, run, tmp_path):
     assert "plant nine bugs" in page
 
 
+@pytest.mark.slow(3.9)
 def test_a_machine_can_read_it_and_it_repeats(few, run):
     one, two = (json.loads(run("--json", "--seed", 3).stdout) for _ in range(2))
     for told in (one, two):
@@ -77,6 +78,7 @@ def test_a_machine_can_read_it_and_it_repeats(few, run):
     assert [row["tests"] for row in one["rows"]] == [3, 2]
 
 
+@pytest.mark.slow(1.9)
 def test_it_says_how_many_tests_were_made(few, run, tmp_path):
     said = "5 tests on 2 rows, one to three on each, with equal parts of the error"
     assert said in run("--out", tmp_path).output
@@ -105,6 +107,7 @@ def test_status_1_when_what_must_be_flagged_is_not(few, run, monkeypatch):
     assert "Not as it must be: none/mean" in done.output
 
 
+@pytest.mark.slow(3)
 def test_rounding_alone(run, monkeypatch):
     monkeypatch.setattr("cape.audit.rounding.BOUNDS", ((0.0, 1.0),))
     done = run("--only", "rounding")

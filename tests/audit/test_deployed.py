@@ -58,6 +58,7 @@ def test_both_schemes_lost_sites_and_forged_answers_are_played():
     }
 
 
+@pytest.mark.quick_cases("deployed conventional/mean-60", seconds=6.1)
 @pytest.mark.parametrize(
     ("name", "runs"),
     [

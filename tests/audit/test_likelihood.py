@@ -29,6 +29,7 @@ def tables():
     return find("mean", "replace-one", BUDGET, 1).tables
 
 
+@pytest.mark.quick_cases("conventional", "pooled", seconds=1.2)
 @pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional", "local", "pooled"])
 def test_the_ratio_has_the_law_that_the_design_says(scheme, tables):
     runs = 200

@@ -34,6 +34,7 @@ def test_the_report_says_how_many_bugs_are_planted():
     assert "nine bugs" in SAID
 
 
+@pytest.mark.quick_cases("a float sampler", "a deployed site's noise is public", seconds=8.4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_bug_is_flagged(name):
     planted = PLANTED[name]
@@ -43,6 +44,7 @@ def test_a_bug_is_flagged(name):
     assert row.verdict.startswith("flagged by")
 
 
+@pytest.mark.quick_cases("none/mean-150", seconds=8.4)
 @pytest.mark.parametrize(("name", "runs"), [("none/mean", 150), ("theorem 1, S = 30, S_C = 9", 300)])
 def test_what_does_not_keep_its_claim_is_flagged(name, runs):
     assert {case for case, row in ALL.items() if row.flag} == {"none/mean", "theorem 1, S = 30, S_C = 9"}
@@ -51,6 +53,7 @@ def test_what_does_not_keep_its_claim_is_flagged(name, runs):
     assert row.ok
 
 
+@pytest.mark.quick_cases("pooled/mean, support-150", "cape-gaussian/mean-300", seconds=3.7)
 @pytest.mark.parametrize(
     ("name", "runs"),
     [

@@ -17,6 +17,7 @@ from cape.errors import InvalidInput
 MEAN = {"kind": "mean", "columns": ["x", "y"]}
 
 
+@pytest.mark.slow(5.1)
 def test_everything_holds_here(monkeypatch):
     monkeypatch.setattr(rounding, "BOUNDS", BOUNDS[2:5])
     found = checks(1)

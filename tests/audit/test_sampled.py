@@ -200,6 +200,7 @@ def test_a_sum_that_is_one_step_off_is_an_error(tables):
         play(Game(NAME, "pooled", tables.tables, BUDGET), range(4), 1)
 
 
+@pytest.mark.slow(2.5)
 def test_on_real_runs_the_ratio_has_the_law_that_the_design_says(tables):
     """And has it not where all rows are used."""
     game = Game(NAME, "pooled", tables.tables, BUDGET)
@@ -220,6 +221,7 @@ def centred(played, centre):
     return (towards.mean() - centre) / (towards.std() / math.sqrt(towards.size))
 
 
+@pytest.mark.slow(3)
 def test_under_the_other_relation_the_row_is_there_or_not():
     found = find(NAME, "add-remove", BUDGET, 1)
     assert len(found.tables.two) == len(found.tables.one) - 1

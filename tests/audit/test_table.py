@@ -107,6 +107,7 @@ def played_of(case: Case, bug: Bug = nullcontext) -> Played:
         return Job(case, FOUND[case.search], 0, 2 * case.runs, SEED)()
 
 
+@pytest.mark.slow(4)
 def test_a_skipped_composition_is_flagged_in_a_row_with_few_runs():
     """In one that the bounds alone would let pass."""
     case = replace(FULL["pooled/k-means"], runs=12)
@@ -116,6 +117,7 @@ def test_a_skipped_composition_is_flagged_in_a_row_with_few_runs():
     assert not row.ok
 
 
+@pytest.mark.slow(2.4)
 def test_the_least_tables_of_k_means_are_within_reach():
     case = replace(FULL["pooled/k-means"], runs=8)
     assert case.reach * case.mu < played_of(case).attained <= case.mu
@@ -130,6 +132,7 @@ def test_releases_of_one_study_are_seen_together(name):
     assert row_of(played, case).flagged == ()
 
 
+@pytest.mark.slow_cases("cape", "cape-gaussian", seconds=0.94)
 @pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional", "local", "pooled"])
 def test_noise_that_ignores_the_share_is_seen_under_every_scheme(scheme):
     case = replace(FULL[f"{scheme}/mean twice"], runs=40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import typer.main
 
 from cape.cli import main
 
@@ -87,6 +89,7 @@ class Done(NamedTuple):
 
 
 Cape = Callable[..., Done]
+COMMAND = functools.cache(typer.main.get_command)  # made once, not for every call
 
 
 @pytest.fixture
@@ -99,6 +102,7 @@ def cape(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         assert "Traceback" not in captured.err
         return Done(int(left.value.code or 0), captured.out, captured.err)
 
+    monkeypatch.setattr("typer.main.get_command", COMMAND)
     monkeypatch.setattr("warnings.showwarning", None)  # restored after the test; `main` sets its own
     return run
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from cape.cli.bench import _said
 
 
+@pytest.mark.slow(3.6)
 def test_one_measurement(cape):
     done = cape("bench", "privacy.accountant", "--json")
     (found,) = json.loads(done.out)["measurements"]

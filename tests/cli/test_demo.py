@@ -40,6 +40,7 @@ def test_the_rows_are_those_that_scikit_learn_has():
     assert rows["diagnosis"].to_list() == [str(data.target_names[code]) for code in data.target]
 
 
+@pytest.mark.slow(2)
 def test_demo_as_json(cape, tmp_path):
     done = cape("demo", "--json", "--epsilon", "3", "--out", tmp_path)
     assert done.code == 0, done.err
@@ -64,6 +65,7 @@ def test_demo_as_json(cape, tmp_path):
     assert covered >= 4  # at 95% each, six misses happen once in a million runs
 
 
+@pytest.mark.slow(2.2)
 def test_the_picture_goes_to_a_folder_of_its_own_if_none_is_named(cape, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     picture = json.loads(cape("demo", "--json").out)["picture"]

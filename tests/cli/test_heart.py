@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 HEART = Path(__file__).parents[2] / "examples" / "heart"
 ROWS = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
@@ -52,6 +53,7 @@ def test_prepared_files_run(cape, tmp_path):
     assert results["budget"]["left"] == 0
 
 
+@pytest.mark.slow(10)
 def test_the_regressions_are_drawn(tmp_path):
     raw(tmp_path)
     script = HEART / "regression.py"

@@ -141,6 +141,7 @@ def test_whatever_the_noise_the_answer_is_finite_and_little_worse_than_even_odds
         assert -np.log(p).mean() < 1.1 * math.log(2)
 
 
+@pytest.mark.quick_cases("0.001", "5.0", seconds=0.48)
 @pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.1, 0.5, 1.0, 5.0])
 def test_predictions_are_at_most_5_percent_worse_than_even_odds(epsilon):
     """Twelve runs each; rows on a sphere in ten dimensions."""
@@ -172,6 +173,7 @@ def covered(analysis, rows, runs, seed):
     return {label: count / runs for label, count in hits.items()}
 
 
+@pytest.mark.slow(4.2)
 @pytest.mark.parametrize("rounds", [1, "auto"])
 def test_intervals_cover_where_steps_are_made(rounds):
     """At epsilon 1; with 150 runs the standard error of a coverage is 1.8%."""
@@ -215,6 +217,7 @@ def test_where_noise_would_hide_a_step_the_moments_are_asked_for_again_and_a_num
     assert steps == 0
 
 
+@pytest.mark.slow(7.7)
 def test_answers_to_the_same_question_are_averaged_to_what_one_for_both_would_be():
     rng = np.random.default_rng(10)
     table = people(rng, 500)
@@ -431,6 +434,7 @@ def effects_covered(true, epsilon, runs, rows=5000, seed=19):
     return {k: n / runs for k, n in hits.items()}, {k: float(np.median(w)) for k, w in widths.items()}
 
 
+@pytest.mark.quick_cases("2.8", seconds=2.2)
 @pytest.mark.parametrize("epsilon", [0.3, 1.4, 2.0, 2.8, 4.5])
 def test_intervals_cover_strong_effects(epsilon):
     """With 80 runs the standard error of a coverage is 2.4%."""
@@ -445,6 +449,7 @@ def test_intervals_cover_strong_effects_over_many_runs(epsilon):
     assert all(share >= 0.92 for share in found.values()), found
 
 
+@pytest.mark.slow(2.8)
 def test_intervals_of_mild_effects_are_not_wide_where_noise_is_not():
     """At 20,000 rows and epsilon 1 half an interval is about 0.06 wide, with errors of 0.03."""
     found, widths = effects_covered(MILD, 1.0, 80, rows=20_000)
@@ -520,6 +525,7 @@ def rows_of_the_table(text):
             )
 
 
+@pytest.mark.slow_cases("0.1-False", "2.0-None", "1000000000.0-True", seconds=0.73)
 @pytest.mark.parametrize(
     ("mu", "made"), [(0.1, False), (0.3, None), (2.0, None), (20.0, True), (NO_NOISE, True)]
 )

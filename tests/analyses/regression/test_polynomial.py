@@ -98,6 +98,7 @@ def test_a_minimiser_exists_whatever_the_tensors_are(seed, degree, width, scale,
     assert objective.value(end.weights) + kept * float(end.weights @ end.weights) <= size  # no worse than 0
 
 
+@pytest.mark.quick_cases("2-0", "3-0", "4-0", seconds=0.21)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_it_is_the_least_value_that_many_descents_find(seed, degree):
@@ -144,6 +145,7 @@ def test_least_squares_is_one_of_them(intercept):
     assert model.decision_function(at) == pytest.approx(by_hand, abs=1e-9)
 
 
+@pytest.mark.quick_cases("2", seconds=2)
 @pytest.mark.parametrize("degree", [2, 4])
 def test_noise_moves_the_minimiser_as_far_as_is_said(degree):
     schema, names = numeric(3)
