@@ -36,6 +36,7 @@ def answer(world: World, *analyses: str, **changes) -> list[str]:
     return [str(each.message) for each in caught if each.category is LedgerWarning]
 
 
+@pytest.mark.quick_cases("conventional", seconds=2.7)
 @pytest.mark.parametrize("scheme", ["cape", "conventional"])
 def test_every_answer_that_was_paid_for_brings_the_head_that_holds_it(world: World, scheme: str):
     assert answer(world, MEAN, KMEANS, COUNT, scheme=scheme) == []

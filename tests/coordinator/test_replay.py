@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from cape.analyses import KINDS
 from cape.engine.schemes import Cost
@@ -79,6 +80,7 @@ def made_of_released_numbers() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow(2.8)
 def test_every_kind_can_be_read_again_in_another_process():
     assert set(EXAMPLES) == set(KINDS)
     with warnings.catch_warnings():

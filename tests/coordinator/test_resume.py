@@ -88,6 +88,7 @@ def test_finished_analyses_are_answered_out_of_the_record(world: World):
     assert world.lines() == lines
 
 
+@pytest.mark.quick_cases("mask-4", "unmask-4", "consistency-0", "consistency-1", seconds=0.38)
 @pytest.mark.parametrize("reached", [0, 1, 4])
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_killed_in_any_round(world: World, round_: str, reached: int):
@@ -107,6 +108,7 @@ def test_killed_in_any_round(world: World, round_: str, reached: int):
         assert submission.spent == (Fraction(3, 4) if touched else Fraction(1, 2)) == paid(world, study)
 
 
+@pytest.mark.quick_cases("1-mask", seconds=0.8)
 @pytest.mark.parametrize(("stage", "round_"), [(1, "advertise"), (1, "mask"), (2, "mask"), (3, "unmask")])
 def test_killed_in_a_later_stage(world: World, stage: int, round_: str):
     study = world.study(f"{NETWORK}\nshare = 0.25")

@@ -75,6 +75,7 @@ def agree(ours: Release, theirs: Release) -> None:
     assert type(ours.model) is type(theirs.model)
 
 
+@pytest.mark.quick_cases("cape-replace-one", seconds=2.7)
 @pytest.mark.parametrize(
     ("scheme", "neighbours"),
     [("cape", "replace-one"), ("cape", "add-remove"), ("conventional", "replace-one")],
@@ -414,6 +415,7 @@ print(answered)
 """
 
 
+@pytest.mark.slow(4.2)
 def test_two_processes_at_once_cannot_overdraw(world: World):
     mu = gaussian.mu(2.0, 1e-6)
     total = next(e for e in np.arange(3.9, 5.2, 0.01) if gaussian.mu(float(e), 1e-6) ** 2 >= 5 * mu**2)

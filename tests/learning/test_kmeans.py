@@ -176,6 +176,7 @@ def test_what_is_asked_first_does_not_depend_on_the_rows():
 # what is found
 
 
+@pytest.mark.slow(1.9)
 def test_clusters_of_several_layouts_are_found_across_sites():
     for layout in range(4):
         rng = np.random.default_rng(layout)
@@ -220,6 +221,7 @@ def test_the_same_noise_gives_the_same_clusters():
     assert found[0] == found[1]
 
 
+@pytest.mark.slow(4.7)
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_errors_are_as_large_as_is_said(neighbours):
     """Against the rows nearest to the centres of the last step; twice or half the error is rejected."""
@@ -298,6 +300,7 @@ def test_one_start_may_be_wrong_where_thirty_are_not():
 # what noise does
 
 
+@pytest.mark.slow_cases("50-1.0-300", seconds=0.96)
 @pytest.mark.parametrize(("clusters", "epsilon", "rows"), [(4, 0.01, 500), (10, 0.1, 2000), (50, 1.0, 300)])
 def test_swamped_by_noise_it_says_so_and_stays_within_bounds(clusters, epsilon, rows):
     with pytest.warns(TooNoisyWarning, match=r"\d+ of \d+ clusters are hidden.*\d times"):

@@ -37,6 +37,7 @@ def fit(samples, std):
     return binned_p_value(samples, lambda edges: probability_below(edges, std), edges_of(std))
 
 
+@pytest.mark.slow_cases("1000.0", "16777216.5", "128.0", "63.9", seconds=0.9)
 @pytest.mark.parametrize("std", STDS)
 def test_the_law_is_accepted_and_a_scale_one_percent_off_is_rejected(std, stream):
     samples = discrete_gaussian(std, COUNT, stream)

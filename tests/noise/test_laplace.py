@@ -54,6 +54,7 @@ def test_beyond_the_table_the_count_starts_again(monkeypatch, stream):
         laplace._powers.cache_clear()
 
 
+@pytest.mark.slow(1.8)
 def test_unclear_comparisons_are_settled_exactly(monkeypatch, stream):
     monkeypatch.setattr(laplace, "_CLEAR", 1.0)
     assert fit(discrete_laplace(40.0, 60_000, stream), 40.0) > ERROR_RATE

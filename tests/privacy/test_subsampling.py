@@ -45,6 +45,7 @@ def divergence(p, q, factor, width):
     return quad(lambda x: max(0.0, p(x) - factor * q(x)), -width, width, limit=500, points=[0.0])[0]
 
 
+@pytest.mark.quick_cases("2.0-0.5-0.3", seconds=1.6)
 @pytest.mark.parametrize(("noise", "q", "e"), [(1.0, 0.1, 0.2), (2.0, 0.5, 0.3), (0.7, 0.02, 0.05)])
 def test_one_step_is_the_divergence_of_the_two_mixtures(noise, q, e):
     width, factor = 1 + 12 * noise, math.exp(e)
@@ -83,6 +84,7 @@ def test_opposite_records_at_the_bound_are_the_worst_pair():
             assert diverge(first, density((0, 0), q, noise), factor) <= worst + 1e-6
 
 
+@pytest.mark.slow(2.7)
 def test_the_total_grows_with_every_step_and_every_sample():
     def total(noise=2.0, rate=0.05, steps=50, **others):
         return subsampled(noise, rate, steps, delta=1e-6, **others).epsilon
@@ -123,6 +125,7 @@ def test_the_missing_extra_is_named(monkeypatch):
         subsampled(1.0, 0.1, 10, delta=1e-5)
 
 
+@pytest.mark.slow_cases("1.0-0.01-300-replace", seconds=1.8)
 @pytest.mark.parametrize("relation", ["replace", "add-or-remove"])
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 0.01, 300), (2.0, 0.1, 50), (8.0, 0.5, 20)])
 def test_the_gaussian_cover_lies_above_the_run_and_close_to_it(noise, rate, steps, relation):
@@ -145,6 +148,7 @@ def test_without_sampling_the_cover_is_exact():
     assert covered_noise(0.5, 1.0, 25, 1e-9) == pytest.approx(20.0)
 
 
+@pytest.mark.slow_cases("0.4-0.02-200-add-or-remove", "1.0-0.2-30-add-or-remove", seconds=0.96)
 @pytest.mark.parametrize("relation", ["replace", "add-or-remove"])
 @pytest.mark.parametrize(("mu", "rate", "steps"), [(0.4, 0.02, 200), (1.0, 0.2, 30), (0.05, 0.5, 10)])
 def test_noise_is_found_for_a_cover(mu, rate, steps, relation):

@@ -33,6 +33,7 @@ def scaled(rows, algorithm, factor, column="err_w"):
     return [{**row, column: row[column] * factor} if row["algorithm"] == algorithm else row for row in rows]
 
 
+@pytest.mark.slow(8)
 def test_err_w_is_within_a_quarter_of_the_published_values(rows):
     assert figure_7._values(rows, SUGGESTS).holds is True
     for algorithm in figure_7._REPORTED:
@@ -40,24 +41,28 @@ def test_err_w_is_within_a_quarter_of_the_published_values(rows):
             assert figure_7._values(scaled(rows, algorithm, factor), SUGGESTS).holds is False
 
 
+@pytest.mark.slow(8)
 def test_err_w_of_conv_and_local_over_that_of_cape(rows):
     for ratio, wrong in zip(figure_7._RATIOS, (1.5, 0.7), strict=True):
         assert figure_7._ratio(rows, SUGGESTS, *ratio).holds is True
         assert figure_7._ratio(scaled(rows, ratio[0], wrong), SUGGESTS, *ratio).holds is False
 
 
+@pytest.mark.slow(2)
 def test_with_the_scale_that_the_paper_states_err_w_is_another():
     claim = figure_7._values(computed(SAYS, (1.0,)), SAYS)
     assert claim.holds is False
     assert "spread of the rows" in claim.why
 
 
+@pytest.mark.slow(8)
 def test_true_losses_are_in_order_from_one_half_on(rows):
     assert panels.ordered(rows, [SUGGESTS], "published", "").holds is True
     swapped = scaled(rows, "conventional", 100.0, "loss")
     assert panels.ordered(swapped, [SUGGESTS], "published", "").holds is False
 
 
+@pytest.mark.slow(8)
 def test_a_rival_that_is_better_beyond_chance_is_counted(rows):
     told = panels.beats(rows, [SUGGESTS], "published", "loss", "").measured
     assert "conv: better at 4 of 4, worse at 0" in told
@@ -66,6 +71,7 @@ def test_a_rival_that_is_better_beyond_chance_is_counted(rows):
     assert "conv: better at 0 of 4, worse at 4" in worse.measured
 
 
+@pytest.mark.slow(2)
 def test_the_non_private_loss_is_reached_at_the_largest_epsilon_and_n():
     found = computed(CORNER, (10.0,))
     share, told = panels.far_from_private(found, CORNER)
@@ -93,6 +99,7 @@ def curve(factor, rows, algorithm="cape-gaussian"):
     return Reference({(SUGGESTS.reference.partition("/")[0], panels.AUTHORS[algorithm], "errW"): points})
 
 
+@pytest.mark.slow(8)
 def test_a_factor_of_two_from_the_authors_curves_is_seen(rows):
     for factor, holds in ((0.55, True), (1.9, True), (0.45, False), (2.1, False)):
         (claim,) = panels.within_two(rows, [SUGGESTS], "err_w", curve(factor, rows), "")

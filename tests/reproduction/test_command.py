@@ -25,6 +25,7 @@ SECTION = {
 }
 
 
+@pytest.mark.slow(8.3)
 def test_figures_are_drawn_and_a_second_run_is_the_same(draw, tmp_path):
     done = draw("figure-5", "figure-6", "--fast", "--out", tmp_path)
     assert done.status == 0, done.err
@@ -39,6 +40,7 @@ def test_figures_are_drawn_and_a_second_run_is_the_same(draw, tmp_path):
     assert files(tmp_path) == first  # the page keeps the other figure
 
 
+@pytest.mark.slow(2.9)
 def test_a_machine_can_read_the_verdicts(draw, tmp_path):
     done = draw("figure-6", "--out", tmp_path, "--json")
     told = json.loads(done.out)["figures"]

@@ -25,6 +25,7 @@ def through(task, scheme, epsilon, key=1):
     return n.learn(task, scheme, budget, SecureStream(bytes([key]) * 32))
 
 
+@pytest.mark.slow_cases("conventional-10.0", seconds=1.4)
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 10.0])
 @pytest.mark.parametrize("scheme", ["cape-gaussian", "conventional"])
 def test_an_iteration_has_the_published_noise(scheme, epsilon):

@@ -69,6 +69,7 @@ def noise(scheme, exact):
     return np.concatenate(found)
 
 
+@pytest.mark.slow(4.9)
 @pytest.mark.parametrize("scheme", r.COMPARED)
 def test_the_shortcut_has_the_protocols_distribution(scheme):
     protocol, shortcut = (noise(scheme, exact) for exact in (True, False))
@@ -96,6 +97,7 @@ def ring_noise(exact):
     return np.concatenate(found), stated.pop()
 
 
+@pytest.mark.slow(6)
 def test_the_shortcut_of_ring_masks_has_their_distribution():
     (protocol, mu), (shortcut, same) = (ring_noise(exact) for exact in (True, False))
     assert mu == pytest.approx(same, rel=1e-12)
@@ -206,6 +208,7 @@ def legend(picture):
     return [text.get_text() for each in picture.legends for text in each.get_texts()]
 
 
+@pytest.mark.slow(11)
 def test_figures_are_drawn_and_judged():
     drawn = (*figure_7._PANELS, *figure_7._UNIT, *figure_3.CORNERS)
     everything = [sweep for sweeps in drawn for sweep in sweeps]

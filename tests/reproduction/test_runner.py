@@ -157,6 +157,7 @@ def test_one_command_that_made_everything_is_named_all():
     assert f"`python -m reproduction {' '.join(names()[1:])}` on" in mixed
 
 
+@pytest.mark.slow(2.9)
 def test_a_page_for_documentation_shows_some_pictures(tmp_path):
     out, docs = tmp_path / "out", tmp_path / "docs"
     reproduce([find("figure-5")], out)

@@ -15,6 +15,7 @@ from reproduction.overhead.compute_nodes import share, sum_by_nodes
 pytestmark = pytest.mark.filterwarnings("ignore::cape.PrivacyLeakWarning")
 
 
+@pytest.mark.slow_cases("cape-gaussian", seconds=1.8)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_bytes_do_not_depend_on_what_is_sent(protocol, stream):
     first, second = (measure(protocol, 5, 40, stream.fork(name)) for name in "ab")

@@ -113,6 +113,7 @@ def test_a_repeated_message_does_no_harm():
         assert outcome_is_right_or_in_the_tree(on(number, change(index, lambda wire: [wire, wire])))
 
 
+@pytest.mark.quick_cases("mask-to-d", "consistency-to-a", "mask-c", "share-d", "share-to-d", seconds=0.28)
 @pytest.mark.parametrize(("number", "index"), CASES, ids=LABELS)
 def test_one_message_replaced_by_any_other_of_this_or_another_run(number, index):
     for batches in (HONEST, FOREIGN):
@@ -235,6 +236,7 @@ def test_a_message_of_one_step_in_another_does_no_harm_at_all():
             assert steps_are_right_or_in_the_tree(hook) == [True] * STEPS
 
 
+@pytest.mark.slow(5.7)
 def test_a_message_replaced_by_any_other_of_the_session():
     for number in range(len(SESSION)):
         for other in (others[0] for others in SESSION):

@@ -59,6 +59,7 @@ def mutate(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.slow(4.3)
 def test_a_hundred_thousand_mutated_messages(cast):
     pairs = corpus(cast)
     assert len(pairs) == 15
