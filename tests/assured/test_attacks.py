@@ -197,6 +197,13 @@ def test_an_attack_that_tries_nothing_does_not_count():
     assert str(protocol.verdict_on(idle)) == "nothing was tried"
 
 
+@pytest.mark.quick_cases(
+    "keys_of_its_own_between_the_sites-nothing_is_signed",
+    "no_attack-no_noise",
+    "messages_reflected_to_their_sender-sealed_alike_both_ways",
+    "an_approved_study_changed-studies_are_approved_by_name",
+    seconds=0.35,
+)
 @pytest.mark.parametrize(
     ("one", "fault", "said"),
     WINS,

@@ -107,6 +107,7 @@ def test_the_printed_default_is_the_seed_of_the_figures(draw):
     assert f"default: {FIRST_SEED}" in draw("--help").out
 
 
+@pytest.mark.slow(4.7)
 def test_as_a_module_in_a_checkout(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "reproduction", "figure-6", "--fast", "--out", str(tmp_path)],

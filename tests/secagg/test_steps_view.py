@@ -214,9 +214,9 @@ def views(cast, monkeypatch, inputs, drop, bug=False) -> Counter:
     "drop",
     [
         (("c",), ()),
-        (("b",), ("c",)),
-        pytest.param(((), ()), marks=pytest.mark.slow),
-        pytest.param(((), ("c",)), marks=pytest.mark.slow),
+        pytest.param((("b",), ("c",)), marks=pytest.mark.slow(2)),
+        pytest.param(((), ()), marks=pytest.mark.slow(2)),
+        pytest.param(((), ("c",)), marks=pytest.mark.slow(2)),
     ],
 )
 def test_same_sum_same_view_of_a_step_with_the_masks_of_an_earlier_one_known(cast, monkeypatch, drop):

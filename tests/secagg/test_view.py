@@ -131,6 +131,7 @@ def features(inputs, runs: int, seed: int) -> np.ndarray:
     return counts
 
 
+@pytest.mark.slow(4.7)
 def test_masked_words_have_the_same_law_for_inputs_with_the_same_sum():
     big = 1 << 61
     one = [np.array([value]) for value in (0, big, -big)]

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.slow(0.065)
 @parametrize_with_checks(
     [
         LinearRegression(**LITTLE_NOISE),
