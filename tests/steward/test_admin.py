@@ -97,6 +97,7 @@ def test_only_the_sites_user_root_and_named_stewards_are_answered(
     assert f"user {link} is not a steward" in (world.site.path / "site.log").read_text()
 
 
+@pytest.mark.slow(3)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_real_user_who_is_not_named(world: World):
     ask = (

@@ -144,6 +144,7 @@ def allow(world: World, columns: list[str]) -> None:
     (world.site.path / "site.toml").write_text(text)
 
 
+@pytest.mark.slow_cases("k-means", seconds=1.6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_column_that_a_request_names_can_be_forbidden(world: World, kind: str):
     asked = widest(kind)

@@ -481,6 +481,7 @@ def test_a_study_that_leaves_room_may_be_asked_again(world: World):
     world.granted(world.request(study, number=3))  # what costs nothing is never too much
 
 
+@pytest.mark.quick_cases("mean", seconds=5.3)
 @pytest.mark.parametrize("kind", ["mean", "k-means"])
 def test_a_coordinator_that_lies_gets_no_more_than_the_study_states(world: World, kind: str):
     """Fresh runs of both analyses and of later stages, from several threads: at most the stated mu²."""

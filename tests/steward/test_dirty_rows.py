@@ -184,6 +184,9 @@ NETWORK = {
 MEANS = {"kind": "k-means", "columns": ["age", "weight"], "clusters": 2, "steps": 2}
 
 
+@pytest.mark.slow_cases(
+    "k-means-sqlite", "k-means-parquet", "k-means-csv", "k-means-csv without a header", seconds=0.65
+)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("analysis", [*ANALYSES.values(), NETWORK, MEANS], ids=lambda each: str(each["kind"]))
 def test_where_sizes_are_private_any_number_of_rows_is_answered(

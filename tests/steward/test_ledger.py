@@ -354,6 +354,7 @@ print(got)
 """
 
 
+@pytest.mark.slow(5.6)
 def test_processes_cannot_overdraw(ledger: Ledger):
     root = Path(__file__).parents[2]
     children = [

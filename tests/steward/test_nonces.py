@@ -80,6 +80,7 @@ def test_one_of_many_threads_takes_it(nonces: Nonces):
     assert len(won) == 1
 
 
+@pytest.mark.slow(4.3)
 def test_one_of_many_processes_takes_it(nonces: Nonces):
     code = """
 import sys
