@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -51,6 +52,11 @@ LAYERS = [
 ]  # each may import what stands before it
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def test_importing_cape_loads_nothing_heavy():
     code = "import sys, cape; print(' '.join(sorted(m.split('.')[0] for m in sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -80,7 +86,7 @@ def test_imports_point_downwards(path):
     if own not in LAYERS:
         assert own in {"__init__", "__main__"}, f"{own} has no place among the layers"
         return
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -123,7 +129,7 @@ def reached(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_module_reaches_into_another_ones_private_names():
-    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    trees = {path: parsed(path) for path in SOURCE.rglob("*.py")}
     ours = {name for tree in trees.values() for name in defined(tree) if private(name)}
     for path, tree in trees.items():
         taken = {name for name in reached(tree) if name in ours} - defined(tree)
@@ -139,7 +145,7 @@ def test_a_private_name_of_another_module_would_be_seen():
 
 def test_no_predictable_generator_in_the_package():
     for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 assert "random" not in {alias.name for alias in node.names}, path
@@ -174,7 +180,7 @@ def imports(node: ast.AST, at_start: bool = True) -> Iterator[tuple[str, bool]]:
 
 def third_party() -> Iterator[tuple[Path, str, bool]]:
     for path in sorted(SOURCE.rglob("*.py")):
-        for name, at_start in imports(ast.parse(path.read_text())):
+        for name, at_start in imports(parsed(path)):
             if name != "cape" and name not in sys.stdlib_module_names:
                 yield path.relative_to(SOURCE), DISTRIBUTIONS.get(name, name), at_start
 

@@ -261,7 +261,7 @@ def test_without_noise_the_test_of_independence_is_pearsons():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(4)
 @POPULATION
 @SIZE
 @RELATION

@@ -139,6 +139,7 @@ def test_whatever_the_noise_the_answer_is_possible(mu, seed, rows):
         assert 0 <= low <= estimate.value <= high
 
 
+@pytest.mark.quick_cases("True-1.5909902576697321", seconds=1.1)
 @pytest.mark.parametrize(("center", "bound"), [(True, math.sqrt(2) * 9 / 8), (False, math.sqrt(2))])
 def test_no_pair_of_rows_moves_the_sums_further(center, bound):
     query = PCA(*NAMES, center=center).query(SCHEMA, "replace-one")

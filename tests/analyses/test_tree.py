@@ -93,6 +93,7 @@ def prefix_error(branching, levels, ratio=1.0):
     return np.sqrt(within[:-1].mean())
 
 
+@pytest.mark.slow(1.4)
 def test_what_the_module_says_about_branching():
     said = {
         (2, 6): 2.11,

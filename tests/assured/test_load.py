@@ -57,13 +57,14 @@ def test_a_short_soak():
     assert result.figures["right_sums"] >= 1  # how many there is time for depends on the machine
 
 
+@pytest.mark.slow(3.2)
 def test_a_few_kills():
     result = kills(6, seed=5)
     assert result.verdict == "pass", result.line()
     assert result.figures["arrived"] >= 1  # how many depends on the machine
 
 
-@pytest.mark.slow
+@pytest.mark.slow(30)
 def test_two_hundred_kills():
     result = kills(200)
     assert result.verdict == "pass", result.line()

@@ -34,7 +34,7 @@ def test_the_report_says_how_many_bugs_are_planted():
     assert "nine bugs" in SAID
 
 
-@pytest.mark.quick_cases("a float sampler", "a deployed site's noise is public", seconds=8.4)
+@pytest.mark.quick_cases("a float sampler", seconds=8.4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_bug_is_flagged(name):
     planted = PLANTED[name]

@@ -82,6 +82,7 @@ def test_the_guarantee_beside_theorem_1(cape):
     assert "Theorem 1" in cape("demo", "--guarantee").out
 
 
+@pytest.mark.slow_cases("arguments3-cape: --out: /dev/null/x cannot be written", seconds=2.1)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -53,8 +53,8 @@ def check(data: dict[str, np.ndarray], leaves: list[int], threshold: int, **choi
         (2, 2, 0),
         (3, 2, 0),
         pytest.param(4, 3, 1, marks=pytest.mark.slow(5)),
-        pytest.param(4, 4, 2, marks=pytest.mark.slow),
-        pytest.param(5, 4, 1, marks=pytest.mark.slow),
+        pytest.param(4, 4, 2, marks=pytest.mark.slow(5)),
+        pytest.param(5, 4, 1, marks=pytest.mark.slow(40)),
     ],
 )
 def test_every_subset_at_every_round(sites, threshold, colluding):

@@ -84,7 +84,7 @@ def test_same_sum_same_view_with_a_colluder(cast, monkeypatch):
     assert views(cast, monkeypatch, (0, 0, 1), **how) != base  # the same sum over all, not over the honest
 
 
-@pytest.mark.slow
+@pytest.mark.slow(3)
 def test_same_sum_same_view_with_a_colluder_of_four(cast, monkeypatch):
     how = {"drop": (), "colluders": ("d",)}
     base = views(cast, monkeypatch, (0, 1, 1, 0), **how)
@@ -92,7 +92,7 @@ def test_same_sum_same_view_with_a_colluder_of_four(cast, monkeypatch):
     assert views(cast, monkeypatch, (1, 0, 0, 0), **how) != base
 
 
-@pytest.mark.slow
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("drop", [(), ("c",)])
 def test_same_sum_same_view_in_a_ring_of_four(cast, monkeypatch, drop):
     how = {"drop": drop, "colluders": (), "size": 4}
@@ -101,7 +101,7 @@ def test_same_sum_same_view_in_a_ring_of_four(cast, monkeypatch, drop):
     assert views(cast, monkeypatch, (2, 2, 1), **how) != base
 
 
-@pytest.mark.slow
+@pytest.mark.slow(3)
 def test_same_sum_same_view_with_a_colluder_and_a_dropped_site(cast, monkeypatch):
     how = {"drop": ("c",), "colluders": ("d",)}
     base = views(cast, monkeypatch, (0, 1, 0, 0), **how)

@@ -150,7 +150,18 @@ def some(world: World, rows: int = 150) -> list[list[bytes]]:
     return [line.split(b",") for line in world.rows[:rows]]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "csv",
+        "parquet",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow(0.25))
+            for kind in SOURCES
+            if kind not in ("csv", "parquet")
+        ),
+    ],
+)
 @pytest.mark.parametrize("dirt", DIRT)
 def test_a_dirty_row_and_a_clean_one_are_answered_alike(world: World, kind: str, dirt: str) -> None:
     said = []

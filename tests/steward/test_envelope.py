@@ -115,6 +115,13 @@ HOSTILE = {
 }
 
 
+@pytest.mark.quick_cases(
+    "nested lists",
+    "a huge list that is announced",
+    "tiny bytes in a request",
+    "nested lists in a request",
+    seconds=0.45,
+)
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_no_message_takes_four_times_its_bytes(world: World, shape: str):
     member = Member(world.site)

@@ -160,6 +160,6 @@ def test_the_ledger_survives_kills_of_a_member(tmp_path):
     _check(20, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_the_ledger_survives_many_kills_of_a_member(tmp_path):
     _check(200, tmp_path)

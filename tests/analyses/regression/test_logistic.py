@@ -181,7 +181,7 @@ def test_intervals_cover_where_steps_are_made(rounds):
     assert all(0.9 <= share <= 0.99 for share in found.values()), found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(150)
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("rows", [8_000, 30_000])
 def test_intervals_cover_92_to_98_percent_in_many_runs(rounds, rows):
@@ -199,6 +199,7 @@ def test_an_interval_that_forgets_the_noise_would_be_found_out():
     assert hits / 60 < 0.85
 
 
+@pytest.mark.slow(1.3)
 def test_second_moments_alone_cover_too_since_they_say_that_they_are_rough():
     rng, hits = np.random.default_rng(8), dict.fromkeys(TRUE, 0)
     for _ in range(60):
@@ -442,7 +443,7 @@ def test_intervals_cover_strong_effects(epsilon):
     assert all(share >= 0.88 for share in found.values()), found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 @pytest.mark.parametrize("epsilon", [0.3, 0.8, 1.3, 2.0, 2.8, 4.5, 9.0])
 def test_intervals_cover_strong_effects_over_many_runs(epsilon):
     found, _ = effects_covered(STRONG, epsilon, 600)
@@ -457,7 +458,7 @@ def test_intervals_of_mild_effects_are_not_wide_where_noise_is_not():
     assert all(width < 0.16 for label, width in widths.items() if label != "intercept"), widths
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 1.2), (20_000, 3.5), (5000, 11.0)])
 def test_intervals_of_mild_effects_cover_over_many_runs(rows, epsilon):
     found, _ = effects_covered(MILD, epsilon, 600, rows=rows)
