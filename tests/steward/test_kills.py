@@ -72,7 +72,7 @@ for _ in range(kills):
             os._exit(1)
     os.read(ready, 1)
     os.close(ready), os.close(begun)
-    time.sleep(draw.uniform(0.0, 0.04))
+    time.sleep(draw.uniform(0.0, max(0.04, 4 / kills)))
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status), "the child must die by the signal alone"
