@@ -143,12 +143,12 @@ def _taker(where: str, folder: Path) -> Callable[[bytes], Any]:
     """Return what reads such a message, as far as a message that nobody signed gets."""
     if where == "site":
         from cape.steward import SiteFolder
+        from cape.steward.endpoint import SiteEndpoint
         from cape.steward.keyring import Card
-        from cape.steward.member import Member
 
         site = SiteFolder.create(folder / "site")
         site.trust(Card("office", KEY, "coordinator"), coordinator=True)
-        return Member(site).handle
+        return SiteEndpoint(site).handle
     from cape.coordinator.relay import Relay, _read
     from cape.secagg import Identity, Parameters, Roster, messages
 

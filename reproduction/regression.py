@@ -37,7 +37,7 @@ from cape.blocks.block import T_BITS
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
-from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.engine.schemes import SCHEMES, Cost, Outcome, Parties, Scheme, Task
 from cape.errors import TooNoisyWarning
@@ -185,7 +185,7 @@ class FunctionalMechanism(Analysis):
         together = joint(Design(self.features, self.target, 1.0), _TERMS, weights, schema, neighbours)
         return replace(together, sensitivity=1.0) if self.alone else together
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """Return the minimiser in the box, without errors, and the noisy loss as the model."""
         _, yy, xy, square, *cross = answer.sums[0]
         assert answer.rows is not None
@@ -195,7 +195,7 @@ class FunctionalMechanism(Analysis):
         )
         found = in_the_box(loss)
         named = zip(self.features, found, strict=True)
-        return Finding([Estimate(name, float(w), math.nan, math.nan) for name, w in named], loss)
+        return AnalysisResult([Estimate(name, float(w), math.nan, math.nan) for name, w in named], loss)
 
     def expected(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from cape.steward import wire
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 
 
 class LocalChannel:
@@ -29,7 +29,7 @@ class LocalChannel:
         "unmask",
     )
 
-    def __init__(self, members: Mapping[str, Member]) -> None:
+    def __init__(self, members: Mapping[str, SiteEndpoint]) -> None:
         self.members = dict(members)
         self.silent: dict[str, str] = {}
         self.deaf: dict[str, str] = {}  # as silent, but nothing reaches the site either

@@ -14,7 +14,7 @@ from cape.coordinator import CoordinatorFolder, Event, Record, Relay, Submission
 from cape.engine.session import AnalysisSession
 from cape.secagg import Identity, Roster
 from cape.steward import Grant, Refusal, Request, SiteFolder, make_request, read
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.template import plain_policy
 from cape.study import Study
 from tests.channel import LocalChannel
@@ -138,7 +138,7 @@ class World:
             (site.path / "site.toml").write_text(text)
             self._rows(site.path / "rows.csv", draw, ROWS[name])
             self.coordinator.trust(site.card)
-        self.members = {name: Member(site) for name, site in self.sites.items()}
+        self.members = {name: SiteEndpoint(site) for name, site in self.sites.items()}
         self.channel = LocalChannel(self.members)
         self.events: list[Event] = []
         self.relay = Relay(self.channel, self.events.append)
@@ -197,7 +197,7 @@ class World:
     def restart(self, name: str) -> None:
         """A site's process dies and comes back."""
         self.sites[name] = SiteFolder(self.sites[name].path)
-        self.channel.members[name] = Member(self.sites[name])
+        self.channel.members[name] = SiteEndpoint(self.sites[name])
 
     def lines(self, name: str = "a") -> int:
         return len(self.sites[name].ledger.entries())

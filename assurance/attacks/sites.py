@@ -25,7 +25,7 @@ from cape.engine.session import StageResult
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Grant, Member, Refusal, Request, SiteFolder, make_request, wire
+from cape.steward import Grant, Refusal, Request, SiteEndpoint, SiteFolder, make_request, wire
 from cape.steward.template import plain_policy
 from cape.study.document import read
 
@@ -40,14 +40,14 @@ __all__ = [
     "SCHEMA",
     "Claim",
     "Given",
-    "Place",
+    "SourceSpec",
     "World",
     "new_run",
     "study",
 ]
 
 Int64 = NDArray[np.int64]
-Place = tuple[bytes, bytes, int]  # a coordinator's key, its run, and a stage of it
+SourceSpec = tuple[bytes, bytes, int]  # a coordinator's key, its run, and a stage of it
 
 HONEST = ("a", "b", "c", "d")
 COLLUDER = "e"
@@ -97,7 +97,7 @@ class Given:
     vector: Int64
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceSpec:
         """Which stage of whose run it was computed for."""
         request = self.grant.request
         return request.coordinator, request.run, request.stage
@@ -107,12 +107,12 @@ class Given:
 class Claim:
     """What the attacker says that it found out: the sum over these honest sites, in a stage of a run."""
 
-    place: Place
+    place: SourceSpec
     sites: frozenset[str]
     total: Int64
 
 
-class Watched(Member):
+class Watched(SiteEndpoint):
     """A site's end of the wire, of which the referee sees what it computes."""
 
     def __init__(self, folder: SiteFolder) -> None:

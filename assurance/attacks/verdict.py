@@ -24,7 +24,7 @@ from itertools import product
 
 import numpy as np
 
-from assurance.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, Place, World
+from assurance.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, SourceSpec, World
 from cape.data import Schema
 from cape.engine.calibration import RESOLUTION, calibrate
 from cape.engine.schemes import SCHEMES, Parties
@@ -121,7 +121,7 @@ def _noise(world: World, books: Books, noise: Mapping[int, float]) -> Iterator[s
                 yield f"{name} gave a vector without its noise"
 
 
-def _paid(book: list[Line]) -> dict[Place, Fraction]:
+def _paid(book: list[Line]) -> dict[SourceSpec, Fraction]:
     """Return what was paid for each stage of each run."""
     return {(line.coordinator, line.run, line.stage): line.charged.mu_squared for line in book}
 
@@ -197,7 +197,7 @@ def _fits(given: Given, claim: Claim) -> bool:
 
 def _sums(true: list[Claim]) -> Iterator[str]:
     """Too small a sum, or a second one of the same stage: another list, or another noise."""
-    stages: dict[Place, dict[tuple[frozenset[str], bytes], None]] = {}
+    stages: dict[SourceSpec, dict[tuple[frozenset[str], bytes], None]] = {}
     for claim in true:
         if len(claim.sites) <= OTHER_HONEST:
             yield f"the attacker has the sum over {' + '.join(sorted(claim.sites))} alone"

@@ -23,7 +23,7 @@ from cape.coordinator.relay import Relay
 from cape.errors import CapeError
 from cape.secagg import Identity
 from cape.steward import Request, wire
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 
 __all__ = ["Failed", "Members", "Relays"]
 
@@ -54,7 +54,7 @@ class _World:
             name: make_folder(folder / name, self.office, epsilon=1e6, private=key, name=name)
             for name, key in keys.items()
         }
-        self.members = {name: Member(site) for name, (site, _) in made.items()}
+        self.members = {name: SiteEndpoint(site) for name, (site, _) in made.items()}
         self.asking = made["a"][1]
         self._right = [self.asking.request(each, run=bytes(16)) for each in _ANALYSES]
         self._logs = {name: site.path / "site.log" for name, (site, _) in made.items()}
@@ -184,7 +184,7 @@ class Relays(_AtSites):
 class _Channel:
     """Real sites, and a network that bends, loses, repeats and swaps."""
 
-    def __init__(self, members: Mapping[str, Member], random: np.random.Generator, much: float) -> None:
+    def __init__(self, members: Mapping[str, SiteEndpoint], random: np.random.Generator, much: float) -> None:
         self._members, self._random, self._much = members, random, much
         self._kept: list[bytes] = []
 

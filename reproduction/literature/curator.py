@@ -19,8 +19,8 @@ from cape.blocks.holder import Holder
 from cape.blocks.table import Table
 from cape.data import Schema
 from cape.engine.estimates import Estimates
-from cape.engine.query import Analysis, Finding, Neighbours
-from cape.engine.result import Promise, Release
+from cape.engine.query import Analysis, AnalysisResult, Neighbours
+from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost, Parties
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
@@ -50,13 +50,13 @@ class Holdings:
 
 
 @singledispatch
-def methods_of(analysis: Analysis) -> Mapping[str, Callable[[Holdings], Finding]]:
+def methods_of(analysis: Analysis) -> Mapping[str, Callable[[Holdings], AnalysisResult]]:
     """Return the methods of the literature for a question, by name; none for most questions."""
     return {}
 
 
 @dataclass(frozen=True)
-class Claimed(Promise):
+class Claimed(ReleaseGuarantee):
     """What the literature claims of a method: an epsilon at the study's delta, and no mu."""
 
     claimed: float = math.inf

@@ -25,7 +25,7 @@ from cape.analyses.regression.minimise import Objective, minimum
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
-from cape.engine.query import Estimate, Finding
+from cape.engine.query import AnalysisResult, Estimate
 from reproduction.literature.curator import Holdings, methods_of
 from reproduction.literature.data import Pooled, Regression, pool
 from reproduction.literature.erm import (
@@ -43,7 +43,7 @@ __all__ = ["linear_methods", "logistic_methods"]
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Pooled, Regression, Holdings], tuple[Floats, float]]
-Methods = Mapping[str, Callable[[Holdings], Finding]]
+Methods = Mapping[str, Callable[[Holdings], AnalysisResult]]
 
 _BALL = 1.0
 
@@ -89,7 +89,7 @@ def _published(data: Pooled, asked: Regression, held: Holdings) -> tuple[Floats,
     return best + spherical(data.width, held.epsilon / (2 * _BALL), held.stream), 0.0
 
 
-def _linear(asked: Regression, name: str, fit: Fit, held: Holdings) -> Finding:
+def _linear(asked: Regression, name: str, fit: Fit, held: Holdings) -> AnalysisResult:
     column = held.schema.number(asked.target)
     data = pool(held, asked)
     fitted, ridge = fit(data, asked, held)
@@ -114,10 +114,10 @@ def _linear(asked: Regression, name: str, fit: Fit, held: Holdings) -> Finding:
         math.nan,
         name,
     )
-    return Finding(estimates, model)
+    return AnalysisResult(estimates, model)
 
 
-def _logistic(asked: LogisticRegression, name: str, fit: Fit, held: Holdings) -> Finding:
+def _logistic(asked: LogisticRegression, name: str, fit: Fit, held: Holdings) -> AnalysisResult:
     classes = held.schema.category(asked.target).values
     data = pool(held, asked)
     weights = data.weights(fit(data, asked, held)[0])
@@ -137,7 +137,7 @@ def _logistic(asked: LogisticRegression, name: str, fit: Fit, held: Holdings) ->
         f"By {name}, of the literature, with a trusted held. Errors of the coefficients are not known.",
         name,
     )
-    return Finding(estimates, model)
+    return AnalysisResult(estimates, model)
 
 
 def _units(asked: Regression, schema: Schema) -> Units:

@@ -194,7 +194,7 @@ class Server:
     Args:
         path: where to listen. A socket that a dead process left there is replaced, anything else is not.
         handle: returns the answer to a frame. If it raises, the connection is closed.
-        admit: returns why a peer may not connect, None if it may. Asked once for each connection.
+        admit: returns why a peer may not connect, None if it may. ParsedAnalysis once for each connection.
         mode: of the socket's file: who may connect, as far as the file system says it.
         most: bytes of a frame; room: of all frames that are held at once.
         refused: told each peer that was not admitted, and why.

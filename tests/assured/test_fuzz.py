@@ -16,7 +16,7 @@ from cape.analyses import Mean
 from cape.coordinator.record import Record
 from cape.errors import InvalidInput
 from cape.steward.approvals import Approvals
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 
 INPUTS = 60
 
@@ -170,7 +170,7 @@ def test_a_failure_inside_a_site_is_a_finding_though_it_is_caught(
     def broken(*_: object) -> None:
         raise KeyError("nobody thought of this")
 
-    monkeypatch.setattr(Member, "_inquire", broken)
+    monkeypatch.setattr(SiteEndpoint, "_inquire", broken)
     assert findings("members", tmp_path, 60) == {"Failed"}
 
 

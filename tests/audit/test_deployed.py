@@ -15,7 +15,7 @@ from cape.audit.pool import Job, Search
 from cape.audit.table import judge
 from cape.engine.calibration import RESOLUTION
 from cape.errors import CapeError
-from cape.steward import Ledger, Member, read
+from cape.steward import Ledger, SiteEndpoint, read
 
 SEED, TESTS = 11, 9
 FAST = {case.name: case for case in cases(fast=True) if case.deployed}
@@ -85,7 +85,7 @@ def test_tables_are_searched_for_what_forged_answers_lead_to(name: str):
 def test_a_run_pays_and_goes_through_the_function_that_a_site_runs():
     case = FAST["deployed cape/mean, a site lost"]
     lines, handled = [], []
-    reserve, handle = Ledger.reserve, Member.handle
+    reserve, handle = Ledger.reserve, SiteEndpoint.handle
 
     def paid(*given):
         lines.append(reserve(*given))
@@ -95,7 +95,7 @@ def test_a_run_pays_and_goes_through_the_function_that_a_site_runs():
         handled.append(member.folder.card.name)
         return handle(member, data)
 
-    with mock.patch.object(Ledger, "reserve", paid), mock.patch.object(Member, "handle", watched):
+    with mock.patch.object(Ledger, "reserve", paid), mock.patch.object(SiteEndpoint, "handle", watched):
         played(case, 2)
     assert len(lines) == 4 * 2, "two honest sites are left in each of four runs, and each writes a line"
     assert set(handled) == {"site-00", "site-01", "site-02"}
@@ -104,7 +104,7 @@ def test_a_run_pays_and_goes_through_the_function_that_a_site_runs():
 
 def test_every_run_sends_the_same_bytes():
     sent: list[list[bytes]] = []
-    handle = Member.handle
+    handle = SiteEndpoint.handle
 
     def watched(member, data):
         sent[-1].append(data)
@@ -115,7 +115,7 @@ def test_every_run_sends_the_same_bytes():
         return real(sites, present, drawn)
 
     real = deployed._Sites.run
-    with mock.patch.object(Member, "handle", watched), mock.patch.object(deployed._Sites, "run", run):
+    with mock.patch.object(SiteEndpoint, "handle", watched), mock.patch.object(deployed._Sites, "run", run):
         played(FAST["deployed conventional/logistic-regression, forged answers"], 2)
     assert len(sent) == 4
     assert sent[0]
@@ -140,7 +140,7 @@ def test_forged_answers_are_not_what_was_released():
 
 def test_a_site_that_refuses_ends_the_row():
     with (
-        mock.patch.object(Member, "_ask", side_effect=RuntimeError),
+        mock.patch.object(SiteEndpoint, "_ask", side_effect=RuntimeError),
         pytest.raises(CapeError, match="did not answer"),
     ):
         played(FAST["deployed conventional/mean"], 2)

@@ -12,7 +12,7 @@ import pytest
 
 from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
 from cape.steward import SiteFolder
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from cape.study import Study
 from tests.channel import LocalChannel
 
@@ -52,7 +52,7 @@ def submitted(deployed, folder: Path, text: str) -> tuple[Study, Submission]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         study = Study.load(path)
-    relay = Relay(LocalChannel({name: Member(site) for name, site in sites.items()}))
+    relay = Relay(LocalChannel({name: SiteEndpoint(site) for name, site in sites.items()}))
     return study, Submission(study, office, relay, Record(folder / "record.jsonl"))
 
 

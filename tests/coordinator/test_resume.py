@@ -235,7 +235,7 @@ def test_too_little_is_left_for_another_attempt(world: World):
             assert submission.spent == Fraction(3, 5) == paid(world, study)
         submission.answer(study.analyses[1])
         assert submission.spent == 1 == paid(world, study)
-        assert submission.promise == study.promise(Fraction(1))
+        assert submission.guarantee == study.guarantee(Fraction(1))
         assert (submission.budget.epsilon, submission.budget.remaining) == (8.0, 0)
         with pytest.raises(BudgetExceeded):
             submission.answer(study.analyses[0])

@@ -31,8 +31,8 @@ from cape.engine.result import Release
 from cape.errors import InvalidInput, ProtocolError, TooFewSites
 from cape.privacy import gaussian
 from cape.secagg import Identity
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.keyring import Card, public_text
-from cape.steward.member import Member
 from cape.steward.wire import Inquiry, Known
 from cape.study.document import document, hash_of
 from tests.channel import LocalChannel
@@ -96,7 +96,7 @@ def test_it_agrees_with_one_process(world: World, scheme: str, neighbours: str):
         assert ours.cost.bytes >= theirs.cost.bytes
     assert submission.spent == consortium.budget.spent
     assert submission.budget == consortium.budget
-    assert submission.promise == study.promise(submission.spent)
+    assert submission.guarantee == study.guarantee(submission.spent)
     for site in NAMES:
         ledger = world.sites[site].ledger.spent().mu_squared
         assert ledger == submission.spent * Fraction(study.budget.mu) ** 2
@@ -393,14 +393,14 @@ from pathlib import Path
 from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
 from cape.errors import TooFewSites
 from cape.steward import SiteFolder
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from cape.study.document import document, hash_of
 from cape.study import Study
 from tests.channel import LocalChannel
 from tests.world import NAMES
 
 folder, which = Path(sys.argv[1]), sys.argv[2]
-members = {name: Member(SiteFolder(folder / name)) for name in NAMES}
+members = {name: SiteEndpoint(SiteFolder(folder / name)) for name in NAMES}
 answered = 0
 for number in range(4):
     study = Study.load(folder / f"{which}-{number}.toml")
@@ -438,7 +438,7 @@ def test_two_processes_at_once_cannot_overdraw(world: World):
 
 
 def test_a_restarted_member_is_another_member(world: World):
-    assert isinstance(world.channel.members["a"], Member)
+    assert isinstance(world.channel.members["a"], SiteEndpoint)
     world.restart("a")
     assert world.channel.members["a"] is not world.members["a"]
 

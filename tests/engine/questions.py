@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.blocks import Axis, Counts, Custom, Moments
-from cape.engine import Analysis, Estimate, Finding, Query
+from cape.engine import Analysis, AnalysisResult, Estimate, Query
 from cape.errors import InvalidInput
 from cape.show import Shown, Table
 
@@ -125,7 +125,9 @@ class Rounds(Bins):
             if asked == self.fail_after:
                 raise InvalidInput("the analysis gave up")
             self.answers.append((yield replace(self.query(schema, neighbours), norm=1.0, note=f"{asked}")))
-        return Finding(self.finish(self.answers[-1]) if self.answers else [], Heard(tuple(self.answers)))
+        return AnalysisResult(
+            self.finish(self.answers[-1]) if self.answers else [], Heard(tuple(self.answers))
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cape.blocks import Custom
-from cape.engine.query import Begun, Query
+from cape.engine.query import Query, ResumePoint
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.setting import Setting
 from cape.engine.stages import Stages
@@ -42,7 +42,7 @@ def test_every_stage_draws_a_graph_that_may_fail():
     assert 0 < once < 2.0**-40
     for count in (1, 2, 5):
         made = Stages.of(Rounds("age", EDGES, (1,) * count), setting, scheme, 0.5)
-        assert made.promise(count).extra == pytest.approx(count * once, rel=1e-9, abs=0)
+        assert made.guarantee(count).extra == pytest.approx(count * once, rel=1e-9, abs=0)
 
 
 def test_every_stage_is_answered_with_its_own_noise():
@@ -175,7 +175,7 @@ def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():
     assert gaussian.delta(BUDGET.epsilon, made.mu) + 2 * made.slack <= BUDGET.delta, "the slack included"
     assert cover == pytest.approx(BUDGET.cost(0.5).mu, rel=2e-3)
     assert made.cost(1) == made.cost(50) == Fraction("0.5")  # paid for whole
-    promise = made.promise(50)
+    promise = made.guarantee(50)
     assert promise.extra >= made.slack > 0
     assert "Sampling" in promise.statement
 
@@ -224,18 +224,18 @@ class Resumed(Rounds):
 
 def test_a_run_that_goes_on_pays_for_what_was_begun_elsewhere():
     together = consortium()
-    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 2), ask=1), 0.8)
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 2), ask=1), 0.8)
     assert together.budget.spent == Fraction("0.8")
 
 
 def test_a_run_that_goes_on_where_it_began_pays_once():
     together = consortium()
     asked = Resumed("age", EDGES, (1, 1, 2), fail_after=1)
-    asked.cut_off = Begun("x", 0)
+    asked.cut_off = ResumePoint("x", 0)
     with pytest.raises(InvalidInput):
         together.release(asked, 0.8)
     assert together.budget.spent == Fraction("0.2")
-    again = Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 1), ask=2)
+    again = Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 1), ask=2)
     together.release(again, 0.8)
     assert together.budget.spent == Fraction("0.8")
     assert gaussian.epsilon(BUDGET.delta, BUDGET.cost(0.8).mu) < BUDGET.epsilon
@@ -243,18 +243,18 @@ def test_a_run_that_goes_on_where_it_began_pays_once():
 
 def test_a_run_that_is_asked_again_from_an_older_copy_pays_again():
     together = consortium()
-    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 0)), 0.2)
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 0)), 0.2)
     assert together.budget.spent == Fraction("0.2")
-    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 1), ask=2), 0.2)
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 1), ask=2), 0.2)
     assert together.budget.spent == Fraction("0.35")
-    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 3), ask=0), 0.2)
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 3), ask=0), 0.2)
     assert together.budget.spent == Fraction("0.35")  # nothing was left to ask
 
 
 def test_a_sampled_run_from_an_older_copy_pays_for_all_of_it_again():
     together = consortium()
     for begun, spent in ((0, "0.2"), (2, "0.4"), (4, "0.4"), (1, "0.6")):
-        asked = Resumed("age", EDGES, (1,) * 4, begun=Begun("x", begun), ask=4 - begun, sampling=0.5)
+        asked = Resumed("age", EDGES, (1,) * 4, begun=ResumePoint("x", begun), ask=4 - begun, sampling=0.5)
         together.release(asked, 0.2)
         assert together.budget.spent == Fraction(spent)
 
@@ -265,10 +265,10 @@ def test_a_run_goes_on_once_at_a_time():
 
     def again(progress):
         with pytest.raises(InvalidInput, match="going on already"):
-            together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 1), ask=2), 0.2)
+            together.release(Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 1), ask=2), 0.2)
         inner.append(progress.done)
 
-    together.release(Resumed("age", EDGES, (1, 1, 2), begun=Begun("x", 0)), 0.2, progress=again)
+    together.release(Resumed("age", EDGES, (1, 1, 2), begun=ResumePoint("x", 0)), 0.2, progress=again)
     assert inner == [1, 2, 3]
     assert together.budget.spent == Fraction("0.2")
 

@@ -145,7 +145,7 @@ def test_different_lists_in_different_steps_are_no_lie(cast):
 
 
 def test_one_vector_a_step_whatever_the_aggregator_asks(cast):
-    """Asked for later steps than its owner has begun, a site gives nothing away."""
+    """ParsedAnalysis for later steps than its owner has begun, a site gives nothing away."""
     play = cast(5, steps=4).until("end")
     site = play.sites[VICTIM]
     for step in range(4):

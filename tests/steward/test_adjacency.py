@@ -18,7 +18,7 @@ from cape.errors import InvalidInput
 from cape.privacy import Budget, gaussian
 from cape.steward import Code, Grant, Refusal, read, wire
 from cape.steward.amount import Basis
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from tests.world import SCHEMA, World, document
 
 MEAN = {"kind": "mean", "columns": ["age"], "share": 1.0}
@@ -140,7 +140,7 @@ def test_lines_of_add_remove_count_four_times_once_replace_one_is_answered(world
 def answers(world: World, rows: list[str]) -> list[wire.FromSite]:
     """All that site a says to trials and requests, over these rows; its noise aside."""
     (world.site.path / "rows.csv").write_text("\n".join(["age,weight,sex,ill,hiv", *rows]) + "\n")
-    member = Member(type(world.site)(world.site.path))
+    member = SiteEndpoint(type(world.site)(world.site.path))
     found = []
     for scheme, neighbours in itertools.product(("cape", "conventional"), ("replace-one", "add-remove")):
         study = document(scheme=scheme, neighbours=neighbours, analyses=[MEAN | {"share": 0.01}])

@@ -24,7 +24,7 @@ from cape.blocks.table import Table
 from cape.data import Schema
 from cape.errors import CapeError
 from cape.steward import wire
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.review import columns_of
 from cape.steward.template import plain_policy
 from tests.world import World, document
@@ -153,7 +153,7 @@ def test_each_column_that_a_request_names_can_be_forbidden(world: World, kind: s
     assert every == set(keys_of(kind)) & NAMES_COLUMNS.keys(), "an argument was never given"
     header, cells = ",".join(SCHEMA), ",".join([*("0.5" for _ in NUMBERS), *("no" for _ in CATEGORIES)])
     (world.site.path / "rows.csv").write_text("\n".join([header, *[cells] * 200]) + "\n")
-    member = Member(world.site)
+    member = SiteEndpoint(world.site)
 
     def code(described: dict[str, Any]) -> str | None:
         study = document(scheme="conventional", schema=SCHEMA, analyses=[{**described, "share": 0.25}])

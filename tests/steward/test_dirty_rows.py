@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cape.secagg import Send
 from cape.steward import Refusal, wire
 from tests.slices import examples
-from tests.steward.test_member import Table
+from tests.steward.test_endpoint import Table
 from tests.world import THREE, World, document
 
 COLUMNS = ("age", "weight", "sex", "ill", "hiv")

@@ -18,8 +18,8 @@ from cape.engine.session import StageResult
 from cape.secagg import Identity
 from cape.steward import Code, Grant, Refusal, Request, SiteFolder, envelope, wire
 from cape.steward.codes import Denied
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.envelope import FRONT_BYTES, MOST_INSIDE, Envelope
-from cape.steward.member import Member
 from cape.steward.request import LABEL, MOST_STUDY, MOST_VALID, SKEW, VALID
 from tests.world import World, document
 
@@ -124,7 +124,7 @@ HOSTILE = {
 )
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_no_message_takes_four_times_its_bytes(world: World, shape: str):
-    member = Member(world.site)
+    member = SiteEndpoint(world.site)
     member.handle(wire.pack(wire.Hello(1)))  # what is loaded once
     data = HOSTILE[shape](2 * MEGABYTE)
     gc.collect()
@@ -147,7 +147,7 @@ def test_a_large_request_takes_no_more_before_its_signature_is_checked(world: Wo
         "a stranger": sealed(stranger, body),
         "the office": sealed(world.office, body),
     }[by]
-    member = Member(world.site)
+    member = SiteEndpoint(world.site)
     member.handle(wire.pack(wire.Hello(1)))
     message = wire.pack(wire.Ask(1, data))
     gc.collect()
@@ -174,7 +174,7 @@ def test_messages_of_64_megabytes_pass(world: World):
     large = StageResult(bytes(64 * MEGABYTE), 3, 1200)
     request = replace(world.request(), earlier=(large,)).signed(world.office)
     answer = wire.unpack_from_site(
-        Member(world.site).handle(bytearray(wire.pack(wire.Ask(7, request.pack()))))
+        SiteEndpoint(world.site).handle(bytearray(wire.pack(wire.Ask(7, request.pack()))))
     )
     assert isinstance(answer, wire.Refused)
     assert (answer.number, answer.code) == (7, "request")
@@ -217,7 +217,7 @@ def test_a_request_that_was_refused_is_not_taken_later(world: World):
     assert world.code(request) == "analysis"
     world.edit('"count", "count"', '"count", "mean"')
     assert world.code(request) == "run", "the same bytes"
-    assert Member(SiteFolder(world.site.path)).folder.decide(request.pack()).code is Code.RUN  # type: ignore[union-attr]
+    assert SiteEndpoint(SiteFolder(world.site.path)).folder.decide(request.pack()).code is Code.RUN  # type: ignore[union-attr]
     assert isinstance(world.decide(request.signed(world.office)), Grant), "signed anew it is another request"
 
 
@@ -231,7 +231,7 @@ def test_a_nonce_that_comes_under_another_request_is_refused(world: World):
 
 def test_a_trial_may_come_again(world: World):
     trial = world.request(trial=True).pack()
-    member = Member(world.site)
+    member = SiteEndpoint(world.site)
     for _ in range(2):
         found = wire.unpack_from_site(member.handle(wire.pack(wire.Review(1, (trial,)))))
         assert isinstance(found, wire.Reviewed)

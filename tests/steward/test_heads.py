@@ -17,9 +17,9 @@ from cape.errors import BadMessage, InvalidInput
 from cape.secagg import Identity
 from cape.steward import Amount, Code, Ledger, Refusal, wire
 from cape.steward.amount import Basis, total
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.gaps import Unsettled
 from cape.steward.heads import Head, before, read_heads
-from cape.steward.member import Member
 from tests.slices import examples
 from tests.steward.test_ledger import KEY, entry, own
 from tests.world import World, document
@@ -240,7 +240,7 @@ def test_a_restored_backup_answers_nothing_until_it_is_settled(world: World):
         return str(found.code)
 
     trial = replace(world.request(study), trial=True, heads=(head.pack(),)).signed(world.office)
-    reviewed = Member(site).handle(wire.pack(wire.Review(1, (trial.pack(),))))
+    reviewed = SiteEndpoint(site).handle(wire.pack(wire.Review(1, (trial.pack(),))))
     found = wire.unpack_from_site(reviewed)
     assert isinstance(found, wire.Reviewed)
     assert found.rows is None
@@ -249,13 +249,13 @@ def test_a_restored_backup_answers_nothing_until_it_is_settled(world: World):
     assert code(world.request(study)) == "ledger", "also who shows nothing"
     assert code(world.request(document(analyses=[{"kind": "count", "share": 0.5}]))) == "ledger"
     inquiry = wire.Inquiry(1, bytes(16), 0, world.office.public).signed(world.office)
-    said = wire.unpack_from_site(Member(site).handle(wire.pack(inquiry)))
+    said = wire.unpack_from_site(SiteEndpoint(site).handle(wire.pack(inquiry)))
     assert isinstance(said, wire.Refused)
     assert said.code == Code.LEDGER
     assert not site.ledger.entries()
     site.ledger.settle()
     assert site.ledger.spent().covers(spent)
-    said = wire.unpack_from_site(Member(site).handle(wire.pack(inquiry)))
+    said = wire.unpack_from_site(SiteEndpoint(site).handle(wire.pack(inquiry)))
     assert isinstance(said, wire.Known)
     assert said.known, "what became of lost lines is not known, so it counts"
     world.granted(world.request(study, heads=(head.pack(),)))

@@ -1,8 +1,8 @@
 """What a deployed site draws comes from nothing that anybody else has, nor from anything that it holds.
 
 Twins are sites with the same bytes in their folders: the same key, policy, rows and ledger. They are asked by
-the same bytes, in the same order, through `Member.handle`. Noise or a sample that is computed from what is
-public (the run, a name, a line of the ledger), or even from the site's own key, is the same at both.
+the same bytes, in the same order, through `SiteEndpoint.handle`. Noise or a sample that is computed from what
+is public (the run, a name, a line of the ledger), or even from the site's own key, is the same at both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cape.blocks import gradient
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Aggregator, Finished, Send
 from cape.steward import Request, SiteFolder, read, wire
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from tests.world import THREE, World, document
 
 AGES = {"kind": "histogram", "column": "age", "bins": 24, "share": 0.25}
@@ -46,7 +46,7 @@ class Twins:
         self.world = World(folder / "first")
         shutil.copytree(folder / "first", folder / "second")
         self.members = [
-            {name: Member(SiteFolder(folder / place / name)) for name in THREE}
+            {name: SiteEndpoint(SiteFolder(folder / place / name)) for name in THREE}
             for place in ("first", "second")
         ]
 
@@ -64,11 +64,11 @@ class Twins:
         return [_aggregate(members, request) for members in self.members]
 
 
-def _say(member: Member, message: Any) -> wire.FromSite:
+def _say(member: SiteEndpoint, message: Any) -> wire.FromSite:
     return wire.unpack_from_site(member.handle(wire.pack(message)))
 
 
-def _aggregate(members: dict[str, Member], request: Request) -> NDArray[np.int64]:
+def _aggregate(members: dict[str, SiteEndpoint], request: Request) -> NDArray[np.int64]:
     asked = read(request.study, request.number)
     size = asked.session().calibrate()[0].size
     aggregator = Aggregator(request.parameters(asked.setting.parties, size))

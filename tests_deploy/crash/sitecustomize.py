@@ -124,7 +124,7 @@ def _obey(cell, engine):
 
 
 _PATCHES = {
-    "cape.steward.member": _patch,
+    "cape.steward.endpoint": _patch,
     "nvflare.private.fed.client.admin": _lie,
     "nvflare.private.fed.server.admin": _lie,
 }

@@ -26,7 +26,7 @@ from cape.blocks import Design, Term
 from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Schema
-from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
@@ -114,7 +114,7 @@ class PCA(Analysis):
             return joint(self._design, (_XX,), (1.0,), schema, neighbours)
         return joint(self._design, (_X, _XX), (_MEANS, 1.0), schema, neighbours)
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """Return variances along components, and their shares of all variance."""
         schema = answer.schema
         found = _Noisy.of(answer, self._design, self.center)
@@ -122,7 +122,9 @@ class PCA(Analysis):
         if not enough(found.count, found.count_noise):
             labels = [_label(i, what) for i in range(many) for what in ("variance", "share")]
             _warn(f"noise in the number of rows, {found.count_noise:.3g}, hides it: nothing can be said")
-            return Finding([unknown(label, 0.0, unit if "variance" in label else 1.0) for label in labels])
+            return AnalysisResult(
+                [unknown(label, 0.0, unit if "variance" in label else 1.0) for label in labels]
+            )
         matrix = found.matrix
         values, vectors = np.linalg.eigh(matrix)
         values, vectors = values[::-1], vectors[:, ::-1]
@@ -155,7 +157,7 @@ class PCA(Analysis):
             tuple(bool(each) for each in clear[:many]),
             found.count,
         )
-        return Finding(estimates, model)
+        return AnalysisResult(estimates, model)
 
     def expected(
         self,

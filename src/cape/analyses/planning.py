@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cape.data import Schema
 from cape.engine.estimates import Estimates
-from cape.engine.query import Analysis, Answer, Estimate, Finding, Neighbours
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours
 from cape.errors import TooNoisyWarning
 
 __all__ = ["Planned", "unknown", "warn_of"]
@@ -37,7 +37,7 @@ class Planned(Analysis):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
             found = self.finish(answer)
-        estimates = Estimates.of(found.estimates if isinstance(found, Finding) else found)
+        estimates = Estimates.of(found.estimates if isinstance(found, AnalysisResult) else found)
         return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
 
 

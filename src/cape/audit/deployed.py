@@ -1,4 +1,4 @@
-"""The same game with deployed sites: folders, policies, ledgers, signed requests, and `Member.handle`.
+"""The same game with deployed sites: folders, policies, ledgers, signed requests, and `SiteEndpoint.handle`.
 
 Claim. What is judged here is what a site sends: each vector comes out of the function that a deployed site
 runs, after its policy was read and its ledger written, from rows in a file and with the site's own noise.
@@ -40,9 +40,9 @@ from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Member, Request, SiteFolder, make_request, wire
+from cape.steward import Request, SiteEndpoint, SiteFolder, make_request, wire
 from cape.steward.template import plain_policy
-from cape.study.document import Asked, read
+from cape.study.document import ParsedAnalysis, read
 
 __all__ = ["forged_questions", "play"]
 
@@ -65,7 +65,7 @@ def play(game: Game, runs: range, seed: int, label: str = "") -> Played:
             return sites.run(present, drawn)
 
         stages = sites.asked.stages
-        return gather(game, runs, run, lambda: [stages.promise(len(stages))])
+        return gather(game, runs, run, lambda: [stages.guarantee(len(stages))])
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Sites:
         for name in self.honest:
             kept = self.folder / ("two" if present and name == self.target else "one") / name
             site = SiteFolder(shutil.copytree(kept, here / name))
-            members[name] = Member(site, drawn.fork(f"site {name}"))
+            members[name] = SiteEndpoint(site, drawn.fork(f"site {name}"))
         seen = []
         for number, asked in enumerate(self.stages):
             true, other = asked.exact[present], asked.exact[not present][self.target]
@@ -157,7 +157,7 @@ class _Sites:
         return seen
 
     def _aggregate(
-        self, members: Mapping[str, Member], asked: _Asked, stage: Stage, drawn: SecureStream
+        self, members: Mapping[str, SiteEndpoint], asked: _Asked, stage: Stage, drawn: SecureStream
     ) -> None:
         """Play secure aggregation; who is lost says nothing once keys are agreed."""
         size, session = asked.calibration.size, asked.request.session
@@ -202,7 +202,7 @@ class _Sites:
         watch.unmask(stage)
 
 
-def say(member: Member, message: Any) -> wire.FromSite:
+def say(member: SiteEndpoint, message: Any) -> wire.FromSite:
     """Return what a site answers to a message, both as bytes on the way."""
     return wire.unpack_from_site(member.handle(wire.pack(message)))
 
@@ -247,7 +247,7 @@ def forged_questions(game: Game) -> list[tuple[Query, Calibration]]:
     return [(talk.pending(), talk.calibrate()[0]) for talk, _ in _stages(game, read(document(game), 1))]
 
 
-def _stages(game: Game, asked: Asked) -> Iterator[tuple[AnalysisSession, list[StageResult]]]:
+def _stages(game: Game, asked: ParsedAnalysis) -> Iterator[tuple[AnalysisSession, list[StageResult]]]:
     """Yield the coordinator's talk at each stage, and what it says that the stages before have released."""
     if len(asked.stages) > 1 and not game.forged:
         raise CapeError("an analysis in several stages is asked of deployed sites with forged answers only")

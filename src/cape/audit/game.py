@@ -18,7 +18,7 @@ from cape.audit.view import Stage, Watch
 from cape.audit.world import SCHEMA, Remembered, Tables, asked_of, site_names, stream_of
 from cape.engine.consortium import Consortium
 from cape.engine.query import Neighbours
-from cape.engine.result import Promise
+from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import CapeGaussian
 from cape.privacy import Budget
 
@@ -94,7 +94,7 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
     asked = asked_of(game.analysis)
     watch = Watch(target, colluders, trusted=game.scheme == "pooled")
     scheme: Any = CapeGaussian() if game.scheme == "cape-gaussian" else game.scheme
-    promises: list[Promise] = []
+    promises: list[ReleaseGuarantee] = []
 
     def run(number: int, present: bool) -> list[Stage]:
         world, neighbour = (two, one[target]) if present else (one, two[target])
@@ -121,7 +121,7 @@ def gather(
     game: Game,
     runs: range,
     run: Callable[[int, bool], list[Stage]],
-    promises: Callable[[], list[Promise]],
+    promises: Callable[[], list[ReleaseGuarantee]],
     look: Look | None = None,
 ) -> Played:
     """Play runs, each with its number and whether the second table is true, and keep what is seen of them."""
@@ -154,7 +154,7 @@ def gather(
     )
 
 
-def claimed(promises: list[Promise], budget: Budget) -> tuple[float, float]:
+def claimed(promises: list[ReleaseGuarantee], budget: Budget) -> tuple[float, float]:
     """Return the mu and the epsilon that are put to the test.
 
     Of one release what it promises, but no more than the budget it is paid from; of several, and of none that

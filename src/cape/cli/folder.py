@@ -124,7 +124,7 @@ class ResultsFolder:
                 site | {"took_part": [e["number"] for e in analyses if site["name"] in e["participants"]]}
                 for site in told["sites"]
             ],
-            "guarantee": results.promise.to_dict() if analyses else None,
+            "guarantee": results.guarantee.to_dict() if analyses else None,
             "budget": told["budget"] | {"exact": str(results.budget.spent)},
             "cost": {what: sum(each["cost"][what] for each in analyses) for what in ("bytes", "seconds")},
         }

@@ -72,5 +72,5 @@ def _show(console: Console, results: Results) -> None:
     for site in results.sites:
         for reason in site.reasons:
             console.print(f"[yellow]{escape(plain(site.name))} {escape(reason)}.[/yellow]")
-    console.print(f"[dim]{escape(str(results.promise))}[/dim]")
+    console.print(f"[dim]{escape(str(results.guarantee))}[/dim]")
     console.print(f"Budget: {results.budget}.")

@@ -35,7 +35,7 @@ def _as_dict(study: Study, plans: list[tuple[Entry, Plan]]) -> dict[str, Any]:
     return {
         "study": study.to_dict(),
         "analyses": [{"number": entry.number, **plan.to_dict()} for entry, plan in plans],
-        "total": {"share": float(total.spent), "guarantee": study.promise(total.spent).to_dict()},
+        "total": {"share": float(total.spent), "guarantee": study.guarantee(total.spent).to_dict()},
         "left": float(total.remaining),
         "warnings": list(study.warnings),
     }
@@ -60,7 +60,7 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         console.print(f"[dim]{plan.advice}[/dim]\n")
     console.print(_totals(study, plans))
     total = study.total(study.analyses)
-    promised = study.promise(total.spent)
+    promised = study.guarantee(total.spent)
     console.print(f"\n[dim]{promised}[/dim]")
     if math.isfinite(promised.mu):
         console.print(f"\n[dim]{words.bet(promised.mu)}[/dim]")
@@ -86,7 +86,7 @@ def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
             f"{promise.epsilon:.4g}",
         )
     total = study.total(study.analyses)
-    whole = study.promise(total.spent)
+    whole = study.guarantee(total.spent)
     table.add_section()
     table.add_row("all together", f"{float(total.spent):.4g}", f"{whole.mu:.4g}", f"{whole.epsilon:.4g}")
     table.add_row("left", f"{float(total.remaining):.4g}", "", "")

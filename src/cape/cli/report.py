@@ -42,14 +42,14 @@ def _head(results: Results) -> str:
 
 
 def _loss(results: Results) -> str:
-    if not math.isfinite(results.promise.mu):
+    if not math.isfinite(results.guarantee.mu):
         return "no limit"
-    return f"ε = {results.promise.epsilon:.3g}" if results.budget.spent else "-"
+    return f"ε = {results.guarantee.epsilon:.3g}" if results.budget.spent else "-"
 
 
 def _failure(results: Results) -> str:
     said = []
-    if not math.isfinite(results.promise.mu):
+    if not math.isfinite(results.guarantee.mu):
         said.append("These answers are exact: no noise was added, and nobody in the data is protected.")
     if results.public_failure is not None:
         said.append(f"The study was not finished. {results.public_failure}")
@@ -90,12 +90,12 @@ def _sites(results: Results) -> str:
 def _promised(results: Results) -> tuple[str, list[str]]:
     """Return a title and what is promised; of a study that was not finished, first what it gave and cost."""
     title, spent = "What is promised to each person", results.budget.spent
-    if not spent and math.isfinite(results.promise.mu):
+    if not spent and math.isfinite(results.guarantee.mu):
         if results.answered:
             return title, ["Only what is public was asked: the answers follow from the sizes of the sites."]
         return "What was released", ["Nothing was released, and nothing of the budget was spent."]
     if results.public_failure is None:
-        return title, words.promise(results.promise)
+        return title, words.guarantee(results.guarantee)
     title, cost = (
         "What was released, and what is promised",
         f"{words.percent(float(spent))} of the budget is spent",
@@ -104,13 +104,13 @@ def _promised(results: Results) -> tuple[str, list[str]]:
         said = f"Nothing was released. {cost}, " + (
             "all of it on what failed." if spent == results.lost else "with earlier runs in this folder."
         )
-        return title, [said, *words.promise(results.promise, "the messages that had left the sites")]
+        return title, [said, *words.guarantee(results.guarantee, "the messages that had left the sites")]
     numbers = ", ".join(str(each.entry.number) for each in results.answered)
     kind = "analysis" if len(results.answered) == 1 else "analyses"
     if results.lost:
         paid = words.percent(float(spent - results.lost))
         cost += f": {paid} on what was released, {words.percent(float(results.lost))} on what failed"
-    return title, [f"Released: {kind} {numbers}. {cost}.", *words.promise(results.promise)]
+    return title, [f"Released: {kind} {numbers}. {cost}.", *words.guarantee(results.guarantee)]
 
 
 def _answer(answered: Answered) -> str:
@@ -144,14 +144,14 @@ def _budget(results: Results) -> str:
         for each in results.answered
     ]
     if results.lost and results.failed is not None:
-        failed, promise = results.failed, results.study.promise(results.lost, results.scheme)
+        failed, promise = results.failed, results.study.guarantee(results.lost, results.scheme)
         name, share = f"{failed.number}. {failed.analysis.kind}, failed", words.percent(float(results.lost))
         rows.append((name, share, _finite(promise.mu), _finite(promise.epsilon), *[""] * 4))
     total = (
         "all together",
         words.percent(float(results.budget.spent)),
-        _finite(results.promise.mu),
-        _finite(results.promise.epsilon),
+        _finite(results.guarantee.mu),
+        _finite(results.guarantee.epsilon),
         *_costs([each.release.cost for each in results.answered]),
     )
     epsilon = f"ε at {results.budget.delta:g}"

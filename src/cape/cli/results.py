@@ -16,7 +16,7 @@ from cape.cli import screen, words
 from cape.cli.sites import Heard, SiteOutcome, outcomes
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
-from cape.engine.result import Promise, Release
+from cape.engine.result import Release, ReleaseGuarantee
 from cape.errors import BudgetExceeded, CapeError, DataError
 from cape.privacy import Budget
 from cape.study import Entry, Study
@@ -62,9 +62,9 @@ class Results:
         return outcomes(self.study.sites, took_part, self.heard)
 
     @property
-    def promise(self) -> Promise:
+    def guarantee(self) -> ReleaseGuarantee:
         """What all releases together promise, those that failed after messages were sent included."""
-        return self.study.promise(self.budget.spent, self.scheme)
+        return self.study.guarantee(self.budget.spent, self.scheme)
 
     @property
     def failure(self) -> str | None:
@@ -132,7 +132,7 @@ class Results:
             ],
             "sites": [each.to_dict() for each in self.sites],
             "warnings": list(self.study.warnings),
-            "guarantee": self.promise.to_dict() if self.answered else None,
+            "guarantee": self.guarantee.to_dict() if self.answered else None,
             "assumptions": words.assumptions(self.study.setting, self.scheme),
             "budget": {
                 "epsilon": self.budget.epsilon,

@@ -7,11 +7,11 @@ import math
 from scipy.special import ndtr, ndtri
 
 from cape.engine.execute import Progress
-from cape.engine.result import Promise
+from cape.engine.result import ReleaseGuarantee
 from cape.engine.setting import Setting
 from cape.show.numbers import count
 
-__all__ = ["assumptions", "bet", "capital", "count", "percent", "promise", "sentence", "step"]
+__all__ = ["assumptions", "bet", "capital", "count", "guarantee", "percent", "sentence", "step"]
 
 _FALSE_ALARMS = 0.05
 
@@ -43,7 +43,7 @@ def step(done: Progress) -> str:
     return f"step {done.done:,} of {done.of:,}{spent}, {done.seconds:.2g} s per step{note}"
 
 
-def promise(guarantee: Promise, seen: str = "all the answers below together") -> list[str]:
+def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below together") -> list[str]:
     """Return paragraphs that say what is promised to one person against who has seen this."""
     if not math.isfinite(guarantee.mu):
         return ["No noise was added. These answers are exact, and nothing is promised to anyone."]
@@ -94,7 +94,7 @@ def assumptions(setting: Setting, scheme: str) -> list[str]:
     return said
 
 
-def _adversary(guarantee: Promise) -> str:
+def _adversary(guarantee: ReleaseGuarantee) -> str:
     p = guarantee.parties
     if guarantee.scheme == "pooled":
         return "everyone but the curator, who sees everything"

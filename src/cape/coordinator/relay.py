@@ -96,7 +96,7 @@ class Relay:
 
     def hello(self, sites: Iterable[str]) -> dict[str, wire.Present | None]:
         """Return who answers."""
-        book = _Book()
+        book = StageLog()
         found: dict[str, wire.Present | None] = dict.fromkeys(sites)
         for site, answer in self._exchange(book, "hello", {site: wire.Hello(0) for site in found}):
             if isinstance(answer, wire.Present) and found[site] is None:
@@ -108,7 +108,7 @@ class Relay:
         self, requests: Mapping[str, tuple[bytes, ...]]
     ) -> dict[str, wire.Reviewed | wire.Refused | None]:
         """Return what each site would say to its requests; nothing is paid for."""
-        book = _Book()
+        book = StageLog()
         found: dict[str, wire.Reviewed | wire.Refused | None] = dict.fromkeys(requests)
         asked = {site: wire.Review(0, each) for site, each in requests.items()}
         for site, answer in self._exchange(book, "review", asked):
@@ -121,7 +121,7 @@ class Relay:
 
     def known(self, sites: Iterable[str], inquiry: wire.Inquiry) -> dict[str, wire.Known | None]:
         """Return what each site's ledger says of a stage of a run, which is closed there."""
-        book = _Book()
+        book = StageLog()
         found: dict[str, wire.Known | None] = dict.fromkeys(sites)
         for site, answer in self._exchange(book, "inquiry", dict.fromkeys(found, inquiry)):
             if isinstance(answer, wire.Known) and found[site] is None:
@@ -132,7 +132,7 @@ class Relay:
     def stage(self, requests: Mapping[str, bytes], size: int) -> StageOutcome:
         """Play one stage with the sites named: each has its own request, alike but for earlier answers."""
         request = _common(requests)
-        book = _Book()
+        book = StageLog()
         try:
             if request.study.get("scheme") == "cape" and size:
                 total, survivors = self._masked(book, requests, request, size)
@@ -143,7 +143,7 @@ class Relay:
         return book.outcome(np.asarray(total, "<i8").tobytes(), survivors)
 
     def _plain(
-        self, book: _Book, requests: Mapping[str, bytes], request: Request, size: int
+        self, book: StageLog, requests: Mapping[str, bytes], request: Request, size: int
     ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Add up vectors that need no masks."""
         total = np.zeros(size, np.uint64)
@@ -165,7 +165,7 @@ class Relay:
         return total.view(np.int64), tuple(sorted(took_part, key=order.index))
 
     def _masked(
-        self, book: _Book, requests: Mapping[str, bytes], request: Request, size: int
+        self, book: StageLog, requests: Mapping[str, bytes], request: Request, size: int
     ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Play a stage by secure aggregation: a step of its session, after the setup if it opens one."""
         if request.stage == request.first:
@@ -181,7 +181,7 @@ class Relay:
                     with self._lock:
                         self._sessions.pop(request.session, None)
 
-    def _open(self, book: _Book, requests: Mapping[str, bytes], request: Request, size: int) -> _Session:
+    def _open(self, book: StageLog, requests: Mapping[str, bytes], request: Request, size: int) -> _Session:
         """Agree on keys with all who are there, for all steps of the session."""
         machine = Aggregator(request.parameters(_parties(request), size))
         session = _Session(machine, _rows_public(request))
@@ -210,7 +210,7 @@ class Relay:
         return session
 
     def _step(
-        self, book: _Book, session: _Session, requests: Mapping[str, bytes], request: Request
+        self, book: StageLog, session: _Session, requests: Mapping[str, bytes], request: Request
     ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         machine = session.machine
         events = list(machine.begin(request.stage - request.first))
@@ -236,7 +236,7 @@ class Relay:
         raise ProtocolError("secure aggregation ended without a sum")  # pragma: no cover - it raises itself
 
     def _round(
-        self, book: _Book, session: _Session, round_: str, asked: Mapping[str, wire.ToSite]
+        self, book: StageLog, session: _Session, round_: str, asked: Mapping[str, wire.ToSite]
     ) -> list[SecaggEvent]:
         """Carry a round's messages, and what comes back to the machine; return what it says then."""
         machine, events = session.machine, list[SecaggEvent]()
@@ -265,7 +265,7 @@ class Relay:
         return events
 
     def _exchange(
-        self, book: _Book, round_: str, asked: Mapping[str, wire.ToSite]
+        self, book: StageLog, round_: str, asked: Mapping[str, wire.ToSite]
     ) -> Iterator[tuple[str, wire.FromSite]]:
         """Send what is asked, and yield what can be read and belongs to it; count bytes and time.
 
@@ -312,7 +312,7 @@ class Relay:
             took = time.perf_counter() - began
             book.count(round_, {site: len(data) for site, data in messages.items()}, received, took)
 
-    def _lose(self, book: _Book, round_: str, site: str) -> None:
+    def _lose(self, book: StageLog, round_: str, site: str) -> None:
         book.lost[site] = round_
         self._progress(Event(round_, site, "lost"))
 
@@ -327,7 +327,7 @@ class _Session:
         self.lock = threading.Lock()
 
 
-class _Book:
+class StageLog:
     """What happens in a stage, written down as it happens."""
 
     def __init__(self) -> None:

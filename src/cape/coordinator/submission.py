@@ -41,7 +41,7 @@ from cape.coordinator.heads import HEADS, Heads
 from cape.coordinator.record import Answered, Attempt, Record
 from cape.coordinator.site_report import SiteReport
 from cape.engine.execute import Progress
-from cape.engine.result import Promise, Release
+from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost
 from cape.engine.session import AnalysisSession, StageResult
 from cape.errors import (
@@ -60,7 +60,7 @@ from cape.steward.policy import SCHEMES
 from cape.steward.request import make_request
 from cape.steward.wire import Inquiry, Known, Refused, Reviewed
 from cape.study import Entry, Study
-from cape.study.document import Asked, document, hash_of, read
+from cape.study.document import ParsedAnalysis, document, hash_of, read
 
 __all__ = ["Submission"]
 
@@ -107,7 +107,7 @@ class Submission:
         )
         self._link, self._progress = link, progress
         self._document = document(study)
-        self._asked: Callable[[int], Asked] = cache(lambda number: read(self._document, number))
+        self._asked: Callable[[int], ParsedAnalysis] = cache(lambda number: read(self._document, number))
         self._first = cache(lambda number: self._asked(number).session())  # never told anything
         for entry in study.analyses:
             self._asked(entry.number)  # what cannot be asked fails before anything is
@@ -125,9 +125,9 @@ class Submission:
         return Budget(self.study.budget.epsilon, self.study.budget.delta, self.spent)
 
     @property
-    def promise(self) -> Promise:
+    def guarantee(self) -> ReleaseGuarantee:
         """What all that was asked promises together, failed attempts included."""
-        return self.study.promise(self.spent)
+        return self.study.guarantee(self.spent)
 
     def check(self) -> dict[str, SiteReport]:
         """Ask every site who it is and what it would say to each analysis that is left. Nothing is spent.

@@ -1,5 +1,5 @@
 """One private sum across sites: planned, calibrated, run through a scheme, and paid for from a budget."""
 
-from cape.engine.query import Analysis, Answer, Conversation, Estimate, Finding, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Estimate, Neighbours, Query
 
-__all__ = ["Analysis", "Answer", "Conversation", "Estimate", "Finding", "Neighbours", "Query"]
+__all__ = ["Analysis", "AnalysisResult", "Answer", "Conversation", "Estimate", "Neighbours", "Query"]

@@ -158,7 +158,7 @@ class Execution:
         self._took_part.update(outcome.participants)
         held = sum(rows[name] for name in outcome.participants) if public else None
         if self._progress is not None:
-            spent = session.stages.promise(session.stage + 1)
+            spent = session.stages.guarantee(session.stage + 1)
             took = time.perf_counter() - began
             done = session.stage + 1
             self._progress(Progress(done, len(session.stages), spent.epsilon, took, query.note))

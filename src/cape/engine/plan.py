@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cape.engine.query import Analysis, Query
-from cape.engine.result import Promise
+from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Parties, Scheme
 from cape.engine.setting import Setting
 from cape.engine.stages import Stages
@@ -53,7 +53,7 @@ class Plan:
     rows: int
     assumed_rows: bool
     noise: dict[str, dict[str, float]]
-    guarantee: Promise
+    guarantee: ReleaseGuarantee
     halving: dict[str, float | None]
     size: int
     left: float
@@ -161,7 +161,7 @@ def make_plan(
         scheme.rows(given),
         not sizes,
         noise,
-        setting.promise(scheme, share, query, Stages.of(analysis, setting, scheme, share).slack),
+        setting.guarantee(scheme, share, query, Stages.of(analysis, setting, scheme, share).slack),
         _halving(times, setting, given) if now else dict.fromkeys(("epsilon", "rows", "sites")),
         sum(array.size for array in query.arrays(setting.schema)),
         float(left),

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Analysis",
+    "AnalysisResult",
     "Answer",
-    "Begun",
     "Conversation",
     "Estimate",
-    "Finding",
     "Neighbours",
     "Query",
+    "ResumePoint",
 ]
 
 Neighbours = Literal["replace-one", "add-remove"]
@@ -119,7 +119,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AnalysisResult:
     """What an analysis makes of noisy sums: estimates, and a model where there is more to it than numbers.
 
     A model says how it is shown, and has `predict` or what else it is good for; `Release.model` hands it on.
@@ -130,14 +130,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Begun:
+class ResumePoint:
     """A run that can be cut off: its name, and how many of its stages have begun, which stay paid for."""
 
     run: str
     stages: int
 
 
-Conversation = Generator[Query, Answer, "Finding | Sequence[Estimate]"]
+Conversation = Generator[Query, Answer, "AnalysisResult | Sequence[Estimate]"]
 
 
 class Analysis(ABC):
@@ -159,12 +159,12 @@ class Analysis(ABC):
         """Return the sums that it needs. The docstring of each analysis proves its sensitivity."""
 
     @abstractmethod
-    def finish(self, answer: Answer) -> Finding | Sequence[Estimate]:
+    def finish(self, answer: Answer) -> AnalysisResult | Sequence[Estimate]:
         """Turn noisy sums into estimates: post-processing, which costs no privacy."""
 
     def converse(
         self, schema: Schema, neighbours: Neighbours, terms: str
-    ) -> tuple[Begun | None, Conversation]:
+    ) -> tuple[ResumePoint | None, Conversation]:
         """Return the conversation, and which run it goes on with if it can be cut off and resumed.
 
         `terms` are what a resumed run must have in common with the one that was cut off: budget, share,

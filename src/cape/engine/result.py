@@ -20,11 +20,11 @@ from cape.show.plain import plain
 from cape.show.shown import SUMMARY_WIDTH
 from cape.show.terminal import as_text, rendered
 
-__all__ = ["Promise", "Release"]
+__all__ = ["Release", "ReleaseGuarantee"]
 
 
 @dataclass(frozen=True)
-class Promise:
+class ReleaseGuarantee:
     """The guarantee of one release: exact mu, epsilon at the study's delta, and what is assumed.
 
     A scheme without noise has mu = infinity: nothing is promised.
@@ -98,7 +98,7 @@ class Release(Shown):
 
     analysis: Analysis
     estimates: Estimates
-    guarantee: Promise
+    guarantee: ReleaseGuarantee
     share: float
     scheme: str
     participants: tuple[str, ...]

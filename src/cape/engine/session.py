@@ -25,8 +25,8 @@ import numpy as np
 from cape import check
 from cape.engine.calibration import MOST_ROWS, Calibration
 from cape.engine.estimates import Estimates
-from cape.engine.query import Analysis, Answer, Begun, Conversation, Finding, Query
-from cape.engine.result import Promise, Release
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Query, ResumePoint
+from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost
 from cape.engine.schemes.cape import MOST_STEPS
 from cape.engine.schemes.task import Int64
@@ -70,7 +70,7 @@ class AnalysisSession:
     def __init__(self, analysis: Analysis, stages: Stages, *, resumable: bool = False) -> None:
         self.analysis, self.stages = analysis, stages
         setting = stages.setting
-        self.resume: Begun | None = None
+        self.resume: ResumePoint | None = None
         self._conversation: Conversation
         if resumable:
             self.resume, self._conversation = analysis.converse(
@@ -82,7 +82,7 @@ class AnalysisSession:
         if self.resume is not None:
             self.stage = check.integer("stages begun", self.resume.stages, least=0, most=len(stages))
         self.query: Query | None = None
-        self._found: Finding | None = None
+        self._found: AnalysisResult | None = None
         self._rows: int | None = None
         self._length = -1  # of the last stage's vector
         self._keys: tuple[int, int] | None = None
@@ -145,9 +145,9 @@ class AnalysisSession:
         """Return the part of the budget that so many stages cost."""
         return Fraction(0) if self.free else self.stages.cost(stages)
 
-    def guarantee(self, stages: int) -> Promise:
+    def guarantee(self, stages: int) -> ReleaseGuarantee:
         """Return what is guaranteed once so many stages have begun."""
-        return self.stages.promise(0 if self.free else stages)
+        return self.stages.guarantee(0 if self.free else stages)
 
     def tell(self, result: StageResult) -> None:
         """Take what the present stage released, and proceed to the next stage or to the result."""
@@ -197,4 +197,4 @@ class AnalysisSession:
         try:
             self.query = next(self._conversation) if answer is None else self._conversation.send(answer)
         except StopIteration as stop:
-            self._found = stop.value if isinstance(stop.value, Finding) else Finding(stop.value)
+            self._found = stop.value if isinstance(stop.value, AnalysisResult) else AnalysisResult(stop.value)

@@ -19,7 +19,7 @@ from fractions import Fraction
 from cape import check
 from cape.engine.calibration import Calibration, calibrate
 from cape.engine.query import Analysis, Query
-from cape.engine.result import Promise
+from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Scheme
 from cape.engine.setting import Setting
 from cape.errors import InvalidInput
@@ -94,11 +94,11 @@ class Stages:
             return Fraction(0)
         return self.share * (1 if self.sampling < 1 else sum(self.parts[:asked], Fraction(0)))
 
-    def promise(self, asked: int) -> Promise:
+    def guarantee(self, asked: int) -> ReleaseGuarantee:
         """Return what is promised once so many stages have begun."""
         share = self.cost(asked) if self.scheme.private else self.share
         nothing = None if asked else Query((), (), 0.0)
-        return self.setting.promise(self.scheme, float(share) or 1.0, nothing, self.slack if asked else 0.0)
+        return self.setting.guarantee(self.scheme, float(share) or 1.0, nothing, self.slack if asked else 0.0)
 
     @property
     def terms(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
-from cape.engine.query import Begun
+from cape.engine.query import ResumePoint
 from cape.errors import InvalidInput
 from cape.privacy import Budget
 
@@ -36,7 +36,7 @@ class Wallet:
         return self._budget
 
     @contextmanager
-    def hold(self, run: Begun | None) -> Iterator[int]:
+    def hold(self, run: ResumePoint | None) -> Iterator[int]:
         """Hold a resumable run, so that one thread at a time continues it; yield what began here."""
         if run is None:
             yield 0
@@ -52,7 +52,7 @@ class Wallet:
             with self._lock:
                 self._held.discard(run.run)
 
-    def note_begun(self, run: Begun | None, stages: int) -> None:
+    def note_begun(self, run: ResumePoint | None, stages: int) -> None:
         """Write down that so many stages of a resumable run have begun here."""
         if run is not None:
             with self._lock:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from cape import check
 from cape.blocks import Block
 from cape.data import Schema
-from cape.engine.query import Analysis, Answer, Begun, Conversation, Finding, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query, ResumePoint
 from cape.engine.stages import SLACK
 from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
@@ -161,7 +161,7 @@ class Descent(Analysis):
         """
 
     @abstractmethod
-    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
         """Return what has been learned. `history` has a row per step: loss, clip, length, noise."""
 
     @property
@@ -191,13 +191,13 @@ class Descent(Analysis):
         """Return the query of the first step; those of all steps have the same noise."""
         return self.question(schema, neighbours, self.start(schema), self.training.first_clip())
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """There is nothing to be said after one answer: see `conduct`."""
         raise InvalidInput(f"{self.kind!r} is learned step by step, not from one answer")
 
     def converse(
         self, schema: Schema, neighbours: Neighbours, terms: str
-    ) -> tuple[Begun | None, Conversation]:
+    ) -> tuple[ResumePoint | None, Conversation]:
         """Descend, from the beginning or from where the checkpoint says."""
         checkpoint = self._checkpoint(schema, terms)
         state = State(new_run(), self.start(schema), self.training.first_clip())
@@ -208,7 +208,7 @@ class Descent(Analysis):
             except InvalidInput as error:
                 raise InvalidInput(f"the checkpoint {checkpoint.path} is damaged: {error}") from None
             state = held
-        begun = None if checkpoint is None else Begun(state.run, state.begun)
+        begun = None if checkpoint is None else ResumePoint(state.run, state.begun)
         return begun, self._descend(schema, neighbours, state, checkpoint)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:

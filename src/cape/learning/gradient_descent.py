@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from cape.blocks import Custom
 from cape.data import Schema
 from cape.engine.estimates import Estimates
-from cape.engine.query import Finding
+from cape.engine.query import AnalysisResult
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table
@@ -87,11 +87,11 @@ class GradientDescent(Descent):
         function = _At(self.gradient, parameters)
         return Custom(function, self.columns, len(self.first), clip, self.training.sampling)
 
-    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
         """Return the parameters; their errors depend on the loss, and are not told."""
         labels = [f"w[{i}]" for i in range(len(parameters))]
         estimates = Estimates(labels, parameters, np.nan, np.nan)
-        return Finding(estimates, DescentModel(parameters, history))
+        return AnalysisResult(estimates, DescentModel(parameters, history))
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

@@ -30,7 +30,7 @@ from cape import check
 from cape.blocks import Nearest
 from cape.blocks.design import Design
 from cape.data import Schema
-from cape.engine.query import Analysis, Answer, Conversation, Estimate, Finding, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Estimate, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.learning.clusters import KMeansModel, Vectors
 from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
@@ -217,7 +217,7 @@ class KMeans(Analysis):
             found = _Clusters(vectors.within(found.centres), found.variance)
         return self._finding(found, answer)
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step from the centres of `query` says."""
         vectors = Vectors(self.design, answer.schema)
         start = self._start(answer.schema)
@@ -280,7 +280,7 @@ class KMeans(Analysis):
             count_noise *= math.sqrt(1 - 1 / len(counts))
         return counts, sums, (count_noise, sum_noise)
 
-    def _finding(self, found: _Clusters, answer: Answer) -> Finding:
+    def _finding(self, found: _Clusters, answer: Answer) -> AnalysisResult:
         counts, _, (count_noise, _) = self._read(answer)
         vectors = Vectors(self.design, answer.schema)
         k = self.clusters
@@ -309,7 +309,7 @@ class KMeans(Analysis):
                     estimates.append(_unknown(_label(i, name), low, high, value))
         self._warn(seen, count_noise, total if known else None)
         told = tuple(estimates)
-        return Finding(
+        return AnalysisResult(
             told,
             KMeansModel(self.design, answer.schema, vectors.names, raw, 100 * shares, seen, told, centres),
         )

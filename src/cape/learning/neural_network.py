@@ -14,7 +14,7 @@ from cape.blocks import Design, Gradient
 from cape.blocks.network import Network
 from cape.blocks.units import Units
 from cape.data import Category, Schema
-from cape.engine.query import Estimate, Finding
+from cape.engine.query import AnalysisResult, Estimate
 from cape.errors import InvalidInput
 from cape.learning.descent import WATCHED, Descent, Training, history_table
 from cape.show import Figure, Line, Mark, Shown, Table
@@ -110,7 +110,7 @@ class NeuralNetwork(Descent):
         bound = self.loss_bound if self.training.watched else None
         return Gradient(self.design(), self.network(schema), parameters, clip, self.training.sampling, bound)
 
-    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
         """Return the network; the estimates are its last watched loss, if losses were watched."""
         estimates = []
         if self.training.watch and len(history):
@@ -120,7 +120,7 @@ class NeuralNetwork(Descent):
                 Estimate("mean loss", float(loss[0]), 0.0, float(beside), (0.0, self.loss_bound))
             )
         design, network = self.design(), self.network(schema)
-        return Finding(
+        return AnalysisResult(
             estimates, NetworkModel(schema, design, network, parameters, history, tuple(estimates))
         )
 

@@ -27,7 +27,7 @@ from cape import check
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis
-from cape.engine.result import Promise, Release
+from cape.engine.result import Release, ReleaseGuarantee
 from cape.errors import CapeError, PrivacyLeakWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
@@ -58,7 +58,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     neighbours: Any
     random_state: Any
     release_: Any
-    guarantee_: Promise
+    guarantee_: ReleaseGuarantee
     n_features_in_: int
 
     def interval(self, level: float = 0.95) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from cape.steward.amount import Allowance, Basis
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import Decider
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.folder import SiteFolder
 from cape.steward.grant import Grant, Offer, answer
 from cape.steward.heads import Head
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
-from cape.steward.member import Member
 from cape.steward.policy import Policy
 from cape.steward.request import Request, make_request
 from cape.study.document import document, read
@@ -23,11 +23,11 @@ __all__ = [
     "Head",
     "Ledger",
     "Limit",
-    "Member",
     "Offer",
     "Policy",
     "Refusal",
     "Request",
+    "SiteEndpoint",
     "SiteFolder",
     "answer",
     "document",

@@ -1,8 +1,8 @@
 """The site's daemon: the one process with rows, key, policy and ledger. It has no network.
 
 Claim. Whoever controls the link (the process that faces the network) gets from this process what anybody on
-the network gets: answers of `Member.handle` to messages. It cannot read a file here, change the policy, write
-the ledger, or hold more memory than some of the largest messages (four, with their copies).
+the network gets: answers of `SiteEndpoint.handle` to messages. It cannot read a file here, change the policy,
+write the ledger, or hold more memory than some of the largest messages (four, with their copies).
 Reason. The link runs as another user, so that the operating system keeps it out of this process and its
 files; all that joins the two is a socket of bounded frames (`cape.unix`). A link of this user, or of root, is
 not admitted: it could read the rows without asking. This process imports no NVFLARE and opens no port. The
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from cape.errors import InvalidInput
 from cape.steward.apart import require_apart
+from cape.steward.endpoint import SiteEndpoint
 from cape.steward.folder import SiteFolder
-from cape.steward.member import Member
 from cape.unix import Peer, Server
 
 __all__ = ["Daemon", "link_socket", "make_place"]
@@ -61,7 +61,7 @@ class Daemon:
         require_apart(None, folder.path)
         self.folder, self.link = folder, link
         self._trusting, self._stewards, self._say = link_may_read_rows, stewards, say
-        self._member = Member(folder)
+        self._member = SiteEndpoint(folder)
         make_place(link)
         self._server = Server(link, self._handle, admit=self._admit, mode=0o660, refused=self._turned_away)
 

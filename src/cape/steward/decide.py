@@ -7,7 +7,7 @@ Reason. A request is taken once, and only while it is valid: its nonce is on the
 (`nonces`). Everything in an offer is computed here, by `review`, from the question alone; what makes it a
 grant stands in `grant`. A refusal says what the policy says, and nothing of the data but whether the table
 can be used.
-Tested in tests/steward/test_decide.py, test_member.py and test_kills.py.
+Tested in tests/steward/test_decide.py, test_endpoint.py and test_kills.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from cape.steward.review import (
     whole_price,
 )
 from cape.steward.wire import MOST_NUMBERS
-from cape.study.document import Asked
+from cape.study.document import ParsedAnalysis
 
 __all__ = ["Decider"]
 
@@ -212,7 +212,7 @@ class Decider:
         return rows
 
 
-def _entry(request: Request, asked: Asked, cost: Amount, once: Amount, basis: Basis) -> Entry:
+def _entry(request: Request, asked: ParsedAnalysis, cost: Amount, once: Amount, basis: Basis) -> Entry:
     return Entry(
         request.coordinator,
         request.name,
@@ -261,7 +261,7 @@ def _settled(ledger: Ledger, heads: Sequence[bytes], own: bytes) -> None:
         raise Denied(Code.LEDGER, str(Unsettled()))
 
 
-def _parameters(request: Request, asked: Asked, size: int) -> Parameters | None:
+def _parameters(request: Request, asked: ParsedAnalysis, size: int) -> Parameters | None:
     if not asked.scheme.masked or not size:
         return None
     try:

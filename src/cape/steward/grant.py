@@ -5,7 +5,7 @@ Reason. Only `Offer.reserve` makes one, after the ledger has written it in one t
 Two vectors of one grant would have two noises for one price, so a grant is used up by its first.
 Why two steps. The first rounds of secure aggregation do not depend on data: a site plays them on an offer,
 and pays right before its masked vector leaves. A site that refuses or is lost early costs others nothing.
-Tested in tests/steward/test_decide.py, test_member.py and test_kills.py.
+Tested in tests/steward/test_decide.py, test_endpoint.py and test_kills.py.
 """
 
 from __future__ import annotations

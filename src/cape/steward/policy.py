@@ -25,7 +25,7 @@ from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person, read_keys
 from cape.study import places
 from cape.study.places import Count, Natural
-from cape.study.sites import Place, place_of
+from cape.study.sites import SourceSpec, place_of
 
 __all__ = ["SCHEMES", "Allowance", "Policy"]
 
@@ -67,7 +67,7 @@ class Policy:
 
     path: Path
     name: str
-    data: Place
+    data: SourceSpec
     schema: Schema
     analyses: frozenset[str]
     columns: frozenset[str]

@@ -13,7 +13,7 @@ from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.review import basis_of, check_question, limits_of, question, whole_price
-from cape.study.document import Asked, hash_of
+from cape.study.document import ParsedAnalysis, hash_of
 
 __all__ = ["Verdict", "preview"]
 
@@ -63,7 +63,7 @@ def preview(
     return verdicts
 
 
-def _check_names(policy: Policy, asked: Asked) -> None:
+def _check_names(policy: Policy, asked: ParsedAnalysis) -> None:
     if policy.name not in asked.sites:
         raise Denied(Code.ROSTER, f"the study does not name this site, {policy.name!r}")
     strangers = [name for name in asked.sites if name != policy.name and name not in policy.peers]

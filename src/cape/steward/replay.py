@@ -10,7 +10,7 @@ from cape.engine.session import AnalysisSession
 from cape.errors import CapeError, InvalidInput
 from cape.steward.codes import Code, Denied
 from cape.steward.request import Request
-from cape.study.document import Asked
+from cape.study.document import ParsedAnalysis
 
 __all__ = ["Sessions"]
 
@@ -24,7 +24,7 @@ class Sessions:
         self._kept: OrderedDict[bytes, AnalysisSession] = OrderedDict()
         self._lock = threading.Lock()
 
-    def at(self, request: Request, asked: Asked) -> AnalysisSession:
+    def at(self, request: Request, asked: ParsedAnalysis) -> AnalysisSession:
         """Return the session at the request's stage, calibrated, from released numbers."""
         with self._lock:
             session = self._kept.pop(request.plan, None)
@@ -47,7 +47,9 @@ class Sessions:
                 return session
         raise Denied(Code.REQUEST, "the answers of earlier stages lead to no question", kind)
 
-    def _forward(self, session: AnalysisSession | None, request: Request, asked: Asked) -> AnalysisSession:
+    def _forward(
+        self, session: AnalysisSession | None, request: Request, asked: ParsedAnalysis
+    ) -> AnalysisSession:
         start = request.stage - len(request.earlier)
         if session is None or not start <= session.stage <= request.stage:
             if start > 0:

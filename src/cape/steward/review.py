@@ -22,7 +22,7 @@ from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
 from cape.steward.codes import Code, Denied
 from cape.steward.policy import Policy
 from cape.steward.request import grid_of
-from cape.study.document import Asked, read
+from cape.study.document import ParsedAnalysis, read
 
 __all__ = [
     "basis_of",
@@ -41,7 +41,7 @@ _CLOSE = 1 + 1e-9
 _BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add beside what a study states
 
 
-def question(study: dict[str, object], number: int) -> Asked:
+def question(study: dict[str, object], number: int) -> ParsedAnalysis:
     """Return what is asked, or deny it: the sentence is about the request alone."""
     try:
         return read(study, number)
@@ -52,7 +52,7 @@ def question(study: dict[str, object], number: int) -> Asked:
     raise Denied(Code.REQUEST, f"the study is not in order: {problem}")
 
 
-def check_question(policy: Policy, asked: Asked) -> None:
+def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
     """Deny what the policy does not allow to ask, of any stage."""
     kind = asked.analysis.kind
     if kind not in policy.analyses:
@@ -87,7 +87,7 @@ def check_question(policy: Policy, asked: Asked) -> None:
         )
 
 
-def check_columns(policy: Policy, asked: Asked, query: Query) -> None:
+def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
     """Deny a query that reads a column which is not allowed, or with other bounds than this site's."""
     theirs = asked.setting.schema
     for name in columns_of(query.blocks):
@@ -116,7 +116,9 @@ def columns_of(blocks: Iterable[Block]) -> list[str]:
     return list(found)
 
 
-def check_roster(policy: Policy, asked: Asked, roster: Sequence[tuple[str, bytes]], own: bytes) -> None:
+def check_roster(
+    policy: Policy, asked: ParsedAnalysis, roster: Sequence[tuple[str, bytes]], own: bytes
+) -> None:
     """Deny a roster that this site is not on, or on which somebody stands whom it does not trust."""
     sites = dict(roster)
     if len(sites) < len(roster) or len(set(sites.values())) < len(roster) or set(sites) != set(asked.sites):
@@ -137,7 +139,7 @@ def check_roster(policy: Policy, asked: Asked, roster: Sequence[tuple[str, bytes
             )
 
 
-def price(asked: Asked, stage: int, query: Query, local_std: float) -> tuple[Amount, Amount]:
+def price(asked: ParsedAnalysis, stage: int, query: Query, local_std: float) -> tuple[Amount, Amount]:
     """Return what this stage costs, and what the whole run costs beside it, charged once.
 
     Where rows are sampled, all stages are covered together: a site pays for the run when it first takes part.
@@ -160,12 +162,12 @@ def price(asked: Asked, stage: int, query: Query, local_std: float) -> tuple[Amo
     return cost, Amount()
 
 
-def basis_of(policy: Policy, asked: Asked) -> Basis:
+def basis_of(policy: Policy, asked: ParsedAnalysis) -> Basis:
     """Return what this site's ledger states the cost against: its own adjacency, whatever was asked."""
     return Basis(policy.adjacency, sampled=asked.stages.sampling < 1)
 
 
-def charged(policy: Policy, asked: Asked, cost: Amount) -> Amount:
+def charged(policy: Policy, asked: ParsedAnalysis, cost: Amount) -> Amount:
     """Return what a cost is under the adjacency of this site's ledger, or deny what cannot be converted."""
     stated = Basis(asked.setting.neighbours, sampled=asked.stages.sampling < 1)
     try:
@@ -174,7 +176,7 @@ def charged(policy: Policy, asked: Asked, cost: Amount) -> Amount:
         raise Denied(Code.NEIGHBOURS, str(error)) from None
 
 
-def whole_price(policy: Policy, asked: Asked) -> Amount:
+def whole_price(policy: Policy, asked: ParsedAnalysis) -> Amount:
     """Return what all stages of a release together cost this site's ledger."""
     setting, stages = asked.setting, asked.stages
     if not asked.analysis.query(setting.schema, setting.neighbours).blocks:
@@ -185,7 +187,7 @@ def whole_price(policy: Policy, asked: Asked) -> Amount:
     return charged(policy, asked, Amount(asked.release_mu_squared, len(stages) * Fraction(beside) + given_up))
 
 
-def limits_of(policy: Policy, asked: Asked, study_hash: str) -> tuple[Limit, ...]:
+def limits_of(policy: Policy, asked: ParsedAnalysis, study_hash: str) -> tuple[Limit, ...]:
     """Return what may not be passed: the policy's totals, and what the study itself says that it costs.
 
     The last is for whoever approved the study: no retry, second submission or lying coordinator gets more
@@ -214,7 +216,7 @@ def same_grid(calibration: Calibration, grid: Sequence[tuple[int, int]]) -> None
         )
 
 
-def _check_parties(policy: Policy, asked: Asked) -> None:
+def _check_parties(policy: Policy, asked: ParsedAnalysis) -> None:
     parties = asked.setting.parties
     if parties.sites < 2:
         raise Denied(Code.ROSTER, "scheme 'cape' needs at least two sites")
@@ -240,7 +242,7 @@ def _check_parties(policy: Policy, asked: Asked) -> None:
             "the study file",
         )
     try:
-        asked.setting.promise(asked.scheme, float(asked.stages.share), None, asked.stages.slack)
+        asked.setting.guarantee(asked.scheme, float(asked.stages.share), None, asked.stages.slack)
     except InvalidInput as error:
         problem = str(error)
     else:

@@ -1,7 +1,7 @@
 """A study as it travels: what everyone may know of it, its hash, and one of its analyses, built and checked.
 
-Claim. An `Asked` that `read` returns was built by our own code from a document that anybody may have written:
-every field has its type and range, unknown fields are refused, and nothing is taken on trust.
+Claim. A `ParsedAnalysis` that `read` returns was built by our own code from a document that anybody may have
+written: every field has its type and range, unknown fields are refused, and nothing is taken on trust.
 Reason. The document is decoded into `Document`, a struct without room for anything else; columns, budget,
 parties and analysis are made by the same constructors as in a study file.
 Tested in tests/steward/test_decide.py, and fuzzed (`assurance.inputs.requests`).
@@ -33,7 +33,7 @@ from cape.study.places import Count, Delta, Epsilon, Natural, Text
 if TYPE_CHECKING:
     from cape.study.study import Study
 
-__all__ = ["Asked", "Document", "Terms", "document", "hash_of", "read"]
+__all__ = ["Document", "ParsedAnalysis", "Terms", "document", "hash_of", "read"]
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +91,7 @@ def hash_of(study: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedAnalysis:
     """One analysis of a study's document, built by our own code: nothing in it is taken on trust."""
 
     analysis: Analysis
@@ -110,7 +110,7 @@ class Asked:
         return self.stages.cost(len(self.stages)) * Fraction(self.stages.mu) ** 2
 
 
-def read(study: Mapping[str, Any], number: int) -> Asked:
+def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
     """Build an analysis from a study's document; raise `InvalidInput` if anything in it cannot be right."""
     told = places.decode(study, Document)
     setting = told.setting(Schema(told.schema), len(told.sites))
@@ -126,4 +126,4 @@ def read(study: Mapping[str, Any], number: int) -> Asked:
     scheme = SCHEMES[told.scheme]()
     stages = Stages.of(analysis, setting, scheme, share)
     _ = stages.slack  # refuses a delta that sampling cannot do with
-    return Asked(analysis, setting, scheme, stages, tuple(told.sites))
+    return ParsedAnalysis(analysis, setting, scheme, stages, tuple(told.sites))

@@ -20,10 +20,10 @@ from cape.study.places import Count, Text
 if TYPE_CHECKING:
     from cape.data import Csv, Database
 
-__all__ = ["Place", "place_of", "read_sites"]
+__all__ = ["SourceSpec", "place_of", "read_sites"]
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows that only the site itself knows where to find, and how many people expect there."""
 
     rows: Count | None = None
@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class _File(Place, frozen=True, kw_only=True):
+class _File(SourceSpec, frozen=True, kw_only=True):
     path: Text
     null_values: list[str] | None = None
     columns: list[str] | None = None
@@ -78,7 +78,7 @@ class _File(Place, frozen=True, kw_only=True):
         )
 
 
-class _Query(Place, frozen=True, kw_only=True):
+class _Query(SourceSpec, frozen=True, kw_only=True):
     query: str
     connection: Any
 
@@ -97,7 +97,7 @@ class _Query(Place, frozen=True, kw_only=True):
         return Database(self.query, self.connection)
 
 
-def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
+def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
     """Return where each site's rows are, from what the file says; paths are seen from `folder`."""
     sites = {}
     for name, described in given.items():
@@ -114,7 +114,7 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, Place]:
     return sites
 
 
-def _refuse_twins(sites: Mapping[str, Place]) -> None:
+def _refuse_twins(sites: Mapping[str, SourceSpec]) -> None:
     """Raise an error if two sites have the same rows: each person in them would be counted twice."""
     found: dict[tuple[str, ...], str] = {}
     for name, place in sites.items():
@@ -124,7 +124,7 @@ def _refuse_twins(sites: Mapping[str, Place]) -> None:
             raise InvalidInput(f"[sites] {other} and {name} {what}; a person's row must be at one site only")
 
 
-def place_of(described: Any, folder: Path) -> Place:
+def place_of(described: Any, folder: Path) -> SourceSpec:
     """Return where a site's rows are, as a file in this folder describes it: a path, or a table."""
     if isinstance(described, str):
         described = {"path": described}
@@ -135,7 +135,7 @@ def place_of(described: Any, folder: Path) -> Place:
         asked = places.decode(described, _Query)
         return structs.replace(asked, connection=_uri(asked.connection, folder))
     if set(described) <= {"rows"}:
-        return places.decode(described, Place)
+        return places.decode(described, SourceSpec)
     file = places.decode(described, _File)
     return structs.replace(file, path=_beside(file.path, folder))
 

@@ -18,7 +18,7 @@ from cape.analyses import build
 from cape.data import Schema
 from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis
-from cape.engine.result import Promise
+from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES
 from cape.engine.setting import Setting
 from cape.errors import InvalidInput, PrivacyLeakWarning
@@ -26,7 +26,7 @@ from cape.privacy import Budget
 from cape.study import places
 from cape.study.document import Terms
 from cape.study.places import Text
-from cape.study.sites import Place, read_sites
+from cape.study.sites import SourceSpec, read_sites
 
 if TYPE_CHECKING:
     from cape.engine.consortium import Consortium
@@ -64,7 +64,7 @@ class Study:
     description: str
     setting: Setting
     scheme: str
-    sites: Mapping[str, Place]
+    sites: Mapping[str, SourceSpec]
     analyses: tuple[Entry, ...]
     warnings: tuple[str, ...] = ()
 
@@ -116,9 +116,9 @@ class Study:
             budget = budget.spend(entry.share) if self.cost(entry) else budget
         return budget
 
-    def promise(self, share: Fraction, scheme: str | None = None) -> Promise:
+    def guarantee(self, share: Fraction, scheme: str | None = None) -> ReleaseGuarantee:
         """Return what releases promise that together spend this share."""
-        promise = self.setting.promise(SCHEMES[scheme_name(scheme or self.scheme)](), float(share or 1))
+        promise = self.setting.guarantee(SCHEMES[scheme_name(scheme or self.scheme)](), float(share or 1))
         return promise if share or promise.mu == math.inf else replace(promise, mu=0.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
     return Study(path, about.name, about.description, setting, scheme, sites, entries, tuple(said))
 
 
-def _weak(budget: Budget, sites: Mapping[str, Place]) -> list[str]:
+def _weak(budget: Budget, sites: Mapping[str, SourceSpec]) -> list[str]:
     """Return what there is to be warned of in a budget that promises little."""
     said = []
     rows = sum(place.rows or 0 for place in sites.values())

@@ -37,7 +37,7 @@ from cape.blocks.sampling import sample
 from cape.data import Schema
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
-from cape.engine.query import Finding, Neighbours, Query
+from cape.engine.query import AnalysisResult, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
@@ -304,8 +304,8 @@ class _ModuleDescent(Descent):
         assert query.norm is not None
         return Query(query.blocks, query.scales, query.sensitivity + rounding, query.norm + rounding)
 
-    def found(self, schema: Schema, parameters: Floats, history: Floats) -> Finding:
-        return Finding((), DescentModel(parameters, history))
+    def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
+        return AnalysisResult((), DescentModel(parameters, history))
 
     def describe(self) -> str:
         return f"{self.what} of {self.first.size:,} parameters, in {self.training.steps} steps"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cape.engine.query import Estimate, Finding
+from cape.engine.query import AnalysisResult, Estimate
 from cape.errors import InvalidInput
 from reproduction.literature import Curator, methods_of
 from tests.engine.questions import Average, Bins
@@ -22,7 +22,7 @@ class Asked(Average):
     def exactly(self, held):
         sums = [table.sums(self.query(held.schema, held.neighbours).blocks) for table in held.tables.values()]
         first = sum(int(each[0][1][0]) for each in sums)
-        return Finding([Estimate(self.column, first * 2.0**-20, math.nan, math.nan)])
+        return AnalysisResult([Estimate(self.column, first * 2.0**-20, math.nan, math.nan)])
 
     def refusing(self, held):
         raise InvalidInput("this method cannot be asked for that")

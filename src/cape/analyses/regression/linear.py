@@ -23,7 +23,7 @@ from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
 from cape.data import Category, Schema
-from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["LinearRegression"]
@@ -127,7 +127,7 @@ class LinearRegression(Planned):
             weights = tuple(_PAID if term == YY else w for term, w in zip(terms, weights, strict=True))
         return joint(self.design, terms, weights, schema, neighbours)
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """Return the coefficients, in the columns' own units, and the model."""
         sums = SecondMoments.of(answer, self.design, self._terms)
         ridge = None if self.ridge == "auto" else float(self.ridge) * sums.count
@@ -159,7 +159,7 @@ class LinearRegression(Planned):
             math.nan if known is None else known.explained,
             math.nan if known is None else known.noise / max(known.smallest, 1e-300),
         )
-        return Finding(estimates, model)
+        return AnalysisResult(estimates, model)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

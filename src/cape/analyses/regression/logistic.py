@@ -43,10 +43,10 @@ from cape.blocks.units import Units
 from cape.data import Number, Schema
 from cape.engine.query import (
     Analysis,
+    AnalysisResult,
     Answer,
     Conversation,
     Estimate,
-    Finding,
     Neighbours,
     Query,
 )
@@ -202,7 +202,7 @@ class LogisticRegression(Analysis):
         design = self._design(True)
         return newton_query(design, np.zeros(design.width(schema)), schema, neighbours)
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """Return what second moments say by themselves."""
         return self._told(self._moments(answer), answer.schema)
 
@@ -251,7 +251,7 @@ class LogisticRegression(Analysis):
         ridge = None if self.ridge == "auto" else self.ridge
         return fit_odds(self._reading(moments, lean), scale=scale, ridge=ridge)
 
-    def _told(self, moments: SecondMoments, schema: Schema, hidden: float | None = None) -> Finding:
+    def _told(self, moments: SecondMoments, schema: Schema, hidden: float | None = None) -> AnalysisResult:
         """Return what second moments say, with a warning if it is next to nothing.
 
         Weights are the cautious ones, which predict best. `hidden` is what noise would hide from a step.
@@ -297,7 +297,9 @@ class LogisticRegression(Analysis):
         units = Units(self._design(False), schema)
         return self._finding(units, from_moments(units, fit, bold), fit.weights, told, 0, moments.count)
 
-    def _arrived(self, step: Step, before: Floats, schema: Schema, made: int, outlook: Outlook) -> Finding:
+    def _arrived(
+        self, step: Step, before: Floats, schema: Schema, made: int, outlook: Outlook
+    ) -> AnalysisResult:
         """Return the weights after the last step, with their errors."""
         width = len(step.weights)
         if not step.clear.any():
@@ -346,7 +348,7 @@ class LogisticRegression(Analysis):
 
     def _finding(
         self, units: Units, estimates: list[Estimate], weights: Floats, told: str, rounds: int, rows: float
-    ) -> Finding:
+    ) -> AnalysisResult:
         kept = tuple(estimates if self.intercept else estimates[1:])
         model = LogisticModel(
             self.target,
@@ -361,7 +363,7 @@ class LogisticRegression(Analysis):
             rows,
             told,
         )
-        return Finding(kept, model)
+        return AnalysisResult(kept, model)
 
     def expected(
         self,

@@ -24,7 +24,7 @@ from cape.blocks.design import Design
 from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units
 from cape.data import Schema
-from cape.engine.query import Answer, Estimate, Finding, Neighbours, Query
+from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import number
@@ -153,7 +153,7 @@ class PolynomialLoss(Planned):
         )
         return joint(self.design, terms, weights, schema, neighbours)
 
-    def finish(self, answer: Answer) -> Finding:
+    def finish(self, answer: Answer) -> AnalysisResult:
         """Return w, per unit of each feature, and the model."""
         objective, rows = self._objective(answer)
         ridge = (
@@ -179,7 +179,7 @@ class PolynomialLoss(Planned):
             rows,
             found.ridge / max(rows, 1.0) * _unit(self.coefficients),
         )
-        return Finding(estimates, model)
+        return AnalysisResult(estimates, model)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

@@ -13,8 +13,8 @@ from cape.secagg import Identity
 from cape.steward.keyring import public_text
 from tests.world import THREE, World
 
-# Loads what is heavy once, then forks: site a is a process of its own, that runs a `Member` over two pipes;
-# b and c are members here. A relay plays stage after stage until a is killed, at a random moment. Whatever
+# Loads what is heavy once, then forks: site a is a process of its own, with a `SiteEndpoint` over two pipes;
+# b and c are endpoints here. A relay plays stage after stage until a is killed, at a random moment. Whatever
 # bytes came out of a's pipe in answer to a request for a vector have left it, also a first part of an answer.
 _NURSERY = """
 import os, random, signal, sys, threading
@@ -23,7 +23,7 @@ from cape.coordinator import Relay
 from cape.noise import SecureStream, discrete_gaussian
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Identity, Roster
-from cape.steward import Member, SiteFolder, make_request, read, wire
+from cape.steward import SiteEndpoint, SiteFolder, make_request, read, wire
 from tests.world import THREE, document
 
 folder, kills, office = sys.argv[1], int(sys.argv[2]), Identity(bytes.fromhex(sys.argv[3]))
@@ -58,7 +58,7 @@ def read_exactly(handle, size):
 
 
 def live(inbox, outbox):
-    member = Member(SiteFolder(folder + "/a"))
+    member = SiteEndpoint(SiteFolder(folder + "/a"))
     while True:
         size = int.from_bytes(read_exactly(inbox, 4), "big")
         answer = member.handle(read_exactly(inbox, size))
@@ -92,7 +92,7 @@ class Pipes:
 
 
 draw = random.Random(7)
-members = {name: Member(sites[name]) for name in THREE if name != "a"}
+members = {name: SiteEndpoint(sites[name]) for name in THREE if name != "a"}
 for kill in range(kills):
     (child_in, inbox), (outbox, child_out) = os.pipe(), os.pipe()
     pid = os.fork()

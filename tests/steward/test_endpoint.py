@@ -16,7 +16,7 @@ from cape.engine.session import StageResult
 from cape.secagg import Aggregator, Identity, Send
 from cape.secagg import messages as m
 from cape.steward import Request, SiteFolder, read, wire
-from cape.steward.member import Member
+from cape.steward.endpoint import SiteEndpoint
 from tests.world import ROWS, SECRET, THREE, World, ask, document
 
 SEX = {"kind": "histogram", "column": "sex", "share": 0.25}
@@ -28,7 +28,7 @@ class Table:
 
     def __init__(self, world: World, request: Request, names: tuple[str, ...] = THREE) -> None:
         self.world, self.request = world, request
-        self.members = {name: Member(world.sites[name]) for name in THREE}
+        self.members = {name: SiteEndpoint(world.sites[name]) for name in THREE}
         self.size = read(request.study, request.number).session().calibrate()[0].size
         self.number = 0
 
@@ -188,7 +188,7 @@ def test_conventional_is_paid_before_it_is_answered(world: World):
     assert len(offered.data) == 8 * table.size
     assert table.lines() == 1
     assert code(table.ask("a")) == "run"
-    table.members["a"] = Member(SiteFolder(world.site.path))
+    table.members["a"] = SiteEndpoint(SiteFolder(world.site.path))
     assert code(table.ask("a")) == "run"
     assert table.lines() == 1
 
@@ -204,7 +204,7 @@ def test_what_asks_nothing_of_the_table_needs_no_masks(world: World):
 def test_a_session_is_opened_once(table: Table, world: World):
     assert isinstance(table.ask("a"), wire.Offered)
     assert code(table.ask("a")) == "run"
-    table.members["a"] = Member(SiteFolder(world.site.path))  # after a restart too
+    table.members["a"] = SiteEndpoint(SiteFolder(world.site.path))  # after a restart too
     assert code(table.ask("a")) == "run"
     anew = table.request.signed(world.office)  # with another nonce, so that it is a new request
     assert anew.session == table.request.session
@@ -413,7 +413,7 @@ def test_a_stage_needs_its_session_and_its_opening(descent: Any, world: World):
     bent = world.request(dear, run=bytes(range(16)), talk=talk, first=0, steps=4, earlier=earlier)
     assert code(descent.ask("a", bent, openings["a"])) == "run", "the session was opened for something else"
     assert descent.lines() == 1
-    descent.members["a"] = Member(world.site)
+    descent.members["a"] = SiteEndpoint(world.site)
     assert code(descent.ask("a", request, openings["a"])) == "run", "a site that died is out of the session"
     assert descent.lines() == 1
 

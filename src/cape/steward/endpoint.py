@@ -9,7 +9,7 @@ ledger are asked again, as they are now, and the ledger is written; the vector i
 which answers once, and goes into the machine, which masks it once. A second request for the same stage finds
 it in the ledger, a second one for the same session finds its name there, in this process or in any other.
 A request is taken once: the second time that it comes it is refused, whatever came of the first.
-Tested in tests/steward/test_member.py and test_member_kills.py.
+Tested in tests/steward/test_endpoint.py and test_endpoint_kills.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cape.steward.grant import SOMETHING, Grant, Offer, story
 from cape.steward.ledger import Amount
 from cape.steward.request import Request
 
-__all__ = ["Member"]
+__all__ = ["SiteEndpoint"]
 
 _MOST_SESSIONS = 32  # of each coordinator
 
@@ -56,7 +56,7 @@ class _Session:
         )
 
 
-class Member:
+class SiteEndpoint:
     """A site that takes part: `handle` is all that a transport needs.
 
     Threads may call it at once: each session has a lock of its own.
