@@ -112,6 +112,7 @@ def test_the_shortcut_of_ring_masks_has_their_distribution():
     assert stats.ks_2samp(protocol, 1.5 * shortcut).pvalue < 1e-2
 
 
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_wrong_scale_is_rejected(exact):
     for factor in (0.75, 1.25, math.sqrt(r.SITES)):
