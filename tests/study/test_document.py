@@ -12,7 +12,7 @@ from cape.errors import InvalidInput
 from cape.study import places
 from cape.study.document import hash_of, read
 from cape.study.places import Count, Text
-from tests.steward.world import document
+from tests.world import document
 
 
 class Inner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
