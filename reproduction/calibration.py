@@ -54,6 +54,10 @@ class AsPublished(Scheme):
         """Return the noise in the total."""
         return self._like.total_std(local_std, parties)
 
+    def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
+        """Return the scheme's."""
+        return self._like.noisy(rows, drop)
+
     def run(self, task: Task) -> Outcome:
         """Run the scheme."""
         return self._like.run(task)
