@@ -125,10 +125,12 @@ class Histogram(Planned):
         found, start = release.estimates, len(self.column)
         size = math.ceil(len(found) / _MOST_BARS)
         marks = []
-        for some in (found[i : i + size] for i in range(0, len(found), size)):
-            ends = [e.label[start:].removeprefix(" in ").removeprefix("=") for e in (some[0], some[-1])]
-            value, noise = sum(e.value for e in some), some[0].privacy * math.sqrt(len(some))
-            together = Estimate(" to ".join(dict.fromkeys(ends)), value, 0.0, noise, some[0].within)
+        for first in range(0, len(found), size):
+            last = min(first + size, len(found)) - 1
+            names = (found[i].label[start:].removeprefix(" in ").removeprefix("=") for i in (first, last))
+            value = float(found.values[first : last + 1].sum())
+            noise = found[first].privacy * math.sqrt(last + 1 - first)
+            together = Estimate(" to ".join(dict.fromkeys(names)), value, 0.0, noise, found[first].within)
             marks.append(Mark.of(together, most=0))
         return [Figure((Bars(tuple(marks), release.schema.title(self.column)),), _BARS)]
 
