@@ -27,8 +27,7 @@ from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.contribution import contribution
 from cape.engine.query import Query
 from cape.engine.schemes import Scheme, messages
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.noise import Ring, SecureStream, discrete_gaussian
 from cape.privacy import Budget
 from cape.secagg import masks

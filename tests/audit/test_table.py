@@ -16,7 +16,7 @@ from cape.audit.pool import Job, Search
 from cape.audit.search import Found, find
 from cape.audit.table import ROUNDING, judge
 from cape.engine.calibration import RESOLUTION
-from cape.engine.setting import Setting
+from cape.engine.stages import Setting
 from tests.audit.planted import Bug, share_ignored, skipped_composition
 
 CASE = Case("pooled/ecdf", "ecdf", "pooled", 1000, powered=False)

@@ -13,8 +13,7 @@ from cape.engine import Query
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.engine.session import AnalysisSession, StageResult
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.privacy import Budget
 from tests.engine.questions import Average, Bins, Rounds, Size

@@ -10,8 +10,7 @@ import pytest
 from cape.blocks import Custom
 from cape.engine.query import Query, ResumePoint
 from cape.engine.schemes import SCHEMES, Parties
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.privacy import gaussian, gaussian_cover
 from tests.engine.questions import Bins, Rounds

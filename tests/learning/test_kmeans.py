@@ -15,8 +15,7 @@ from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Answer
 from cape.engine.schemes import SCHEMES
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.learning import kmeans
 from cape.learning.clusters import Vectors

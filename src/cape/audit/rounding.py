@@ -30,8 +30,7 @@ from cape.data.schema import Category, Number
 from cape.engine.calibration import RESOLUTION
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Parties
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.errors import CapeError
 from cape.learning import GradientDescent
 from cape.noise import SecureStream

@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from cape.engine.execute import Progress
 from cape.engine.result import ReleaseGuarantee
-from cape.engine.setting import Setting
+from cape.engine.stages import Setting
 from cape.show.numbers import count
 
 __all__ = ["assumptions", "bet", "capital", "count", "guarantee", "percent", "sentence", "step"]

@@ -29,9 +29,8 @@ from cape.engine.query import Analysis, Neighbours
 from cape.engine.result import Release
 from cape.engine.schemes import SCHEMES, CapeGaussian, Cost, Parties, Scheme, Task
 from cape.engine.session import AnalysisSession
-from cape.engine.setting import Setting
 from cape.engine.site_set import SiteSet
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.engine.wallet import Wallet
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream

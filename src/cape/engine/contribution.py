@@ -16,7 +16,7 @@ from cape.blocks.holder import Holder
 from cape.blocks.table import Table
 from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.query import Query
-from cape.engine.schemes.task import Int64
+from cape.engine.schemes.scheme import Int64
 from cape.noise import SecureStream, discrete_gaussian
 
 __all__ = ["add_noise", "contribution", "exact_sums"]

@@ -18,7 +18,7 @@ from cape.noise import Ring
 if TYPE_CHECKING:
     from cape.engine.calibration import Calibration
     from cape.engine.query import Query
-    from cape.engine.schemes.task import Outcome
+    from cape.engine.schemes.scheme import Outcome
 
 __all__ = ["Observer"]
 

@@ -19,8 +19,7 @@ from rich.text import Text
 from cape.engine.query import Analysis, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Parties, Scheme
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.privacy import gaussian
 from cape.show.numbers import number

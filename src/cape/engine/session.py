@@ -29,7 +29,7 @@ from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Qu
 from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost
 from cape.engine.schemes.cape import MOST_STEPS
-from cape.engine.schemes.task import Int64
+from cape.engine.schemes.scheme import Int64
 from cape.engine.stages import Stages
 from cape.errors import InvalidInput
 from cape.noise import Ring

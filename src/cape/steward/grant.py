@@ -22,7 +22,7 @@ from cape.engine.calibration import Calibration
 from cape.engine.contribution import contribution
 from cape.engine.query import Query
 from cape.engine.schemes import Parties
-from cape.engine.schemes.task import Int64
+from cape.engine.schemes.scheme import Int64
 from cape.errors import BudgetExceeded, CapeError, Refused
 from cape.noise import SecureStream
 from cape.secagg.parameters import Parameters

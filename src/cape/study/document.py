@@ -23,8 +23,7 @@ from cape.data import Schema
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Parties, Scheme
 from cape.engine.session import AnalysisSession
-from cape.engine.setting import Setting
-from cape.engine.stages import Stages
+from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.privacy import Budget, correlated
 from cape.study import places

@@ -20,7 +20,7 @@ from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES
-from cape.engine.setting import Setting
+from cape.engine.stages import Setting
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget
 from cape.study import places

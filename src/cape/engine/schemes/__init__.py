@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from cape.engine.schemes.cape import Cape
 from cape.engine.schemes.gaussian import CapeGaussian
-from cape.engine.schemes.messages import Conventional, Local, NoNoise, Pooled, Scheme
-from cape.engine.schemes.task import ROUNDS, SECAGG_ROUNDS, Cost, Outcome, Parties, Task, check_drop
+from cape.engine.schemes.messages import Conventional, Local, NoNoise, Pooled
+from cape.engine.schemes.scheme import ROUNDS, SECAGG_ROUNDS, Cost, Outcome, Parties, Scheme, Task, check_drop
 
 __all__ = [
     "ROUNDS",

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cape import secagg
-from cape.engine.schemes.messages import Scheme
-from cape.engine.schemes.task import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Outcome, Parties, Task
+from cape.engine.schemes.scheme import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Outcome, Parties, Scheme, Task
 from cape.errors import TooFewSites
 from cape.privacy import correlated
 

@@ -12,7 +12,7 @@ from cape import check, secagg
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes.cape import by_round, graph_failure, secagg_choices, secagg_cost
 from cape.engine.schemes.messages import Messages
-from cape.engine.schemes.task import ROUNDS, Cost, Int64, Outcome, Parties, Task
+from cape.engine.schemes.scheme import ROUNDS, Cost, Int64, Outcome, Parties, Task
 from cape.errors import InvalidInput
 from cape.noise.gaussian import MAX_STD, MIN_STD
 from cape.privacy import correlated

@@ -1,10 +1,9 @@
-"""The interface of a scheme, and those in which each site sends one message."""
+"""Schemes in which each site sends one message."""
 
 from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,79 +11,11 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from cape.engine.calibration import RESOLUTION
-from cape.engine.schemes.task import Cost, Int64, Outcome, Parties, Task
+from cape.engine.schemes.scheme import Cost, Int64, Outcome, Parties, Scheme, Task
 from cape.errors import TooFewSites
 from cape.noise import Ring
 
-__all__ = ["Conventional", "Local", "Messages", "NoNoise", "Pooled", "Scheme", "aggregate"]
-
-
-class Scheme(ABC):
-    """One way to make noise."""
-
-    name: ClassVar[str]
-    rounds: ClassVar[tuple[str, ...]]
-    """In which rounds a site may be lost."""
-    private: ClassVar[bool] = True
-    """Whether any noise is added."""
-    masked: ClassVar[bool] = False
-    """Whether contributions are masked by secure aggregation."""
-    keeps_keys: ClassVar[bool] = False
-    """Whether keys, or noise that cancels, are made once for many stages."""
-    distributed: ClassVar[bool] = True
-    """Whether several sites make the answer, without anybody who is trusted."""
-    assumes: ClassVar[str] = ""
-    """What the guarantee rests on besides noise, for the end of its statement."""
-
-    @abstractmethod
-    def local_std(self, mu: float, parties: Parties) -> float | None:
-        """Return a site's own noise per unit of sensitivity, for a release that costs at most mu."""
-
-    @abstractmethod
-    def cost_mu(self, local_std: float, parties: Parties) -> float:
-        """Return the exact mu that this noise per unit of sensitivity costs, in the worst accepted case."""
-
-    @abstractmethod
-    def total_std(self, local_std: float, parties: Parties) -> float:
-        """Return the noise in the total when all sites take part, given that of a site."""
-
-    @abstractmethod
-    def run(self, task: Task) -> Outcome:
-        """Return the noisy total over the sites that were left.
-
-        Raises `TooFewSites`, whose `sent` says whether anything that depends on data had left a site.
-        """
-
-    def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
-        """Return the sites that add noise of their own, of those that hold so many rows."""
-        return set(rows)
-
-    def noise_in_total(self, participants: int) -> float:
-        """Return the standard deviation, in steps, of the noise in a total over so many sites."""
-        return RESOLUTION * math.sqrt(participants)
-
-    def seen_by(self, parties: Parties) -> str:
-        """Return whose view the guarantee is about, for its statement."""
-        if not parties.colluding:
-            return "the aggregator alone, if it follows the protocol"
-        sites = f"{parties.colluding} of the {parties.sites} sites"
-        return f"the aggregator and {sites}, if they follow the protocol"
-
-    def series(self, task: Task, steps: int) -> Scheme:
-        """Return what runs `steps` tasks like this one: where keys or noise can be made once for all."""
-        return self
-
-    def failure(self, parties: Parties) -> float:
-        """Return the chance that what should hide a site does not, for reasons other than noise."""
-        return 0.0
-
-    def rows(self, rows: Mapping[str, int]) -> int:
-        """Return how many rows the answer is about when all sites take part."""
-        return sum(rows.values())
-
-    def reach(self, parties: Parties, local_std: float) -> int:
-        """Return how many sites' own noise, at its largest, bounds the noise in the total."""
-        return parties.sites
+__all__ = ["Conventional", "Local", "Messages", "NoNoise", "Pooled", "aggregate"]
 
 
 class Messages(Scheme):
