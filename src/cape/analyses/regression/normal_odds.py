@@ -3,7 +3,7 @@
 With s the logistic function and z = w0 + x·w the log-odds, all that is needed are E[s(z)], E[s'(z)] and
 moments of s'(z), which depend on the mean and the variance of z alone. The trapezoid rule gives them: s(z)
 has its nearest poles at pi / spread standard deviations from the real line, so that steps of 0.1 standard
-deviations are wrong by about exp(-2 pi² / (0.1 spread)), 3e-9 at the largest spread, and what lies beyond 8
+deviations are wrong by about exp(-2 pi² / (0.1 spread)), 1e-15 at the largest spread, and what lies beyond 8
 by 1e-15.
 """
 
@@ -26,7 +26,9 @@ _NORMAL /= _NORMAL.sum()
 # An assumption, which results name: no column changes log-odds by more than 20 as it goes through its range.
 # Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
-MOST_SPREAD = MOST_MOVED / 2  # the largest standard deviation of what has that range
+# The standard deviation of what is spread evenly over that range. Where features separate the categories, a
+# start with more would leave a Hessian that noise hides: tests/sklearn/test_estimators.py.
+MOST_SPREAD = MOST_MOVED / math.sqrt(12)
 
 
 def normal_odds(explained: float, share: float, centred: bool) -> tuple[float, float, float]:
