@@ -36,6 +36,7 @@ class Count(Planned):
     """
 
     kind: ClassVar[str] = "count"
+    example: ClassVar[dict[str, Any]] = {"where": {"sex": "female"}}
     whole: ClassVar[bool] = True
     columns: tuple[str, ...]
     where: tuple[tuple[str, Value], ...]

@@ -28,7 +28,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,6 +185,7 @@ class Covariance(_FromGram):
     """
 
     kind: ClassVar[str] = "covariance"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
     shape_matters: ClassVar[bool] = True
 
     @property
@@ -227,6 +228,7 @@ class Correlation(_FromGram):
     """
 
     kind: ClassVar[str] = "correlation"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
     shape_matters: ClassVar[bool] = True
 
     @property

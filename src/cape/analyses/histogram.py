@@ -88,6 +88,7 @@ class Histogram(Planned):
     """
 
     kind: ClassVar[str] = "histogram"
+    example: ClassVar[dict[str, Any]] = {"column": "age", "bins": 4}
     whole: ClassVar[bool] = True
     column: str
     edges: tuple[float, ...] | None
@@ -214,6 +215,7 @@ class ContingencyTable(Planned):
     """
 
     kind: ClassVar[str] = "contingency-table"
+    example: ClassVar[dict[str, Any]] = {"columns": ["sex", "disease"]}
     whole: ClassVar[bool] = True
     columns: tuple[str, ...]
 

@@ -121,6 +121,7 @@ class Mean(_FromMoments):
     """
 
     kind: ClassVar[str] = "mean"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
 
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
         """Return the weights of the class's docstring."""
@@ -147,6 +148,7 @@ class Variance(_FromMoments):
     """
 
     kind: ClassVar[str] = "variance"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age"]}
     shape_matters: ClassVar[bool] = True
 
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
@@ -172,6 +174,7 @@ class StandardDeviation(Variance):
     """The population's standard deviation of each column: the root of `Variance`, which see."""
 
     kind: ClassVar[str] = "standard-deviation"
+    example: ClassVar[dict[str, Any]] = {"columns": ["chol"]}
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         """Return the standard deviation."""
@@ -207,6 +210,7 @@ class Sum(Planned):
     """
 
     kind: ClassVar[str] = "sum"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age"]}
     columns: tuple[str, ...]
 
     def __init__(self, *columns: str) -> None:

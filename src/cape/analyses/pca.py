@@ -72,6 +72,7 @@ class PCA(Analysis):
     """
 
     kind: ClassVar[str] = "pca"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"], "components": 1}
     shape_matters: ClassVar[bool] = True
     columns: tuple[str, ...]
     components: int | None

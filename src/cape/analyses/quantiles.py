@@ -169,6 +169,7 @@ class ECDF(_FromTree):
     """
 
     kind: ClassVar[str] = "ecdf"
+    example: ClassVar[dict[str, Any]] = {"columns": ["chol"], "bins": 16}
     shape_matters: ClassVar[bool] = True
 
     def __init__(self, *columns: str, bins: int = 64) -> None:
@@ -218,6 +219,7 @@ class Quantiles(_FromTree):
     """
 
     kind: ClassVar[str] = "quantiles"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age"], "bins": 16}
     shape_matters: ClassVar[bool] = True
     probs: tuple[float, ...]
 

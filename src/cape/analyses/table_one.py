@@ -124,6 +124,7 @@ class TableOne(Planned):
     """
 
     kind: ClassVar[str] = "table-one"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age", "sex"], "by": "disease"}
     shape_matters: ClassVar[bool] = True
     columns: tuple[str, ...]
     by: str | None

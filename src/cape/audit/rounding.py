@@ -12,13 +12,12 @@ Tested in tests/audit/test_rounding.py, which also breaks the clamping and finds
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from cape.analyses import CustomSum
@@ -40,7 +39,7 @@ __all__ = ["Check", "checks", "excess", "order_matters"]
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Edge = tuple[float, float, str]
+Edge = tuple[float, float, str, str]
 
 BOUNDS = (
     (18.0, 90.0),
@@ -52,26 +51,20 @@ BOUNDS = (
     (0.1, 0.30000000000000004),
 )
 EPSILONS = (0.01, 1.0, 30.0)
-_ASKED: tuple[dict[str, Any], ...] = (
-    {"kind": "sum", "columns": ["x", "y"]},
-    {"kind": "mean", "columns": ["x", "y"]},
-    {"kind": "variance", "columns": ["x"]},
-    {"kind": "standard-deviation", "columns": ["x", "y"]},
-    {"kind": "covariance", "columns": ["x", "y"]},
-    {"kind": "correlation", "columns": ["x", "y"]},
-    {"kind": "histogram", "column": "x", "bins": 5},
-    {"kind": "ecdf", "columns": ["x"], "bins": 16},
-    {"kind": "quantiles", "columns": ["x"], "bins": 16},
-    {"kind": "table-one", "columns": ["x", "y"], "by": "z", "bins": 16},
-    {"kind": "linear-regression", "target": "y", "features": ["x"]},
-    {"kind": "polynomial-loss", "target": "y", "features": ["x"], "coefficients": {"1": [0, -2], "2": [1]}},
-    {"kind": "logistic-regression", "target": "z", "features": ["x", "y"], "rounds": 1},
-    {"kind": "pca", "columns": ["x", "y"]},
-    {"kind": "k-means", "columns": ["x", "y"], "clusters": 2, "steps": 1},
-    {"kind": "neural-network", "target": "y", "features": ["x"], "hidden": [2], "epochs": 1, "rows": 8},
-)
+_COLUMNS = {"age": "x", "chol": "y", "disease": "z", "sex": "w"}  # of examples, and here
+
+
+def _renamed(said: Any) -> Any:
+    if isinstance(said, Mapping):
+        return {_renamed(key): _renamed(value) for key, value in said.items()}
+    if isinstance(said, (list, tuple)):
+        return [_renamed(each) for each in said]
+    return _COLUMNS.get(said, said) if isinstance(said, str) else said
+
+
+_ASKED = {kind: _renamed(said) for kind, said in ANALYSES.items()}
 NO_NUMBERS = ("count", "contingency-table")
-"""Kinds that read no number: they have no such edges."""
+"""Kinds whose example reads no number: they have no such edges."""
 
 _CUT = ("variance", "standard-deviation", "ecdf", "quantiles", "table-one")
 _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
@@ -167,7 +160,7 @@ def _questions(low: float, high: float) -> Iterator[tuple[Analysis, Neighbours, 
 
 
 def asked(low: float, high: float) -> list[Analysis]:
-    """Return what is asked about columns x and y with these bounds, and z, a category."""
+    """Return what is asked about columns x and y with these bounds, and z and w, categories."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
 
     def scaled(batch: Batch) -> Floats:
@@ -180,7 +173,7 @@ def asked(low: float, high: float) -> list[Analysis]:
         CustomSum(scaled, columns=["x", "y"], bound=1.0, shape=2),
         GradientDescent(pull, columns=["x", "y"], start=[0.0, 0.0], epochs=1, rows=8),
     ]
-    return [*map(build, _ASKED), *own]
+    return [*(build(said) for kind, said in _ASKED.items() if kind not in NO_NUMBERS), *own]
 
 
 def excess(
@@ -190,7 +183,9 @@ def excess(
 
     Above 1 exactly when the integers say so.
     """
-    schema = Schema(x=Number(low, high), y=Number(low, high), z=Category(("no", "yes")))
+    schema = Schema(
+        x=Number(low, high), y=Number(low, high), z=Category(("no", "yes")), w=Category(("female", "male"))
+    )
     stages = Stages.of(
         analysis,
         Setting(schema, Budget(epsilon, 1e-6), Parties(3, 1, 3), neighbours),
@@ -219,7 +214,7 @@ def excess(
 def edge_rows(low: float, high: float, stream: SecureStream) -> list[Edge]:
     """Return rows whose cells stand at edges: each cell with itself, its opposite, and two at random.
 
-    The third cell is a category, each in half of the rows.
+    The last two cells are categories, each in half of the rows.
     """
     column = Number(low, high)
     cells = [
@@ -230,13 +225,14 @@ def edge_rows(low: float, high: float, stream: SecureStream) -> list[Edge]:
     rows = []
     for place, cell in enumerate(cells):
         others = [cell, cells[-1 - place], *(cells[stream.integer(len(cells))] for _ in range(2))]
-        rows += [(cell, other, ("no", "yes")[(place + turn) % 2]) for turn, other in enumerate(others)]
+        for turn, other in enumerate(others):
+            which = (place + turn) % 2
+            rows.append((cell, other, ("no", "yes")[which], ("female", "male")[which]))
     return rows
 
 
 def _sums(rows: list[Edge], schema: Schema, blocks: Any) -> list[tuple[Int64, ...]]:
-    table = pl.DataFrame(rows, schema={"x": pl.Float64, "y": pl.Float64, "z": pl.String}, orient="row")
-    return Table("edges", table, schema).sums(blocks)
+    return Table("edges", frame(rows, schema), schema).sums(blocks)
 
 
 def flat(sums: Iterable[tuple[Int64, ...]]) -> Int64:

@@ -49,10 +49,10 @@ from cape.engine.query import Neighbours, Query
 from cape.noise import SecureStream
 from cape.privacy import Budget
 
-__all__ = ["Found", "ParsedAnalysis", "find", "questions"]
+__all__ = ["Found", "Questions", "find", "questions"]
 
 Floats = NDArray[np.float64]
-ParsedAnalysis = list[tuple[Query, Calibration]]
+Questions = list[tuple[Query, Calibration]]
 
 _FIRST, _SWEEPS, _FILLS = 40, 6, 3
 
@@ -99,13 +99,13 @@ class _Questions(Observer):
     """Writes down what is asked."""
 
     def __init__(self) -> None:
-        self.asked_for: ParsedAnalysis = []
+        self.asked_for: Questions = []
 
     def asked(self, query: Query, calibration: Calibration) -> None:
         self.asked_for.append((query, calibration))
 
 
-def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables) -> ParsedAnalysis:
+def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables) -> Questions:
     """Return what a run asks, and on which grids, from a real run without noise cancelling."""
     observer = _Questions()
     consortium = Consortium(
@@ -128,7 +128,7 @@ def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables)
 class _Pair:
     """Two rows, and what can be done to their cells."""
 
-    def __init__(self, columns: tuple[str, ...], asked: ParsedAnalysis, neighbours: Neighbours) -> None:
+    def __init__(self, columns: tuple[str, ...], asked: Questions, neighbours: Neighbours) -> None:
         self._asked, self._neighbours = asked, neighbours
         self._places = [list(SCHEMA).index(column) for column in columns]
         self._known: dict[Row, Floats] = {}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from cape.audit.search import Found, ParsedAnalysis
+from cape.audit.search import Found, Questions
 from cape.audit.view import Stage
 from cape.audit.world import SCHEMA, Row, Tables, frame, random_rows, stream_of
 from cape.blocks.table import Table
@@ -48,7 +48,7 @@ def float_noise(std: float, size: int, stream: SecureStream) -> NDArray[np.float
     return np.asarray(std * ndtri(uniform), np.float64)
 
 
-def worst(found: Found, asked: ParsedAnalysis, seed: int) -> Found:
+def worst(found: Found, asked: Questions, seed: int) -> Found:
     """Return the tables with other rows, searched for: those whose float sums would tell most.
 
     How often an answer tells depends on where the exact sums lie, so on the rows that both tables share.
@@ -75,7 +75,7 @@ def _filled(tables: Tables, stream: SecureStream) -> Tables:
     return Tables((*rest, tables.one[-1]), (*rest, *tables.two[len(rest) :]), others)
 
 
-def _total(rows: Sequence[Row], others: Sequence[Sequence[Row]], asked: ParsedAnalysis) -> NDArray[np.int64]:
+def _total(rows: Sequence[Row], others: Sequence[Sequence[Row]], asked: Questions) -> NDArray[np.int64]:
     """Return the exact sum over all sites, in steps."""
     tables = [Table("support", frame(site), SCHEMA) for site in (rows, *others)]
     return np.asarray(np.sum([exact_sums(table, *asked[0]) for table in tables], axis=0))

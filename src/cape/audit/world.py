@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cape.analyses import CustomSum
-from cape.analyses.registry import build
+from cape.analyses.registry import KINDS, build
 from cape.blocks import sampling
 from cape.blocks.block import Block
 from cape.blocks.holder import Holder
@@ -62,40 +62,7 @@ SCHEMA = Schema(
 )
 
 ANALYSES: dict[str, dict[str, Any]] = {
-    "count": {"kind": "count", "where": {"sex": "female"}},
-    "sum": {"kind": "sum", "columns": ["age"]},
-    "mean": {"kind": "mean", "columns": ["age", "chol"]},
-    "variance": {"kind": "variance", "columns": ["age"]},
-    "standard-deviation": {"kind": "standard-deviation", "columns": ["chol"]},
-    "covariance": {"kind": "covariance", "columns": ["age", "chol"]},
-    "correlation": {"kind": "correlation", "columns": ["age", "chol"]},
-    "histogram": {"kind": "histogram", "column": "age", "bins": 4},
-    "contingency-table": {"kind": "contingency-table", "columns": ["sex", "disease"]},
-    "ecdf": {"kind": "ecdf", "columns": ["chol"], "bins": 16},
-    "quantiles": {"kind": "quantiles", "columns": ["age"], "bins": 16},
-    "table-one": {"kind": "table-one", "columns": ["age", "sex"], "by": "disease"},
-    "linear-regression": {"kind": "linear-regression", "target": "chol", "features": ["age"]},
-    "polynomial-loss": {
-        "kind": "polynomial-loss",
-        "target": "chol",
-        "features": ["age"],
-        "coefficients": {"1": [0, -2], "2": [1]},
-    },
-    "pca": {"kind": "pca", "columns": ["age", "chol"], "components": 1},
-    "logistic-regression": {
-        "kind": "logistic-regression",
-        "target": "disease",
-        "features": ["age", "chol"],
-        "rounds": 1,
-    },
-    "k-means": {"kind": "k-means", "columns": ["age", "chol"], "clusters": 2, "steps": 1},
-    "neural-network": {
-        "kind": "neural-network",
-        "target": "disease",
-        "features": ["age", "chol"],
-        "hidden": [2],
-        "epochs": 3,
-    },
+    kind: {"kind": kind, **analysis.example} for kind, analysis in KINDS.items()
 }
 
 SAMPLED: dict[str, dict[str, Any]] = {

@@ -144,6 +144,12 @@ class Analysis(ABC):
     """What is asked. It knows its sensitivity, its shape and its post-processing, and no data."""
 
     kind: ClassVar[str]
+    """What study files call it."""
+    example: ClassVar[dict[str, Any]]
+    """Its other keys in a study file, about columns age and chol (numbers), sex and disease (of two values).
+
+    What it asks here is small: audits and tests take every registered analysis through all of cape by it.
+    """
     shape_matters: ClassVar[bool] = False
     """Whether the noise in the answer depends on how the values are spread within their bounds."""
     whole: ClassVar[bool] = False

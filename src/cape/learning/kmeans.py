@@ -21,7 +21,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,7 @@ class KMeans(Analysis):
     """
 
     kind: ClassVar[str] = "k-means"
+    example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"], "clusters": 2, "steps": 1}
     columns: tuple[str, ...]
     clusters: int
     steps: int

@@ -47,6 +47,13 @@ class NeuralNetwork(Descent):
     """
 
     kind: ClassVar[str] = "neural-network"
+    example: ClassVar[dict[str, Any]] = {
+        "target": "disease",
+        "features": ["age", "chol"],
+        "hidden": [2],
+        "epochs": 3,
+        "rows": 14,
+    }
     target: str
     features: tuple[str, ...]
     hidden: tuple[int, ...]

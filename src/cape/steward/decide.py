@@ -153,7 +153,7 @@ class Decider:
             raise Denied(Code.REQUEST, f"a stage releases at most {MOST_NUMBERS} numbers")
         same_grid(calibration, request.grid)
         cost, once = (charged(policy, asked, each) for each in price(asked, request.stage, query, local_std))
-        parameters = _parameters(request, asked, calibration.size)
+        parameters = _secagg_parameters(request, asked, calibration.size)
         self._check_approval(request)
         limits, basis = limits_of(policy, asked, request.study_hash), basis_of(policy, asked)
         begun = ledger.begun(request.run, request.coordinator)
@@ -261,7 +261,7 @@ def _settled(ledger: Ledger, heads: Sequence[bytes], own: bytes) -> None:
         raise Denied(Code.LEDGER, str(Unsettled()))
 
 
-def _parameters(request: Request, asked: ParsedAnalysis, size: int) -> Parameters | None:
+def _secagg_parameters(request: Request, asked: ParsedAnalysis, size: int) -> Parameters | None:
     if not asked.scheme.masked or not size:
         return None
     try:

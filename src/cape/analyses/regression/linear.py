@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,7 @@ class LinearRegression(Planned):
     """
 
     kind: ClassVar[str] = "linear-regression"
+    example: ClassVar[dict[str, Any]] = {"target": "chol", "features": ["age"]}
     shape_matters: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]

@@ -109,6 +109,7 @@ class LogisticRegression(Analysis):
     """
 
     kind: ClassVar[str] = "logistic-regression"
+    example: ClassVar[dict[str, Any]] = {"target": "disease", "features": ["age", "chol"], "rounds": 1}
     shape_matters: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]

@@ -71,6 +71,11 @@ class PolynomialLoss(Planned):
     """
 
     kind: ClassVar[str] = "polynomial-loss"
+    example: ClassVar[dict[str, Any]] = {
+        "target": "chol",
+        "features": ["age"],
+        "coefficients": {"1": [0, -2], "2": [1]},
+    }
     shape_matters: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
