@@ -16,7 +16,7 @@ from cape.secagg import messages as m
 from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
-from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, member, wire
+from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, endpoint, wire
 from cape.steward import decide as steward
 from cape.steward import grant as grants
 from cape.steward import review as policy_review
@@ -56,7 +56,7 @@ def a_site_signs_two_lists(patch: Patch) -> None:
     again = {(state, m.Survivors): SiteState.AGREED for state in (SiteState.AGREED, SiteState.DONE)}
     patch.setattr(states, "TRANSITIONS", dict(states.TRANSITIONS) | again)
     patch.setattr(Site, "_forget_before", lambda self, step: self._chain.advance(step))
-    patch.setattr(member._Session, "over", False)
+    patch.setattr(endpoint._Session, "over", False)
     real = Site.handle
 
     def handle(self: Site, data: bytes) -> bytes:

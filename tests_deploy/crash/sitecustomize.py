@@ -78,7 +78,7 @@ def _jobs(socket):
 
 
 def _patch(module):
-    handle = module.Member.handle
+    handle = module.SiteEndpoint.handle
 
     def handled(self, data):
         round_ = _round(self, data)
@@ -89,7 +89,7 @@ def _patch(module):
             _die(whom)
         return answer
 
-    module.Member.handle = handled
+    module.SiteEndpoint.handle = handled
 
 
 def _lie(module):
