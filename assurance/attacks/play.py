@@ -31,7 +31,7 @@ def play(watch: Callable[[str], None] = lambda name: None) -> list[Result]:
         watch(attack.name)
         verdict = verdict_on(attack)
         said = "pass" if verdict.holds else "fail"
-        found.append(Result(attack.name, said, "python -m assurance attacks", {"found": str(verdict)}))
+        found.append(Result(attack.name, said, "python -m assurance attacks", {"outcome": str(verdict)}))
     return found
 
 

@@ -178,9 +178,9 @@ def test_play_lists_every_attack(monkeypatch: Patch):
     found = protocol.play(told.append)
     assert [result.verdict for result in found] == ["pass", "pass"]
     assert [result.name for result in found] == told == ["no attack", "a key of its own on the roster"]
-    assert found[0].figures["found"].startswith("paid for (4 vectors left, 4 lines of ledgers")
-    assert "1 sum" in found[0].figures["found"]
-    assert found[1].figures == {"found": "refused (roster 3, signature 3)"}
+    assert found[0].figures["outcome"].startswith("paid for (4 vectors left, 4 lines of ledgers")
+    assert "1 sum" in found[0].figures["outcome"]
+    assert found[1].figures == {"outcome": "refused (roster 3, signature 3)"}
 
 
 def test_names_are_told_apart():
