@@ -72,6 +72,14 @@ def test_every_exported_name_is_there():
         cape.Bugdet  # noqa: B018
 
 
+def test_every_analysis_of_study_files_is_exported():
+    from cape.analyses import KINDS
+
+    for kind, analysis in KINDS.items():
+        assert getattr(cape, analysis.__name__, None) is analysis, f"{kind} is missing in cape/__init__.py"
+        assert analysis.__name__ in cape.__all__
+
+
 def test_every_exception_is_in_one_tree():
     from cape import errors
 

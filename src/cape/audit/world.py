@@ -123,7 +123,7 @@ def _parts(name: str) -> tuple[tuple[str, float], ...]:
 
 
 def _said(name: str) -> dict[str, Any]:
-    return ANALYSES[name] if name in ANALYSES else SAMPLED[name]
+    return SAMPLED[name] if name in SAMPLED else {"kind": name, **KINDS[name].example}
 
 
 def columns_of(name: str) -> tuple[str, ...]:
