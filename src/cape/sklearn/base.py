@@ -13,15 +13,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cape import check
 from cape.data import Category, Number, Schema
@@ -42,6 +42,7 @@ Target = tuple[Number | Category, pl.Series]
 _DIGITS = 12  # of a share, so that shares add up to at most 1
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """The parameters that all estimators have, and one fit's way through a consortium.
 
@@ -50,21 +51,24 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee_: what the fit as a whole promises to everyone in X.
     """
 
-    epsilon: float
-    delta: float
-    n_sites: int
-    colluding: int | None
-    scheme: str
-    neighbours: Any
-    random_state: Any
-    release_: Any
-    guarantee_: ReleaseGuarantee
-    n_features_in_: int
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    bounds_X: Any = None  # noqa: N815 - scikit-learn's name for rows
+    n_sites: int = 5
+    colluding: int | None = None
+    scheme: str = "cape"
+    neighbours: Literal["replace-one", "add-remove"] = "replace-one"
+    random_state: Any = None
 
     def interval(self, level: float = 0.95) -> dict[str, Any]:
         """Return (low, high) for each estimate, by name, counting sampling and noise; by class if many."""
         check_is_fitted(self)
         return _intervals(self.release_, level)
+
+    def _rows(self, X: Any) -> Floats:
+        """Return new rows once the estimator is fitted and they have the features that it was fitted to."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _names(self) -> tuple[str, ...]:
         """Return what features are called at the sites: their own names, if these can be told apart."""
@@ -109,7 +113,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         releases = [consortium.release(each, share, scheme=self.scheme) for each in analyses]
         mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
         promise = releases[0].guarantee
-        self.guarantee_ = promise if len(releases) == 1 else replace(promise, mu=mu)
+        self.guarantee_: ReleaseGuarantee = promise if len(releases) == 1 else replace(promise, mu=mu)
         return releases
 
 

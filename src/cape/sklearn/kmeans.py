@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from cape.learning import kmeans
 from cape.sklearn.base import PrivateEstimator, model_of
@@ -19,6 +20,7 @@ __all__ = ["KMeans"]
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, PrivateEstimator):  # type: ignore[misc]
     """Clusters across sites: `cape.KMeans` over arrays, with distances in the units of X.
 
@@ -39,35 +41,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         release_, guarantee_: what was released, and what is promised.
     """
 
-    cluster_centers_: Floats
-    labels_: NDArray[np.int64]
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds_X: Any = None,
-        data_norm: float | None = None,
-        max_iter: int = 2,
-        n_sites: int = 5,
-        colluding: int | None = None,
-        scheme: str = "cape",
-        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds_X = bounds_X
-        self.data_norm = data_norm
-        self.max_iter = max_iter
-        self.n_sites = n_sites
-        self.colluding = colluding
-        self.scheme = scheme
-        self.neighbours = neighbours
-        self.random_state = random_state
+    n_clusters: int = field(default=8, kw_only=False)
+    data_norm: float | None = None
+    max_iter: int = 2
 
     def fit(self, X: Any, y: Any = None, sites: Any = None) -> KMeans:
         """Release the centres. `sites` has a label for each row: which site holds it."""
@@ -98,13 +74,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to each centre."""
-        check_is_fitted(self)
-        return self._distances(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._distances(self._rows(X))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the nearest centre of each row."""
-        check_is_fitted(self)
-        return self._nearest(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._nearest(self._rows(X))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the sum of squared distances to the nearest centres, negative: computed from X itself."""

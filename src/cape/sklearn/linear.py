@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from cape.analyses.regression import linear
 from cape.sklearn.base import PrivateEstimator, model_of
@@ -19,6 +20,7 @@ __all__ = ["LinearRegression"]
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Least squares across sites: `cape.LinearRegression` over arrays.
 
@@ -47,37 +49,10 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         release_, guarantee_: what was released, and what is promised.
     """
 
-    coef_: Floats
-    intercept_: float
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds_X: Any = None,
-        bounds_y: Any = None,
-        data_norm: float | None = None,
-        fit_intercept: bool = True,
-        ridge: float | Literal["auto"] = "auto",
-        n_sites: int = 5,
-        colluding: int | None = None,
-        scheme: str = "cape",
-        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds_X = bounds_X
-        self.bounds_y = bounds_y
-        self.data_norm = data_norm
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.n_sites = n_sites
-        self.colluding = colluding
-        self.scheme = scheme
-        self.neighbours = neighbours
-        self.random_state = random_state
+    bounds_y: Any = None
+    data_norm: float | None = None
+    fit_intercept: bool = True
+    ridge: float | Literal["auto"] = "auto"
 
     def fit(self, X: Any, y: Any, sites: Any = None) -> LinearRegression:
         """Release the coefficients. `sites` has a label for each row: which site holds it."""
@@ -101,7 +76,6 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:
         """Return the target for each row, within its bounds."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X)
         y = self._box.cut(X) @ self.coef_ + self.intercept_
         return np.asarray(np.clip(y, self._interval.low, self._interval.high))

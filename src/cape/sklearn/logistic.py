@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from cape.analyses.regression import logistic
 from cape.sklearn.base import PrivateEstimator, Target, model_of
@@ -20,6 +21,7 @@ __all__ = ["LogisticRegression"]
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Logistic regression across sites: `cape.LogisticRegression` over arrays.
 
@@ -46,38 +48,10 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
             is a dict of releases by class.
     """
 
-    classes_: NDArray[Any]
-    coef_: Floats
-    intercept_: Floats
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds_X: Any = None,
-        data_norm: float | None = None,
-        fit_intercept: bool = True,
-        max_iter: int | Literal["auto"] = "auto",
-        ridge: float | Literal["auto"] = "auto",
-        n_sites: int = 5,
-        colluding: int | None = None,
-        scheme: str = "cape",
-        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds_X = bounds_X
-        self.data_norm = data_norm
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.ridge = ridge
-        self.n_sites = n_sites
-        self.colluding = colluding
-        self.scheme = scheme
-        self.neighbours = neighbours
-        self.random_state = random_state
+    data_norm: float | None = None
+    fit_intercept: bool = True
+    max_iter: int | Literal["auto"] = "auto"
+    ridge: float | Literal["auto"] = "auto"
 
     def fit(self, X: Any, y: Any, sites: Any = None) -> LogisticRegression:
         """Release the coefficients. `sites` has a label for each row: which site holds it."""
@@ -120,8 +94,7 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
 
     def decision_function(self, X: Any) -> Floats:
         """Return log-odds: of the second class, or of each against the rest."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X)
         odds = self._box.cut(X) @ self.coef_.T + self.intercept_
         return np.asarray(odds[:, 0] if len(self.classes_) == 2 else odds)
 

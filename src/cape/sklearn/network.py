@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from cape import check
 from cape.learning.neural_network import NeuralNetwork
@@ -21,6 +22,7 @@ __all__ = ["MLPClassifier"]
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MLPClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier by a multi-layer perceptron across sites: `cape.NeuralNetwork` over arrays.
 
@@ -50,46 +52,14 @@ class MLPClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         release_, guarantee_: what was released, and what is promised.
     """
 
-    classes_: NDArray[Any]
-    coefs_: list[Floats]
-    intercepts_: list[Floats]
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[int] = (5,),
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds_X: Any = None,
-        activation: Literal["relu", "tanh", "logistic", "identity"] = "relu",
-        solver: Literal["adam", "momentum", "sgd"] = "adam",
-        learning_rate_init: float = 0.1,
-        max_iter: int = 100,
-        sampling: float = 1.0,
-        clip: float | Literal["adaptive"] = 1.0,
-        expected_rows: int | None = None,
-        n_sites: int = 5,
-        colluding: int | None = None,
-        scheme: str = "cape",
-        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
-        random_state: Any = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds_X = bounds_X
-        self.activation = activation
-        self.solver = solver
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.sampling = sampling
-        self.clip = clip
-        self.expected_rows = expected_rows
-        self.n_sites = n_sites
-        self.colluding = colluding
-        self.scheme = scheme
-        self.neighbours = neighbours
-        self.random_state = random_state
+    hidden_layer_sizes: Sequence[int] = field(default=(5,), kw_only=False)
+    activation: Literal["relu", "tanh", "logistic", "identity"] = "relu"
+    solver: Literal["adam", "momentum", "sgd"] = "adam"
+    learning_rate_init: float = 0.1
+    max_iter: int = 100
+    sampling: float = 1.0
+    clip: float | Literal["adaptive"] = 1.0
+    expected_rows: int | None = None
 
     def fit(self, X: Any, y: Any, sites: Any = None) -> MLPClassifier:
         """Learn the weights. `sites` has a label for each row: which site holds it."""
@@ -125,8 +95,7 @@ class MLPClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X)
         return np.asarray(self.release_.model.predict_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:

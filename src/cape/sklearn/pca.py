@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ __all__ = ["PCA"]
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Principal components across sites: `cape.PCA` over arrays, in the units of X.
 
@@ -43,38 +45,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         release_, guarantee_: what was released, and what is promised. Variances there are in units of t.
     """
 
-    components_: Floats
-    explained_variance_: Floats
-    explained_variance_ratio_: Floats
-    mean_: Floats
-    n_components_: int
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds_X: Any = None,
-        data_norm: float | None = None,
-        centered: bool = False,
-        n_sites: int = 5,
-        colluding: int | None = None,
-        scheme: str = "cape",
-        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds_X = bounds_X
-        self.data_norm = data_norm
-        self.centered = centered
-        self.n_sites = n_sites
-        self.colluding = colluding
-        self.scheme = scheme
-        self.neighbours = neighbours
-        self.random_state = random_state
+    n_components: int | None = field(default=None, kw_only=False)
+    data_norm: float | None = None
+    centered: bool = False
 
     def fit(self, X: Any, y: Any = None, sites: Any = None) -> PCA:
         """Release the components. `sites` has a label for each row: which site holds it."""
@@ -103,8 +76,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def transform(self, X: Any) -> Floats:
         """Return the scores of each row."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._rows(X)
         return np.asarray((self._box.cut(X) - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:
