@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cape import privacy
 from cape.privacy import correlated, paper
 from reproduction.figure import Row
+from reproduction.formulas import conventional_delta
 
 __all__ = ["PAIRS", "Counted", "Setting", "count", "floats", "log10_tail", "point", "settings_in"]
 
@@ -55,7 +56,7 @@ def point(setting: Setting, tau: float, colluding: int) -> Row:
     row |= {"printed": stated and stated.delta, "printed_mu": stated and stated.sigma_z}
     row |= {"printed_log10": stated and log10_tail(epsilon, stated.sigma_z)}
     row |= {
-        f"conventional_{form}": paper.conventional_delta(epsilon, tau, s, n, form)
+        f"conventional_{form}": conventional_delta(epsilon, tau, s, n, form)
         for form in ("tail", "classical", "exact")
     }
     row |= {"conventional_log10": log10_tail(epsilon, mus["conventional"])}

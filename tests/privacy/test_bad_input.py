@@ -98,17 +98,10 @@ CASES = [
         },
     ),
     (
-        paper.conventional_delta,
-        {"epsilon": 1.0, "tau": 1.0, "sites": 5, "samples": 100},
-        {"epsilon": [-1.0], "tau": [0.0], "sites": [0], "samples": [1], "form": ["other"]},
-    ),
-    (
         paper.classical_tau,
         {"epsilon": 1.0, "delta": 1e-5},
         {"epsilon": [0.0, NAN], "delta": [0.0, 1.0], "sensitivity": [0.0, -1.0]},
     ),
-    (paper.size_penalty, {"sizes": [1, 2]}, {"sizes": [[], [0, 1], [1.5]]}),
-    (paper.gain, {"sites": 5}, {"sites": [0], "colluding": [5]}),
     (
         subsampled,
         {"noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 10, "delta": 1e-5},
@@ -156,8 +149,6 @@ def test_the_message_says_what_would_be_right():
         correlated.mu(1.0, 1.0, 1.0, 5, 5)
     with pytest.raises(InvalidInput, match="min_sites must be an integer at least 3 and at most 5, not 2"):
         correlated.local_std(1.0, 1.0, 5, 2, 1.0, 2)
-    with pytest.raises(InvalidInput, match=r"sensitivity\(3\) must be a finite number above 0, not -1"):
-        paper.size_penalty([1, 2], sensitivity=lambda n: -1)
 
 
 def test_arrays_are_checked_cell_by_cell():
