@@ -80,15 +80,14 @@ class Form:
 
     def coefficients(self, data: Pooled) -> list[int]:
         """Return the exact sums."""
-        gram = exact_gram(data.x, data.y, bits=T_BITS)
-        assert gram.xy is not None
-        assert gram.yy is not None
-        constant = [int(gram.yy)] if self.constant else []
-        above = gram.xx[np.triu_indices(data.width, 1)]
+        sums = exact_gram(np.column_stack([data.x, data.y]), bits=T_BITS).xx
+        xx, xy, yy = sums[:-1, :-1], sums[:-1, -1], sums[-1, -1]
+        constant = [int(yy)] if self.constant else []
+        above = xx[np.triu_indices(data.width, 1)]
         return [
             *constant,
-            *(self.first * int(each) for each in gram.xy),
-            *(int(each) for each in np.diag(gram.xx)),
+            *(self.first * int(each) for each in xy),
+            *(int(each) for each in np.diag(xx)),
             *(2 * int(each) for each in above),
         ]
 

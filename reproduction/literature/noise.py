@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.noise import SecureStream, discrete_gaussian, discrete_laplace
+from cape.noise import SecureStream, discrete_gaussian
+from reproduction.literature.laplace import discrete_laplace
 
 __all__ = ["laplace_sums", "spherical"]
 

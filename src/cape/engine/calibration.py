@@ -22,7 +22,7 @@ from cape.blocks.block import Array
 from cape.data import Schema
 from cape.engine.query import Query
 from cape.errors import InvalidInput, OverflowRisk
-from cape.noise import Grid, Ring
+from cape.noise import Ring, coarsen
 from cape.noise.grid import divided
 
 __all__ = ["MOST_ROWS", "RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
@@ -57,7 +57,7 @@ class Step:
         """
         shift = self.bits - self.array.bits
         quotient, remainder = divided(sums.reshape(-1), self.factor)
-        return (quotient << shift) + Grid(1.0).coarsen(remainder << shift, self.factor)
+        return (quotient << shift) + coarsen(remainder << shift, self.factor)
 
 
 @dataclass(frozen=True)

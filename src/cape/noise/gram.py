@@ -1,4 +1,4 @@
-"""Second moments, exactly: sums of x, x x' and x y over rows on a grid, at the speed of BLAS.
+"""Second moments, exactly: sums of x and x x' over rows on a grid, at the speed of BLAS.
 
 Claim. The sums are the true integer sums, whatever the order of the rows, the number of threads and the
 BLAS: the same multiset of rows gives the same bits.
@@ -31,29 +31,18 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gram:
-    """Exact sums over rows: first moments in units of 2^-bits, second ones in units of 2^-(2 bits)."""
+    """Exact sums over rows: x in units of 2^-bits, xx in units of 2^-(2 bits)."""
 
     rows: int
-    bits: int
     x: Int64
     xx: Int64
-    y: Int64 | None = None
-    xy: Int64 | None = None
-    yy: Int64 | None = None
 
 
-def exact_gram(
-    x: ArrayLike,
-    y: ArrayLike | None = None,
-    *,
-    bits: int = 20,
-    rounding: Literal["toward-zero"] | None = None,
-) -> Gram:
-    """Return the exact sums of x, x x' (and y, x y, y y') over the rows of `x` (and `y`).
+def exact_gram(x: ArrayLike, *, bits: int = 20, rounding: Literal["toward-zero"] | None = None) -> Gram:
+    """Return the exact sums of x and x x' over the rows of `x`.
 
     Args:
         x: rows by columns, float64, of magnitude at most 1 (or what fits: see Raises).
-        y: as many rows, one column or several.
         bits: the grid is the multiples of 2^-bits. Up to 20 run at full speed; each bit more
             quarters the chunk that BLAS gets, up to 24.
         rounding: "toward-zero" puts the values on the grid, and can only shrink a record. None
@@ -66,17 +55,23 @@ def exact_gram(
     bits = check.integer("bits", bits, least=1, most=24)
     if rounding not in (None, "toward-zero"):
         raise InvalidInput(f"rounding must be 'toward-zero' or None, not {rounding!r}")
-    left = _matrix("x", x)
-    right = None if y is None else _matrix("y", y)
-    if right is not None and len(right) != len(left):
-        raise InvalidInput(f"y must have as many rows as x ({len(left)}), not {len(right)}")
-    rows = min(_CHUNK_ROWS, 1 << (52 - 2 * bits))
-    sums = _Sums(rows, bits, left.shape[1], 0 if right is None else right.shape[1])
-    for start in range(0, len(left), rows):
-        stop = start + rows
-        sums.add(left[start:stop], None if right is None else right[start:stop], rounding is not None)
-    one_column = y is not None and np.ndim(y) == 1
-    return sums.result(len(left), one_column)
+    matrix = _matrix(x)
+    size, width = min(_CHUNK_ROWS, 1 << (52 - 2 * bits)), matrix.shape[1]
+    first, second = np.zeros(width, np.int64), np.zeros((width, width), np.int64)
+    buffer, ones = np.empty((size, width)), np.ones(size)
+    unit = 2.0**bits if rounding is None else 1.0  # a chunk that is rounded is in whole steps
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused
+        for start in range(0, len(matrix), size):
+            chunk = matrix[start : start + size]
+            there = buffer[: len(chunk)]
+            if rounding is None:
+                _require_on_grid(chunk, there, bits)
+            else:
+                np.multiply(chunk, 2.0**bits, out=there)
+                chunk = np.trunc(there, out=there)
+            _add_squares(second, chunk.T @ chunk, unit)
+            first += _whole(ones[: len(chunk)] @ chunk, unit)
+    return Gram(len(matrix), first, second)
 
 
 def exact_products(steps: Float64) -> Int64:
@@ -89,7 +84,7 @@ def exact_products(steps: Float64) -> Int64:
         InvalidInput: values that are not finite.
         OverflowRisk: values larger than 2^20, so that a sum may not be exact.
     """
-    total = _zeros(len(steps), len(steps))
+    total = np.zeros((len(steps), len(steps)), np.int64)
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused
         for start in range(0, steps.shape[1], _CHUNK_ROWS):
             chunk = steps[:, start : start + _CHUNK_ROWS]
@@ -97,56 +92,16 @@ def exact_products(steps: Float64) -> Int64:
     return total
 
 
-class _Sums:
-    """Integer accumulators and the buffers that a chunk passes through."""
-
-    def __init__(self, rows: int, bits: int, columns: int, targets: int) -> None:
-        self.bits = bits
-        self.buffer_x, self.buffer_y = np.empty((rows, columns)), np.empty((rows, targets))
-        self.ones = np.ones(rows)
-        self.x, self.xx = _zeros(columns), _zeros(columns, columns)
-        self.y, self.xy, self.yy = (
-            _zeros(targets),
-            _zeros(columns, targets),
-            _zeros(targets, targets),
+def _require_on_grid(chunk: Float64, buffer: Float64, bits: int) -> None:
+    # Adding and subtracting 1.5 * 2^(52 - bits) rounds to the grid: the sum has no finer bits.
+    magic = 1.5 * 2.0 ** (52 - bits)
+    np.add(chunk, magic, out=buffer)
+    np.subtract(buffer, magic, out=buffer)
+    if not (buffer == chunk).all():
+        raise InvalidInput(
+            f"x must hold finite multiples of 2^-{bits}; at least one value is not "
+            "(rounding='toward-zero' puts them there)"
         )
-
-    def add(self, x: Float64, y: Float64 | None, round_it: bool) -> None:
-        ones = self.ones[: len(x)]
-        unit = 1.0 if round_it else 2.0**self.bits
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused below
-            x = self._on_grid("x", x, self.buffer_x, round_it)
-            _add_squares(self.xx, x.T @ x, unit)
-            self.x += _whole(ones @ x, unit)
-            if y is not None:
-                y = self._on_grid("y", y, self.buffer_y, round_it)
-                _add_squares(self.yy, y.T @ y, unit)
-                self.y += _whole(ones @ y, unit)
-                self.xy += _whole(x.T @ y, unit * unit)
-
-    def _on_grid(self, name: str, chunk: Float64, buffer: Float64, round_it: bool) -> Float64:
-        """Return the chunk in whole steps if it is to be rounded, else as it is, once checked."""
-        buffer = buffer[: len(chunk)]
-        if round_it:
-            np.multiply(chunk, 2.0**self.bits, out=buffer)
-            return np.trunc(buffer, out=buffer)
-        # Adding and subtracting 1.5 * 2^(52 - bits) rounds to the grid: the sum has no finer bits.
-        magic = 1.5 * 2.0 ** (52 - self.bits)
-        np.add(chunk, magic, out=buffer)
-        np.subtract(buffer, magic, out=buffer)
-        if not (buffer == chunk).all():
-            raise InvalidInput(
-                f"{name} must hold finite multiples of 2^-{self.bits}; at least one value is not "
-                "(rounding='toward-zero' puts them there)"
-            )
-        return chunk
-
-    def result(self, rows: int, one_column: bool) -> Gram:
-        if not self.y.size:
-            return Gram(rows, self.bits, self.x, self.xx)
-        if one_column:
-            return Gram(rows, self.bits, self.x, self.xx, self.y[0], self.xy[:, 0], self.yy[0, 0])
-        return Gram(rows, self.bits, self.x, self.xx, self.y, self.xy, self.yy)
 
 
 def _add_squares(total: Int64, chunk: Float64, unit: float) -> None:
@@ -154,8 +109,8 @@ def _add_squares(total: Int64, chunk: Float64, unit: float) -> None:
     largest = float(np.max(np.diagonal(chunk), initial=0.0)) * unit * unit
     if not largest < _EXACT:
         if not np.isfinite(largest):
-            raise InvalidInput("x and y must hold finite numbers; at least one value is not")
-        raise OverflowRisk("a sum over rows is not exact: x and y must be of magnitude at most 1")
+            raise InvalidInput("x must hold finite numbers; at least one value is not")
+        raise OverflowRisk("a sum over rows is not exact: x must be of magnitude at most 1")
     if np.max(np.diagonal(total), initial=0) >= 2**63 - 2**53:
         raise OverflowRisk("a sum over all rows may exceed 64 bits; use fewer bits or fewer rows")
     total += _whole(chunk, unit * unit)
@@ -165,16 +120,10 @@ def _whole(sums: Float64, unit: float) -> Int64:
     return (sums * unit).astype(np.int64)
 
 
-def _matrix(name: str, values: ArrayLike) -> Float64:
+def _matrix(values: ArrayLike) -> Float64:
     matrix = np.asarray(values)
     if matrix.dtype != np.float64:
-        raise InvalidInput(f"{name} must be an array of float64, not {matrix.dtype}")
-    if matrix.ndim == 1 and name == "y":
-        matrix = matrix[:, None]
+        raise InvalidInput(f"x must be an array of float64, not {matrix.dtype}")
     if matrix.ndim != 2:
-        raise InvalidInput(f"{name} must have rows and columns, not {matrix.ndim} dimensions")
+        raise InvalidInput(f"x must have rows and columns, not {matrix.ndim} dimensions")
     return matrix
-
-
-def _zeros(*shape: int) -> Int64:
-    return np.zeros(shape, np.int64)

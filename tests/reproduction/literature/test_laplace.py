@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cape.errors import InvalidInput
-from cape.noise import discrete_laplace, laplace
+from reproduction.literature import laplace
+from reproduction.literature.laplace import discrete_laplace
 from tests.noise.statistics import ERROR_RATE, binned_p_value
 
 COUNT = 1_000_000
