@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests_deploy.conftest import SITES, World, mean, until
+from tests_deploy.jobs import kill_job
 
 
 def test_resume_goes_on_after_the_last_finished_analysis(world: World) -> None:
@@ -54,7 +55,7 @@ def test_a_study_without_reserve_is_held_to_what_it_states(world: World) -> None
     world.here.kill("aggregator")
     said = " ".join(running.communicate(timeout=90)[1].split())
     assert "Its share of 0.5 counts as spent: messages may have left the sites, and their ledgers" in said
-    world.here.kill_job("d")
+    kill_job(world.here, "d")
     down = world.submit(study, "--resume")
     assert down.returncode == 1
     assert "is `cape serve` running there?" in down.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests_deploy.conftest import SITES, World, mean
+from tests_deploy.jobs import kill_job
 
 ROUNDS = ("advertise", "share", "mask", "consistency", "unmask")
 MASKED = ("consistency", "unmask")  # from here on the vector of the site is in the sum
@@ -84,7 +85,7 @@ def test_a_site_that_falls_silent_is_given_up_and_its_late_answer_changes_nothin
     assert done.returncode == 0, done.stderr
     found = world.results("silent")["analyses"]
     assert found[0]["participants"] == list(SITES)  # its vector was in
-    assert world.here.kill_job("d") >= 0
+    assert kill_job(world.here, "d") >= 0
 
 
 def test_too_few_sites_end_the_study_and_the_budget_says_what_it_cost(world: World) -> None:

@@ -111,21 +111,21 @@ def test_a_job_is_started_once_and_only_after_its_app_was_taken(app: bytes) -> N
     def told() -> str:
         return str(start.process(_request(job), engine).body)
 
-    refused = "refused by the site: the job has no app that was checked here"
+    refused = "refused by the site: no app of this job has passed the check"
     assert told() == refused
     thread = threading.Thread(target=lambda: deploy.process(bringing, engine))
     thread.start()
     assert deploy.began.wait(10)
     assert told() == refused  # while it is being written
     again = deploy.process(bringing, engine).body
-    assert again == "refused by the site: the job is being deployed or runs already"
+    assert again == "refused by the site: the job is already being deployed or running"
     deploy.may_end.set()
     thread.join()
     assert told() == "ok"
     assert told() == refused
     assert (deploy.calls, start.calls) == (1, 1)
     runs = SimpleNamespace(get_all_job_ids=lambda: [job])
-    assert "runs already" in str(deploy.process(bringing, runs).body)
+    assert "already being deployed or running" in str(deploy.process(bringing, runs).body)
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_site_says_that_no_aggregator_answers(kits: Path, tmp_path: Path, monk
 
     process.join(kits / "sites" / "a", tmp_path, say)
     assert heard[1:] == [
-        "No aggregator has answered at localhost:1 for 1 seconds; it is tried until one does.",
+        "No aggregator has answered at localhost:1 for 1 seconds; cape keeps trying.",
         "Stopped.",
     ]
 

@@ -51,7 +51,7 @@ def test_an_app_with_one_file_less_or_another_content_is_refused(app, name):
         require_ours(_packed({key: value for key, value in app.items() if key != name}))
     told = json.loads(app[name])
     told["components"] = [{"id": "x", "path": "cape.flare.executor.Site", "args": {}}]
-    with pytest.raises(InvalidInput, match="something else"):
+    with pytest.raises(InvalidInput, match="not configured as a job"):
         require_ours(_packed({**app, name: json.dumps(told).encode()}))
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_zip_is_refused(app):
     for data in (None, "text", b"", b"PK", whole[:-1], whole[: len(whole) // 2]):
         with pytest.raises(InvalidInput, match="the app"):
             require_ours(data)
-    with pytest.raises(InvalidInput, match="packed in another way"):
+    with pytest.raises(InvalidInput, match="packed in a way"):
         require_ours(_packed(app, zipfile.ZIP_LZMA))
     with pytest.raises(InvalidInput, match="readable"):
         require_ours(_packed({**app, CLIENT: b"[" * 100_000}))

@@ -1,16 +1,16 @@
-"""The aggregator's end of the wire: a message to each site, answers as they come, and who is gone.
+"""The aggregator's end of the wire: a message to each site, and answers as they arrive.
 
-A site is given up when it shows no sign of life for `GONE` seconds, whatever the reason: its job was killed,
-its machine, or the network between. NVFLARE notices some of these after minutes, and waits for an answer
-whether or not somebody is left to give it; so each site is asked in a thread of its own, and the signs of
-life are ours. A site that was given up is asked again in the next stage if it is back.
+A site counts as gone after `GONE` seconds without a heartbeat, whatever has failed: its job, its machine or
+the network. NVFLARE notices some of these after minutes and waits for an answer all the same; so each site is
+asked in a thread of its own, and the heartbeats are ours. A site that is back takes part again in the next
+stage.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -21,19 +21,19 @@ from cape.flare.names import CALL, GONE, PATIENCE
 
 __all__ = ["Alive", "AuxChannel"]
 
-_LOOK = 0.25  # seconds between two looks at who is still there
+_LOOK = 0.25  # seconds between two checks of the heartbeats
 _MOST_SITES = 1024
 
 
 class Alive:
-    """When each site was last heard of."""
+    """When each site last sent a heartbeat."""
 
     def __init__(self) -> None:
         self._heard: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def heard(self, site: str) -> None:
-        """Note a sign of life."""
+        """Record a heartbeat."""
         with self._lock:
             self._heard[site] = time.monotonic()
 
@@ -43,13 +43,13 @@ class Alive:
 
     @property
     def sites(self) -> list[str]:
-        """Who is there now."""
+        """The sites with a recent heartbeat."""
         with self._lock:
             return sorted(site for site, last in self._heard.items() if time.monotonic() - last < GONE)
 
 
 class AuxChannel:
-    """A `cape.coordinator.Channel` over NVFLARE's auxiliary messages: pushed, not fetched by polling."""
+    """A `cape.coordinator.Channel` over NVFLARE's auxiliary messages: pushed, not polled."""
 
     def __init__(self, engine: Any, alive: Alive, *, patience: float = PATIENCE) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class AuxChannel:
         self._pool = ThreadPoolExecutor(_MOST_SITES, thread_name_prefix="cape-site")
 
     def exchange(self, round_: str, messages: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
-        """Send each site its message; yield answers as they come, None for a site that is given up."""
+        """Send each site its message; yield answers as they arrive, None for a site that is gone."""
         until = time.monotonic() + self._patience
         waiting: dict[Future[bytes | None], str] = {}
         for site, data in messages.items():
@@ -70,15 +70,13 @@ class AuxChannel:
             done, _ = wait(waiting, timeout=_LOOK, return_when=FIRST_COMPLETED)
             for future in done:
                 yield waiting.pop(future), future.result()
-            for future in self._given_up(waiting, late=time.monotonic() > until):
+            late = time.monotonic() > until
+            for future in [future for future, site in waiting.items() if late or site not in self._alive]:
                 yield waiting.pop(future), None
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Stop waiting for answers."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _given_up(self, waiting: Mapping[Future[Any], str], *, late: bool) -> Iterable[Future[Any]]:
-        return [future for future, site in waiting.items() if late or site not in self._alive]
 
     def _ask(self, site: str, data: bytes) -> bytes | None:
         request = Shareable()

@@ -1,15 +1,16 @@
-"""The aggregator's process: takes calls of the coordinator, plays their rounds with the sites, and returns.
+"""The aggregator's process: takes calls from the coordinator and runs their protocol rounds with the sites.
 
-It has no key. A request is signed by the coordinator and checked by each site, so what passes here can be
-dropped or delayed, not changed; and what sites send is masked, or has its own noise already.
+It has no key. The coordinator signs each request and each site checks it, so the aggregator can drop or delay
+a request but not change it; and what sites send is masked, or has its own noise already.
 
-A call may take long, so the coordinator hands it in and asks for it again until it is done; each such
-question waits here for a moment, so that an answer is on its way as soon as it is there.
+A call may take long, so the coordinator submits it and polls for the answer. Each poll waits here for a
+moment, so that an answer leaves as soon as it exists.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import queue
 import threading
 import time
@@ -28,17 +29,17 @@ from nvflare.private.defs import new_cell_message
 from cape.coordinator import Event, Relay
 from cape.flare.channel import Alive, AuxChannel
 from cape.flare.names import ALIVE, BEAT, COMMAND, IDLE
-from cape.flare.orphan import Parent
+from cape.flare.orphan import exit_without
 
 __all__ = ["Aggregator"]
 
-_MOMENT = 2.0  # seconds that a question for an answer waits here; the admin's own limit is 5
+_MOMENT = 2.0  # seconds that a poll waits here; NVFLARE's own limit is 5
 _MOST_EVENTS = 10_000
-_KEPT = 4  # answers kept for a coordinator that asks again because a reply was lost
+_KEPT = 4  # answers kept for a coordinator that polls again because a reply was lost
 
 
 class Aggregator(Controller):
-    """One study's job. It takes no argument: how long it waits is fixed here."""
+    """One study's job. It takes no argument from the job: how long it waits is fixed here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class Aggregator(Controller):
         self._changed = threading.Condition()
         self._answers: dict[str, bytes | None] = {}  # ticket -> the answer, once there is one
         self._events: list[Event] = []
-        self._forgotten = 0  # events that are not kept any more
+        self._forgotten = 0  # events that were discarded
         self._closed = False
         self._heard = time.monotonic()
 
@@ -56,7 +57,7 @@ class Aggregator(Controller):
         engine: Any = fl_ctx.get_engine()
         self._channel = AuxChannel(engine, self._alive)
         self._relay = Relay(self._channel, self._note)
-        # Not as a handler of auxiliary messages: that would see only whom the sender says to be.
+        # Not a handler of auxiliary messages: that would only see who the sender claims to be.
         engine.get_cell().register_request_cb(
             channel=CellChannel.AUX_COMMUNICATION, topic=ALIVE, cb=self._sign_of_life
         )
@@ -64,18 +65,20 @@ class Aggregator(Controller):
         engine.register_app_command(COMMAND, self._command)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Wait for nobody any more."""
+        """Stop waiting for answers."""
         self._channel.close()
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Play one call after the other, until the coordinator says that it is over or falls silent."""
+        """Run one call after the other, until the coordinator ends the job or stops polling."""
         threading.Thread(target=self._watch_parent, name="cape-parent", daemon=True).start()
         while not (abort_signal.triggered or self._closed):
             try:
                 ticket, data = self._calls.get(timeout=0.2)
             except queue.Empty:
                 if time.monotonic() - self._heard > IDLE:
-                    self.log_warning(fl_ctx, "the coordinator is silent; the job ends", fire_event=False)
+                    self.log_warning(
+                        fl_ctx, "the coordinator has stopped polling; the job ends", fire_event=False
+                    )
                     return
                 continue
             answer = self._relay.call(data)
@@ -86,16 +89,16 @@ class Aggregator(Controller):
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """There are no tasks."""
+        """Ignore it: there are no tasks."""
 
     def _watch_parent(self) -> None:
-        parent = Parent()
+        parent = os.getppid()
         while True:
-            parent.require()
+            exit_without(parent)
             time.sleep(BEAT)
 
     def _sign_of_life(self, request: Message) -> Message:
-        """Note it by the origin of the message, which nobody can forge (`cape.flare.limits`)."""
+        """Record a heartbeat by the origin of the message, which nobody can forge (`cape.flare.limits`)."""
         site, _, job = str(request.get_header(MessageHeaderKey.ORIGIN)).partition(".")
         if job == self._job:
             self._alive.heard(site)
@@ -109,7 +112,7 @@ class Aggregator(Controller):
                 del self._events[:-_MOST_EVENTS]
 
     def _command(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
-        """Take a call in, or look whether it is done. What comes from the coordinator may be anything."""
+        """Accept a call, or return its answer if there is one. `data` may hold anything."""
         self._heard = time.monotonic()
         told = data if isinstance(data, dict) else {}
         ticket, seen = str(told.get("ticket", "")), told.get("seen", 0)

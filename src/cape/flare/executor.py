@@ -1,7 +1,7 @@
-"""The site's end of the network: it carries bytes to the socket of the site's daemon, and says it is alive.
+"""The site's end of the network: it carries bytes to the socket of the site's daemon, and sends heartbeats.
 
-Nothing is decided, read or kept here. This process has no row, no key and no ledger: code that runs in it
-gains what anybody on the network has, messages of its own making to the daemon.
+Nothing is decided, read or kept here. This process has no row, no key and no ledger: an attacker who controls
+it can send messages to the daemon, as anybody on the network can, and nothing more.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nvflare.apis.signal import Signal
 
 from cape.errors import CapeError
 from cape.flare.names import ALIVE, BEAT, CALL, GONE, LINK, PATIENCE
-from cape.flare.orphan import Parent
+from cape.flare.orphan import exit_without
 from cape.unix import Client
 
 __all__ = ["Site"]
 
 
 class Site(Executor):
-    """One site in one job. It takes no argument from the job: where the daemon is, `cape join` says."""
+    """One site in one job. It takes no argument from the job: `cape join` says where the daemon is."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Site(Executor):
             self._daemon.close()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort: Signal) -> Shareable:
-        """Answer no task: everything goes through messages that are pushed."""
+        """Refuse every task: everything goes through messages that are pushed."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _handle(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
@@ -61,10 +61,10 @@ class Site(Executor):
         return reply
 
     def _beat(self, engine: Any) -> None:
-        """Show signs of life while the daemon answers."""
-        parent = Parent()
+        """Send heartbeats while the daemon answers."""
+        parent = os.getppid()
         while not self._over.is_set():
-            parent.require()
+            exit_without(parent)
             if self._daemon.is_there():
                 with engine.new_context() as context:
                     engine.fire_and_forget_aux_request(
@@ -74,7 +74,7 @@ class Site(Executor):
 
 
 class _Daemon:
-    """The site's daemon behind its socket: connected to when it is needed, and again when it is back."""
+    """The site's daemon behind its socket: connected when it is needed, and again after a restart."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class _Daemon:
         self._lock = threading.Lock()
 
     def call(self, data: bytes | bytearray | memoryview) -> bytearray:
-        """Return the daemon's answer. Threads do not wait for each other: each has its own connection."""
+        """Return the daemon's answer. Each thread has its own connection and waits for no other."""
         client = self._connected()
         try:
             answer = client.call(data)

@@ -1,21 +1,21 @@
-"""What NVFLARE's processes at a site answer: what a job of ours needs, asked by the aggregator, nothing else.
+"""Restricts what NVFLARE's processes at a site answer: only what a job of ours needs, only to the aggregator.
 
-This is the second line. The first is that these processes hold no row, no key and no ledger: those are with
-the site's daemon, behind a socket (`cape.steward.daemon`).
+This is the second line of defence. The first is that these processes hold no row, no key and no ledger: the
+site's daemon does, behind a socket (`cape.steward.daemon`).
 
 Claim. No message that reaches a site's NVFLARE process can read, write or delete a file there but those of
-one job of ours, run a command, bring code, change how it logs, or restart or stop the client. What does not
-come from the aggregator is dropped before it is decoded.
+one job of ours, run a command, bring code, change how it logs, or restart or stop the client. A message that
+does not come from the aggregator is dropped before it is decoded.
 Reason. NVFLARE 2.9's client consults its authorization file only where the *sender* of a command asks it to,
 any site can reach another's channels through the aggregator, an administrator with the role "super" may do
 everything, a job's id becomes the name of a folder that is deleted first, and an app is unpacked before it is
-judged. So (1) a cell takes messages only over a connection that it has itself made, or from its own job, and
+checked. So (1) a cell takes messages only over a connection that it has itself made, or from its own job, and
 only if they name the aggregator or this site as their origin (the aggregator lets nobody name another:
-`cape.flare.limits`); (2) handlers of commands that no job needs are taken away, by name; (3) a job's id must
+`cape.flare.limits`); (2) handlers of commands that no job needs are removed, by name; (3) a job's id must
 be a UUID, before anything else is done with it; (4) an app is compared with ours in memory, and only a job
 whose app has passed, in this process, is started; (5) a worker's path has nothing of the job
-(`cape.flare.launcher`). NVFLARE's version is pinned, and a name that is missing is an error: the lists are
-looked at again when the version changes.
+(`cape.flare.launcher`). NVFLARE's version is pinned, and a missing name is an error, so the lists are
+reviewed when the version changes.
 Tested in tests_deploy/test_guard.py and test_edge_code.py, with sites that attack others and with a forged
 certificate.
 """
@@ -43,14 +43,14 @@ REQUESTS = {
     "NotifyJobStatusProcessor",
     "StartJobProcessor",
 }
-"""What a site's client answers."""
+"""The requests that a site's client answers."""
 
 COMMANDS = {"AbortCommand", "ByeCommand", "CheckStatusCommand"}
-"""What the process of a job answers, besides `cape.flare.executor`."""
+"""The commands that the process of a job answers, besides `cape.flare.executor`."""
 
 _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_MOST_META = 1 << 20  # bytes of what comes with a job besides its app
-_MOST_TOLD = 100  # cells of which it is logged that nothing is taken from them
+_MOST_META = 1 << 20  # bytes of a job's metadata
+_MOST_LOGGED = 100  # senders whose dropped messages are logged
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +61,7 @@ def run(module: str) -> None:
 
 
 def guard() -> None:
-    """Take away what a site must not answer, in this process."""
+    """Remove, in this process, every handler that a site must not have."""
     from nvflare.apis.workspace import Workspace
     from nvflare.fuel.f3.cellnet import core_cell
     from nvflare.private.fed.client.admin_commands import AdminCommands
@@ -83,7 +83,7 @@ def is_job_id(value: object) -> bool:
 
 
 class Jobs:
-    """Which jobs of this client have an app that was checked; what is asked for any other is refused."""
+    """The jobs of this client whose app was checked; requests for any other job are refused."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class Jobs:
         self._ready: set[str] = set()
 
     def check(self, processor: Any) -> None:
-        """Let a processor of NVFLARE see only what passes here."""
+        """Let a processor of NVFLARE see only requests that pass."""
         name, process = type(processor).__name__, processor.process
         steps = {"DeployProcessor": self._deploy, "StartJobProcessor": self._start}
 
@@ -117,11 +117,11 @@ class Jobs:
         from nvflare.private.defs import RequestHeader
 
         if request.get_header(RequestHeader.APP_NAME) != APP:
-            raise InvalidInput("the app has another name than a job of cape")
+            raise InvalidInput("the app does not have the name of a job of cape")
         require_ours(request.body)
         with self._lock:
             if job in self._deploying or job in engine.get_all_job_ids():
-                raise InvalidInput("the job is being deployed or runs already")
+                raise InvalidInput("the job is already being deployed or running")
             self._deploying.add(job)
             self._ready.discard(job)
         try:
@@ -137,26 +137,28 @@ class Jobs:
     def _start(self, job: str, request: Any, engine: Any, process: Callable[[Any, Any], Any]) -> Any:
         with self._lock:
             if job not in self._ready:
-                raise InvalidInput("the job has no app that was checked here")
+                raise InvalidInput("no app of this job has passed the check")
             self._ready.discard(job)  # an app is started once
         return process(request, engine)
 
 
 def _require_meta(meta: object, job: str) -> None:
     if not isinstance(meta, dict) or meta.get("job_id") != job:
-        raise InvalidInput("what is said of the job is not about the job that it names")
+        raise InvalidInput("the job's metadata is about another job")
     try:
         size = len(json.dumps(meta))
     except (TypeError, ValueError, RecursionError):
-        raise InvalidInput("what is said of the job is not JSON") from None
+        raise InvalidInput("the job's metadata is not JSON") from None
     if size > _MOST_META:
-        raise InvalidInput(f"more than {_MOST_META} bytes are said of the job")
+        raise InvalidInput(f"the job's metadata has more than {_MOST_META} bytes")
 
 
 def _keep(handlers: list[Any], names: set[str]) -> None:
     kept = [handler for handler in handlers if type(handler).__name__ in names]
     if {type(handler).__name__ for handler in kept} != names:
-        raise CapeError("this version of NVFLARE has other commands than cape knows; install cape-dp[flare]")
+        raise CapeError(
+            "this version of NVFLARE has commands that cape does not know; install cape-dp[flare]"
+        )
     handlers[:] = kept
 
 
@@ -168,9 +170,9 @@ def _require(owner: Any, name: str) -> Any:
 
 
 def _listen_to_the_aggregator(cell: Any) -> None:
-    """Drop what comes from anybody else, on every channel, before it is decoded or answered."""
+    """Drop messages from anybody else, on every channel, before they are decoded or answered."""
     receive = _require(cell, "_process_received_msg")
-    told: set[str] = set()
+    logged: set[str] = set()
 
     def received(self: Any, endpoint: Any, connection: Any, message: Any) -> Any:
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
@@ -179,8 +181,8 @@ def _listen_to_the_aggregator(cell: Any) -> None:
         if _may_speak(self.get_fqcn(), origin, endpoint.name, dialled=_is_dialled(connection)):
             return receive(self, endpoint, connection, message)
         who = str(origin)[:100]
-        if who not in told and len(told) < _MOST_TOLD:
-            told.add(who)
+        if who not in logged and len(logged) < _MOST_LOGGED:
+            logged.add(who)
             _log.warning("messages that name %r as their origin are dropped: it is not the aggregator", who)
         return None
 
@@ -188,14 +190,14 @@ def _listen_to_the_aggregator(cell: Any) -> None:
 
 
 def _is_dialled(connection: Any) -> bool:
-    """Return whether this process made the connection; it then knows by a certificate whom it reached."""
+    """Return whether this process made the connection, and so checked the certificate at its other end."""
     from nvflare.fuel.utils.constants import Mode
 
     return connection is None or connection.connector.mode == Mode.ACTIVE
 
 
 def _may_speak(own: str, origin: object, neighbour: str, *, dialled: bool) -> bool:
-    """Return whether a cell takes a message with an origin from a neighbour.
+    """Return whether a cell accepts a message with this origin from this neighbour.
 
     Cells have names such as `server`, `server.JOB`, `a` and `a.JOB`. A site's client makes the connection to
     the aggregator, and a job's process those to the client and to the aggregator. So the aggregator speaks

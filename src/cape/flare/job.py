@@ -1,9 +1,9 @@
-"""The job that is handed to NVFLARE, two classes by their names, and the check that what comes is just that.
+"""The job that NVFLARE runs, two classes by their names, and the check that an app is exactly that job.
 
 Claim. Of a message that brings an app, nothing reaches a site's disk unless the app is the one that
 `write_job` writes: these files, with this content, and NVFLARE's signatures of them.
-Reason. The zip is looked at in memory. Its size, the number of its entries, their names and the sizes that
-they claim are bounded before anything is inflated; then what its files say is compared with what ours say.
+Reason. The zip is checked in memory. Its size, the number of its entries, their names and the sizes that
+they claim are bounded before anything is inflated; then the contents of its files are compared with ours.
 Tested in tests_deploy/test_app.py, and against running sites in tests_deploy/test_edge_code.py.
 """
 
@@ -50,7 +50,7 @@ def write_job(folder: Path, name: str, sites: Sequence[str]) -> Path:
     meta = {
         "name": name,
         "resource_spec": {},
-        "min_clients": 1,  # who has to be there is ours to decide: see `min_sites`
+        "min_clients": 1,  # cape decides which sites are needed: see `min_sites`
         "deploy_map": {APP: ["server", *sites]},
     }
     _write(folder / "meta.json", meta)
@@ -74,14 +74,14 @@ def require_ours(data: object) -> None:
             if sum(entry.file_size for entry in entries) > _MOST_BYTES:
                 raise InvalidInput(f"the app has more than {_MOST_BYTES} bytes")
             if {entry.compress_type for entry in entries} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-                raise InvalidInput("the app is packed in another way than NVFLARE packs apps")
+                raise InvalidInput("the app is packed in a way that NVFLARE does not use")
             found = {path: json.loads(packed.open(path).read(_MOST_BYTES)) for path in _CONFIGS}
     except InvalidInput:
         raise
-    except Exception:  # zipfile and json raise a dozen kinds for bytes that somebody bent
+    except Exception:  # zipfile and json raise a dozen kinds for malformed bytes
         raise InvalidInput("the app is not a readable zip of JSON files") from None
     if found != _CONFIGS:
-        raise InvalidInput("the app says something else than a job of cape")
+        raise InvalidInput("the app is not configured as a job of cape")
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""Start-up kits: what each party is handed, made by NVFLARE's provisioning with our policy laid over it.
+"""Start-up kits: one folder for each party, made by NVFLARE's provisioning with our policy on top.
 
-Whoever makes the kits makes the certificates too, and could make one more for itself. That is why sites pin
-each other's and the coordinator's Ed25519 keys, which are made at each place and never pass through here.
+Whoever makes the kits also makes the certificates, and could make one more for themselves. That is why sites
+pin each other's and the coordinator's Ed25519 keys, which each party makes itself and which never pass
+through here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,18 @@ PORT = 8102
 ADMIN = "coordinator@cape.study"  # NVFLARE wants an e-mail address; nothing is ever sent there
 AGGREGATOR, COORDINATOR, SITES, AUTHORITY = "aggregator", "coordinator", "sites", "authority"
 _PROJECT = "cape"
-_BOOLEANS = {"yes", "true", "t", "y", "no", "false", "f", "n", "0", "1"}  # NVFLARE takes them for such
+_BOOLEANS = {
+    "yes",
+    "true",
+    "t",
+    "y",
+    "no",
+    "false",
+    "f",
+    "n",
+    "0",
+    "1",
+}  # NVFLARE reads these names as booleans
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9-]{1,63})*\Z")
 
@@ -82,7 +94,7 @@ def make_kits(folder: Path, sites: Sequence[str], server: str, port: int = PORT)
 
 def _check(folder: Path, sites: Sequence[str], server: str, port: int) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{folder} is there already; nothing is overwritten: take another folder")
+        raise InvalidInput(f"{folder} already exists; nothing is overwritten: choose another folder")
     if len(sites) < 2:
         raise InvalidInput("--sites must name at least two sites, as in --sites a,b,c")
     for name in sites:
@@ -162,7 +174,7 @@ def _lay_out(folder: Path, made: Path, sites: Sequence[str], server: str, port: 
 
 
 def _site_files(name: str, server: str, port: int) -> dict[str, str]:
-    """Return what is in a site's kit besides NVFLARE's files."""
+    """Return the files of a site's kit besides NVFLARE's."""
     return {
         "README.md": site_text(name, server, port),
         "Dockerfile": dockerfile_text(),
@@ -179,7 +191,7 @@ def _write_all(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _tidy(kit: Path) -> None:
-    """Take away what nobody should start or follow: NVFLARE's scripts and texts; `cape` starts the kits."""
+    """Remove NVFLARE's scripts and texts, which nobody should use: `cape` starts the kits."""
     startup, local = kit / "startup", kit / "local"
     for old in [*startup.glob("*.sh"), *startup.glob("*.ipynb"), *startup.glob("readme.txt")]:
         old.unlink()

@@ -1,13 +1,14 @@
-"""What one site can take of the aggregator: so much that its own study runs, not what others need.
+"""Limits on what one site can use of the aggregator: enough for its own study, without starving the others.
 
-Claim. Whatever a site with a valid certificate sends, and whoever has none, studies of the other sites go on;
-and no site speaks in the name of another, or to another.
-Reason. A connection is known by its certificate. For each name there is a bound on connections, on frames in
-work at once, on frames a second and on the size of a frame; who reaches it waits or is cut off, and nobody
-else. A connection that does not finish its handshakes in time is closed. A message must name as its origin
-the party whose certificate made the connection (NVFLARE 2.9 binds it to a token, but not to one that has been
-replaced, nor to an administrator's), and what comes from a site goes to the aggregator or nowhere.
-Not claimed: anything against more packets than the machine or its network can take.
+Claim. Whatever a site with a valid certificate, or anybody without one, sends, studies of the other sites
+continue; and no site can impersonate another, or send it messages.
+Reason. A connection is identified by its certificate. For each name there is a limit on connections, on
+frames processed at once, on frames a second and on the size of a frame; whoever reaches it waits or is
+disconnected, and nobody else. A connection that does not finish its handshakes in time is closed. A message
+must name as its origin the party whose certificate made the connection (NVFLARE 2.9 binds it to a token, but
+not to one that has been replaced, nor to an administrator's), and a site's messages are delivered to the
+aggregator only.
+Not claimed: protection against more packets than the machine or its network can take.
 Tested in tests_deploy/test_edge_flood.py and test_edge_code.py.
 """
 
@@ -18,7 +19,7 @@ import contextlib
 import logging
 import resource
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from cape.errors import CapeError
@@ -26,20 +27,20 @@ from cape.errors import CapeError
 __all__ = ["limit"]
 
 _CONNECTIONS = 32  # of one name: a client, and one for each of its jobs
-_STRANGERS = 512  # connections without a websocket, of all names together
-_IN_WORK = 24  # frames of one name that are worked on at once; NVFLARE has 100 threads for all
+_PENDING = 512  # connections that are not yet a websocket, of all names together
+_IN_WORK = 24  # frames of one name that are processed at once; NVFLARE has 100 threads for all
 _A_SECOND = 400  # frames of one name; ours come in pieces of 1 MiB
 _BURST = 800
 _FRAME = 1 << 26  # bytes of a frame
 _HANDSHAKE = 10.0  # seconds for TLS, and again for the request that opens the websocket
-_PING = 20.0  # seconds after which a connection that says nothing is asked whether it is there
+_PING = 20.0  # seconds after which a silent connection is pinged
 _FILES = 8192
-_DEADLY = "submit_update"  # the result of a task, which our jobs do not have; NVFLARE's ends if it is bent
+_DEADLY = "submit_update"  # the result of a task, which our jobs do not have; a malformed one ends NVFLARE's
 _log = logging.getLogger(__name__)
 
 
 def limit() -> None:
-    """Set the bounds, in the process of an aggregator, before NVFLARE starts in it."""
+    """Set the limits in an aggregator's process, before NVFLARE starts in it."""
     from aiohttp.web_protocol import RequestHandler
     from nvflare.fuel.f3.cellnet.core_cell import CoreCell
     from nvflare.fuel.f3.drivers.aio_http_driver import AioHttpDriver
@@ -61,12 +62,12 @@ def limit() -> None:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     _bind_origins(CoreCell)
-    _watch_the_door(AioHttpDriver, RequestHandler)
-    _share_the_work(AioHttpDriver, ConnManager)
+    _limit_connections(AioHttpDriver, RequestHandler)
+    _limit_frames(AioHttpDriver, ConnManager)
 
 
 def _bind_origins(cell: Any) -> None:
-    """Drop what names another origin than the neighbour that sent it, and what is for another site."""
+    """Drop messages whose origin is not the neighbour that sent them, and messages to another site."""
     receive = cell._process_received_msg
 
     def received(self: Any, endpoint: Any, connection: Any, message: Any) -> Any:
@@ -85,33 +86,14 @@ def _bind_origins(cell: Any) -> None:
     cell._process_received_msg = received
 
 
-class _Guests:
-    """Who is connected, by the names in their certificates; used in the thread of the event loop alone."""
-
-    def __init__(self) -> None:
-        self.connections: Counter[str] = Counter()
-        self.handlers: dict[Any, tuple[str, Any]] = {}
-        self.strangers: dict[Any, asyncio.TimerHandle] = {}
-        self._slots: dict[str, asyncio.Semaphore] = {}
-        self._paces: dict[str, _Pace] = {}
-
-    def slots(self, name: str) -> asyncio.Semaphore:
-        """Return what bounds the frames of one name that are worked on."""
-        return self._slots.setdefault(name, asyncio.Semaphore(_IN_WORK))
-
-    def pace(self, name: str) -> _Pace:
-        """Return what bounds the frames of one name in a second."""
-        return self._paces.setdefault(name, _Pace())
-
-
 class _Pace:
-    """So many frames a second, and a burst."""
+    """Limits frames to so many a second, after a burst."""
 
     def __init__(self) -> None:
         self._left, self._last = float(_BURST), time.monotonic()
 
     async def step(self) -> None:
-        """Wait until one more may come."""
+        """Wait until one more frame may be processed."""
         now = time.monotonic()
         self._left = min(_BURST, self._left + (now - self._last) * _A_SECOND) - 1
         self._last = now
@@ -119,11 +101,16 @@ class _Pace:
             await asyncio.sleep(-self._left / _A_SECOND)
 
 
-_guests = _Guests()
+# Connections, by the names in their certificates; used in the thread of the event loop alone.
+_connections: Counter[str] = Counter()
+_handlers: dict[Any, tuple[str, Any]] = {}
+_pending: dict[Any, asyncio.TimerHandle] = {}
+_slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_IN_WORK))
+_paces: defaultdict[str, _Pace] = defaultdict(_Pace)
 
 
-def _watch_the_door(driver: Any, handler: Any) -> None:
-    """Bound connections by name, and the time that one may take to become a websocket."""
+def _limit_connections(driver: Any, handler: Any) -> None:
+    """Limit the connections of a name, and the time that a connection may take to become a websocket."""
     from aiohttp import web
 
     made, lost = handler.connection_made, handler.connection_lost
@@ -131,18 +118,18 @@ def _watch_the_door(driver: Any, handler: Any) -> None:
     def connection_made(self: Any, transport: Any) -> None:
         made(self, transport)
         name = _name(transport)
-        _guests.connections[name] += 1
-        _guests.handlers[self] = (name, transport)  # the handler may let go of its transport before its end
-        if _guests.connections[name] > _CONNECTIONS or len(_guests.strangers) >= _STRANGERS:
+        _connections[name] += 1
+        _handlers[self] = (name, transport)  # the handler may release its transport before it ends
+        if _connections[name] > _CONNECTIONS or len(_pending) >= _PENDING:
             transport.abort()
             return
-        _guests.strangers[transport] = asyncio.get_running_loop().call_later(_HANDSHAKE, transport.abort)
+        _pending[transport] = asyncio.get_running_loop().call_later(_HANDSHAKE, transport.abort)
 
     def connection_lost(self: Any, error: BaseException | None) -> None:
-        name, transport = _guests.handlers.pop(self, ("", None))
+        name, transport = _handlers.pop(self, ("", None))
         if transport is not None:
-            _known(transport)
-            _guests.connections[name] -= 1
+            _settle(transport)
+            _connections[name] -= 1
         lost(self, error)
 
     def listen(self: Any, connector: Any) -> None:
@@ -165,7 +152,7 @@ def _watch_the_door(driver: Any, handler: Any) -> None:
                 port,
                 ssl=self.ssl_context,
                 ssl_handshake_timeout=_HANDSHAKE if self.ssl_context else None,
-                backlog=_STRANGERS,
+                backlog=_PENDING,
             )
             try:
                 await self.stop_event
@@ -178,7 +165,7 @@ def _watch_the_door(driver: Any, handler: Any) -> None:
         socket = web.WebSocketResponse(max_msg_size=_FRAME, heartbeat=_PING)
         await socket.prepare(request)
         if request.transport is not None:
-            _known(request.transport)
+            _settle(request.transport)
         await self._connection_handler(socket)
         return socket
 
@@ -186,8 +173,8 @@ def _watch_the_door(driver: Any, handler: Any) -> None:
     driver.listen, driver._websocket_handler = listen, websocket_handler
 
 
-def _known(transport: Any) -> None:
-    timer = _guests.strangers.pop(transport, None)
+def _settle(transport: Any) -> None:
+    timer = _pending.pop(transport, None)
     if timer is not None:
         timer.cancel()
 
@@ -202,15 +189,15 @@ def _name(transport: Any) -> str:
     return ""
 
 
-def _share_the_work(driver: Any, manager: Any) -> None:
-    """Take a frame of a connection only when there is room for one more of its name."""
+def _limit_frames(driver: Any, manager: Any) -> None:
+    """Read a frame from a connection only when its name has a free slot."""
     import aiohttp
 
     work = manager.process_frame_task
 
     async def read_loop(connection: Any) -> None:
         name = str(connection.get_conn_properties().get("peer_cn", ""))
-        slots, pace = _guests.slots(name), _guests.pace(name)
+        slots, pace = _slots[name], _paces[name]
         loop = asyncio.get_running_loop()
         connection.done = lambda: loop.call_soon_threadsafe(slots.release)
         async for message in connection.websocket:

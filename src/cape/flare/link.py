@@ -1,8 +1,8 @@
 """The coordinator's end: a session with the aggregator, one job for a study, and calls into it.
 
-NVFLARE does not take a site into a job that has begun. So when a site that was lost is connected again, the
-job is ended between two analyses and a new one begins, with everybody who is there: what was released is
-with the coordinator, and sites keep nothing in memory that an analysis which has not begun would need.
+NVFLARE does not add a site to a running job. So when a site that was gone is connected again, the job is
+ended between two analyses and a new one is started with all connected sites: the coordinator has what was
+released, and sites keep nothing in memory that the next analysis would need.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["AggregatorGone", "Network", "Status"]
 
 _CONNECT = 10.0  # seconds to reach the aggregator
 _COMMAND = 10.0  # seconds for one command
-_FRESH = 5.0  # seconds: a client that was heard of so recently is there; it says so every two
-_LOOK = 3.0  # seconds between two looks whether the aggregator is there at all, while it takes its time
-_SETTLE = 8.0  # seconds that a client has for its next sign, before a job begins without it
-_TRIES = 2  # jobs that are begun anew for a site that is connected and yet does not come up
+_FRESH = 5.0  # seconds since a client's last heartbeat, sent every two, within which it is connected
+_LOOK = 3.0  # seconds between two checks that the aggregator is up, while it takes its time
+_SETTLE = 8.0  # seconds that a client has for its next heartbeat, before a job starts without it
+_TRIES = 2  # new jobs for a site that is connected but does not come up in them
 
 
 class AggregatorGone(CapeError):
@@ -47,7 +47,7 @@ class AggregatorGone(CapeError):
 
 @dataclass(frozen=True)
 class Status:
-    """What the aggregator says of itself: which sites are connected, and which jobs run."""
+    """What the aggregator reports: which sites are connected, and which jobs run."""
 
     since: float | None
     sites: tuple[str, ...]
@@ -63,9 +63,9 @@ class Network:
     Args:
         kit: the coordinator's kit.
         name: the study's name, for the aggregator's list of jobs.
-        sites: who is asked.
-        told: called with each event of a round, as it is heard of.
-        present: called with the sites that show a sign of life, whenever that is heard of.
+        sites: the sites of the study.
+        told: called with each event of a protocol round.
+        present: called with the sites that are alive, after each answer of the aggregator.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Network:
         self._session: Any = None
         self._job = ""
         self._seen = 0
-        self._tried: dict[str, int] = {}  # lost site -> how many jobs were begun anew for it, in vain
+        self._tried: dict[str, int] = {}  # site -> how many new jobs it did not come up in
         self.alive: tuple[str, ...] = ()
 
     def __enter__(self) -> Network:
@@ -92,7 +92,7 @@ class Network:
         self.close()
 
     def open(self) -> None:
-        """Connect, begin a job, and wait until the sites that are connected have come up in it."""
+        """Connect, start a job, and wait until the connected sites have come up in it."""
         if self._session is None:
             self._session = connect(self._kit)
         self._begin()
@@ -116,13 +116,13 @@ class Network:
             if reply["answer"] is not None:
                 return base64.b64decode(reply["answer"])
             if not reply["known"]:
-                raise AggregatorGone("the aggregator has lost a call; `cape submit --resume` goes on")
+                raise AggregatorGone("the aggregator has lost a call; `cape submit --resume` resumes the run")
 
     def refresh(self) -> tuple[str, ...]:
-        """Take sites that came back into a new job, if there are any; return who is there now."""
+        """Start a new job if sites have come back; return the sites that are alive now."""
         self._command({})
         lost = [site for site in self._sites if site not in self.alive]
-        connected = self._connected() if lost else ()
+        connected = _recent(self._do("get_system_info")) if lost else ()
         back = [site for site in lost if site in connected and self._tried.get(site, 0) < _TRIES]
         if back:
             with contextlib.suppress(AggregatorGone):
@@ -136,8 +136,8 @@ class Network:
         expected = self._expected()
         if not expected:
             raise CapeError(
-                f"none of the sites {', '.join(self._sites)} is connected to the aggregator; each has to run "
-                "`cape join`"
+                f"none of the sites {', '.join(self._sites)} is connected to the aggregator; start "
+                "`cape join` at each"
             )
         with TemporaryDirectory(prefix="cape-job-") as made:
             job = write_job(Path(made) / self._name, self._name, expected)
@@ -145,7 +145,7 @@ class Network:
         self._wait(expected)
 
     def _expected(self) -> list[str]:
-        """Return the sites to begin a job with; wait a little for those that are just connecting again."""
+        """Return the sites to start a job with; wait a little for those that are reconnecting."""
         until = time.monotonic() + _SETTLE
         while True:
             info = self._do("get_system_info")
@@ -155,7 +155,7 @@ class Network:
             time.sleep(0.5)
 
     def _wait(self, expected: Sequence[str]) -> None:
-        """Wait until the job runs and everybody who is expected shows a sign of life."""
+        """Wait until the job runs and every expected site is alive in it."""
         until, problem = time.monotonic() + START, ""
         self.alive = ()
         while time.monotonic() < until:
@@ -172,13 +172,12 @@ class Network:
                 f"aggregator and the sites say why. {problem}".rstrip()
             )
 
-    def _connected(self) -> tuple[str, ...]:
-        return _recent(self._do("get_system_info"))
-
     def _command(self, told: dict[str, Any]) -> dict[str, Any]:
         reply = self._do("do_app_command", self._job, COMMAND, {"seen": self._seen, **told})
         if not isinstance(reply, dict) or "sites" not in reply:
-            raise AggregatorGone("the aggregator's answer cannot be read; is it of another version of cape?")
+            raise AggregatorGone(
+                "the aggregator's answer cannot be read; does it run another version of cape?"
+            )
         self.alive = tuple(site for site in self._sites if site in reply["sites"])
         self._present(self.alive)
         self._seen = reply["seen"]
@@ -187,7 +186,7 @@ class Network:
         return reply
 
     def _do(self, name: str, *arguments: Any) -> Any:
-        """Ask the aggregator for something. One that is down is noticed soon, not by NVFLARE's limits."""
+        """Send the aggregator a command, and notice within seconds if it is down: NVFLARE takes minutes."""
         answers: queue.Queue[tuple[Any, str]] = queue.Queue()
 
         def ask() -> None:
@@ -201,17 +200,17 @@ class Network:
             try:
                 answer, why = answers.get(timeout=_LOOK)
             except queue.Empty:
-                _knock(self._kit, "`cape submit --resume` goes on once it is back")
+                _knock(self._kit, "`cape submit --resume` resumes the run once it is back")
                 continue
             if not why:
                 return answer
             raise AggregatorGone(
-                f"the aggregator does not answer ({why}); `cape submit --resume` goes on later"
+                f"the aggregator does not answer ({why}); `cape submit --resume` resumes the run later"
             )
 
 
 def status(kit: Path) -> Status:
-    """Return what the aggregator says of itself."""
+    """Return what the aggregator reports."""
     session = connect(kit)
     try:
         info = session.get_system_info()
@@ -224,7 +223,7 @@ def status(kit: Path) -> Status:
 
 
 def _recent(info: Any) -> tuple[str, ...]:
-    """Return the sites that the aggregator heard of just now. All times are by its clock, not by ours."""
+    """Return the sites with a recent heartbeat. All times are by the aggregator's clock."""
     heard = {client.name: client.last_connect_time for client in info.client_info}
     latest = max(heard.values(), default=0.0)
     return tuple(sorted(site for site, when in heard.items() if latest - when < _FRESH))
@@ -244,13 +243,14 @@ def connect(kit: Path) -> Any:
         session.set_timeout(_COMMAND)
     except Exception as error:
         why = _reason(error)
-    else:
-        return session
-    raise AggregatorGone(f"the aggregator cannot be reached ({why}); is `cape serve` running there?")
+        raise AggregatorGone(
+            f"the aggregator cannot be reached ({why}); is `cape serve` running there?"
+        ) from None
+    return session
 
 
 def _knock(kit: Path, advice: str = "is `cape serve` running there?") -> None:
-    """Raise unless somebody listens there: NVFLARE itself would try for long, and say little."""
+    """Raise unless the aggregator listens: NVFLARE itself would try for long, and say little."""
     told = json.loads((kit / "startup" / "fed_admin.json").read_text(encoding="utf-8"))["admin"]
     try:
         socket.create_connection((told["host"], told["port"]), timeout=_CONNECT).close()

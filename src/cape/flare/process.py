@@ -1,4 +1,4 @@
-"""Runs an NVFLARE process of a kit in the foreground: starts it again when it dies, ends it when we end."""
+"""Runs a kit's NVFLARE process in the foreground: restarts it when it dies, and ends it with `cape`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = ["descendants", "join", "kit_name", "serve"]
 
 CONSOLE, LOCK = "console.log", "cape.lock"
 _UP = re.compile(rb"Successfully registered client|Admin Server is started")
-_LATE = 20.0  # seconds after which it is said that nothing has answered yet
-_AGAIN = 2.0  # seconds before a process that died is started again
+_LATE = 20.0  # seconds after which the user is told that nothing has answered yet
+_AGAIN = 2.0  # seconds before a process that died is restarted
 _FAST = 20.0  # a process that dies sooner than this after its start has a lasting problem ...
 _TRIES = 5  # ... if it does so this often in a row
 _GRACE = 5.0  # seconds to end by itself
@@ -61,7 +61,7 @@ def join(kit: Path, link: Path, say: Say) -> None:
     arguments += [f"uid={name}", "org=cape", "config_folder=config", "heart_beat_interval=2"]
     say(f"The link of site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
     target = _target(kit / "startup" / "fed_client.json")
-    late = f"No aggregator has answered at {target} for {_LATE:.0f} seconds; it is tried until one does."
+    late = f"No aggregator has answered at {target} for {_LATE:.0f} seconds; cape keeps trying."
     with _alone(kit):
         said = _Said(say, f"Connected to the aggregator at {target}.", late)
         _until_stopped(kit, arguments, {LINK: str(link.absolute())}, said)
@@ -76,7 +76,7 @@ def kit_name(kit: Path) -> str:
 
 @dataclass(frozen=True)
 class _Said:
-    """What is said of a process: anything, that it is up, and that it is not after some time."""
+    """How the user is told about a process, and what when it is up, or not up after some time."""
 
     say: Say
     up: str
@@ -84,7 +84,7 @@ class _Said:
 
 
 def _target(path: Path) -> str:
-    """Return the aggregator's place, as a kit names it."""
+    """Return the aggregator's host and port, as a kit names them."""
     servers = json.loads(path.read_text(encoding="utf-8"))["servers"]
     return str(servers[0]["service"]["target"])
 
@@ -102,9 +102,9 @@ def _require(kit: Path, file: str, whose: str) -> None:
 
 
 def _require_free(port: int, seconds: float = 10.0) -> None:
-    """Raise if others keep the port: NVFLARE would wait for it without a word.
+    """Raise if the port is in use: NVFLARE would wait for it silently.
 
-    One that was killed a moment ago may still be letting go of it.
+    A process that was killed a moment ago may still hold it.
     """
     until = time.monotonic() + seconds
     while True:
@@ -123,7 +123,7 @@ def _require_free(port: int, seconds: float = 10.0) -> None:
 
 @contextlib.contextmanager
 def _alone(kit: Path) -> Iterator[None]:
-    """Hold a kit: two processes with one name would take each other's place at the aggregator."""
+    """Lock a kit: two processes with one name would replace each other at the aggregator."""
     handle = os.open(kit / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         try:
@@ -183,7 +183,7 @@ def _keep_alive(
         short = short + 1 if time.monotonic() - began < _FAST else 0
         if short >= _TRIES:
             raise CapeError(f"the process ended {_TRIES} times right after its start; see {_log(kit)}")
-        said.say(f"The process ended (status {process.returncode}); it is started again.")
+        said.say(f"The process ended (status {process.returncode}); it is restarted.")
         stop.wait(_AGAIN)
 
 
@@ -192,14 +192,14 @@ def _size(path: Path) -> int:
 
 
 def _is_up(path: Path, after: int) -> bool:
-    """Return whether NVFLARE has said so in its log since it was started."""
+    """Return whether NVFLARE's log says so, after this position."""
     with open(path, "rb") as log:
         log.seek(after)
         return _UP.search(log.read(1 << 20)) is not None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all jobs that it started; those in turn end when it is gone (`watch_parent`)."""
+    """End a process and all jobs that it started (which also end by themselves: `cape.flare.orphan`)."""
     below = descendants(process.pid)
     if process.poll() is None:
         process.terminate()
@@ -212,7 +212,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """Return all processes that a process has started, and those that they have."""
+    """Return all processes below a process."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -221,6 +221,6 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def _end_with_parent() -> None:
-    """Ask Linux to end this process when `cape` itself is killed: nothing must go on unseen."""
+    """Ask Linux to end this process when `cape` itself is killed, so that nothing keeps running unnoticed."""
     with contextlib.suppress(OSError, AttributeError):  # where there is no such call, as on a Mac
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

@@ -1,8 +1,8 @@
 """A whole deployment on this machine: kits, keys, policies and real processes that talk over mutual TLS.
 
-For `cape deploy demo`, for tests and for measurements. Everything is what a real deployment has, started by
-the same commands; only the places are folders, the network is the loopback, and one user runs it all, so that
-links are admitted which could read the rows (`--link-may-read-rows`).
+For `cape deploy demo`, for tests and for measurements. Everything is as in a real deployment and started by
+the same commands, except that the parties are folders, the network is the loopback, and one user runs all of
+it, so links that could read the rows are admitted (`--link-may-read-rows`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,10 @@ class Rehearsal:
         tables: each site's file.
         schema: as a study file gives it: column -> bounds or categories.
         analyses: the kinds that every policy allows.
-        budget: (epsilon, delta) that each policy allows for a release, a coordinator and a year.
-        colluding: how many sites a study must suppose to side with the aggregator.
+        budget: (epsilon, delta) that each policy allows, for a release, for a coordinator and for a year.
+        colluding: how many sites a study must assume to collude with the aggregator.
         approve: whether policies answer by themselves ("auto") or hold a study ("ask").
-        environment: more variables for the processes.
+        environment: additional variables for the processes.
     """
 
     def __init__(
@@ -92,10 +93,8 @@ class Rehearsal:
             (site.path / "site.toml").write_text(text, encoding="utf-8")
             site.trust(office.card, coordinator=True)
             office.trust(site.card)
-        for name, site in sites.items():
-            for other, peer in sites.items():
-                if other != name:
-                    site.trust(peer.card, coordinator=False)
+        for site, peer in permutations(sites.values(), 2):
+            site.trust(peer.card, coordinator=False)
 
     def __enter__(self) -> Rehearsal:
         try:
@@ -151,7 +150,7 @@ class Rehearsal:
 
     def wait(self, names: Sequence[str]) -> Status:
         """Wait until these sites are connected."""
-        until, problem = time.monotonic() + _UP, "nothing is known of it"
+        until, problem = time.monotonic() + _UP, "no status yet"
         while time.monotonic() < until:
             try:
                 found = status(self.coordinator)
@@ -181,14 +180,6 @@ class Rehearsal:
             process.wait()
         if again:
             self.serve() if who == "aggregator" else self.join(who)
-
-    def kill_job(self, who: str) -> int:
-        """Kill the processes of one party's jobs and nothing else; return how many there were."""
-        found = [each for each in descendants(self.processes[who].pid) if _is_job(each)]
-        for each in found:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-        return len(found)
 
     def stop(self) -> None:
         """Take everything down."""
@@ -225,21 +216,12 @@ class Rehearsal:
 
 
 def daemon_of(site: str) -> str:
-    """Return what the process of a site's daemon is called among the processes of a rehearsal."""
+    """Return the name of a site's daemon among the processes of a rehearsal."""
     return f"{site} (daemon)"
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a free port."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
-
-
-def _is_job(process: psutil.Process) -> bool:
-    """Return whether a process runs a job of NVFLARE, and is not one of its long-lived parents."""
-    try:
-        command = " ".join(process.cmdline())
-    except psutil.Error:
-        return False
-    return "cape.flare.worker" in command or "runner_process" in command

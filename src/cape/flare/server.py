@@ -1,4 +1,4 @@
-"""`python -m cape.flare.server`: NVFLARE's server, with bounds on what one site can take of it."""
+"""`python -m cape.flare.server`: NVFLARE's server, with limits on what one site can use of it."""
 
 import runpy
 

@@ -1,8 +1,8 @@
-"""What an NVFLARE process may do at a site and at the aggregator: the files that we lay over its kits.
+"""What an NVFLARE process may do at a site and at the aggregator: the configuration that we add to its kits.
 
-Against NVFLARE's own defaults: only our classes may be named by a job, nobody may bring code, no command of
-a shell, no restart from afar, no file or log leaves a site, and who is gone is noticed within seconds.
-Where a file is not there, NVFLARE falls back on its own; so each of them is written whole.
+Unlike NVFLARE's defaults: a job may name only our classes, nobody may bring code, run shell commands or
+restart a process remotely, no file or log leaves a site, and a lost client is noticed within seconds. NVFLARE
+falls back on its defaults where a file is missing; so each file is written in full.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cape.unix import MOST_BYTES
 __all__ = ["AUTHORIZATION", "CLASSES", "ENVIRONMENT", "aggregator_resources", "site_resources"]
 
 CLASSES = ["cape.flare.controller.Aggregator", "cape.flare.executor.Site"]
-"""All that a job may name. They take no arguments."""
+"""The classes that a job may name. They take no arguments."""
 
 ENVIRONMENT = {
-    "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "0",  # else a finished job may be called abnormal
-    "NVFLARE_STREAMING_MAX_BLOB_SIZE": str(MOST_BYTES + (1 << 20)),  # else a message may have 4 GiB
+    "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "0",  # otherwise a finished job may be reported as abnormal
+    "NVFLARE_STREAMING_MAX_BLOB_SIZE": str(MOST_BYTES + (1 << 20)),  # otherwise a message may have 4 GiB
 }
 
 AUTHORIZATION: dict[str, Any] = {
@@ -34,12 +34,12 @@ AUTHORIZATION: dict[str, Any] = {
             "operate": "none",
             "shell_commands": "none",
             "byoc": "none",
-            "app_command": "any",  # how the coordinator talks to the job that it began
+            "app_command": "any",  # how the coordinator sends calls to its job
         }
     },
 }
 
-_HEARTBEAT = 20  # seconds without one after which NVFLARE calls a client dead; its default is 600
+_HEARTBEAT = 20  # seconds without one after which NVFLARE counts a client as dead; its default is 600
 
 
 def site_resources() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a site's two processes are set up on its machine: systemd units, and containers.
+"""How a site's two processes are set up on its machine: systemd units and containers.
 
 Two users, by default: `cape-site` runs the daemon, with rows, key and ledger and without a network;
 `cape-link` runs the link, with a network and without access to the site's folder. They meet at a socket.
