@@ -175,7 +175,7 @@ def test_bad_places_are_said(tmp_path):
         Server(tmp_path / ("x" * 120), bytes, admit=_anybody)
     with pytest.raises(InvalidInput, match="No such file"):
         Server(tmp_path / "no" / "s", bytes, admit=_anybody)
-    with pytest.raises(CapeError, match="nobody answers"):
+    with pytest.raises(CapeError, match="no process answers"):
         Client(tmp_path / "none")
 
 

@@ -106,7 +106,7 @@ def test_parts_of_records_give_the_same(monkeypatch):
     inputs, targets = torch.randn(RECORDS, 2, 6, 6), torch.randn(RECORDS, 2)
     whole = clipped_sum(model, squared, inputs, targets, 1.0, method="ghost")
     monkeypatch.setattr("cape.torch.pieces.TEMPORARY", 1)
-    monkeypatch.setattr("cape.torch.layers._HELD", 1)
+    monkeypatch.setattr("cape.torch.layers.TEMPORARY", 1)
     monkeypatch.setattr("cape.torch.pieces.ROWS", 8)
     parts = clipped_sum(model, squared, inputs, targets, 1.0, method="ghost")
     torch.testing.assert_close(parts.total, whole.total)

@@ -1,13 +1,14 @@
-"""Arguments that have to be right before anything is computed: each check returns the clean value.
+"""Checks of arguments before anything is computed: each returns the clean value.
 
 These are for parameters (a scale, a number of sites), never for cells of a table: the message shows the
-value that was given.
+argument's value.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from contextlib import suppress
 from typing import Any
 
 from cape.errors import InvalidInput
@@ -25,13 +26,10 @@ def real(
     infinite: bool = False,
 ) -> float:
     """Return `value` as a float that is a number in the range, or raise `InvalidInput`."""
-    wanted = _range("a finite number" if not infinite else "a number", above, least, most)
-    try:
-        if isinstance(value, (bool, str, bytes)) or _is_boolean(value):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be {wanted}, not {show(value)}") from None
+    number = math.nan
+    if not isinstance(value, (bool, str, bytes)) and not _is_boolean(value):
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
     if (
         math.isnan(number)
         or (math.isinf(number) and not infinite)
@@ -39,20 +37,19 @@ def real(
         or (least is not None and not number >= least)
         or (most is not None and not number <= most)
     ):
+        wanted = _range("a number" if infinite else "a finite number", above, least, most)
         raise InvalidInput(f"{name} must be {wanted}, not {show(value)}")
     return number
 
 
 def integer(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
     """Return `value` as an int in the range, or raise `InvalidInput`. 3.0 is not an integer."""
-    wanted = _range("an integer", None, least, most)
-    try:
-        if isinstance(value, bool) or _is_boolean(value):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidInput(f"{name} must be {wanted}, not {show(value)}") from None
-    if (least is not None and number < least) or (most is not None and number > most):
+    number = None
+    if not isinstance(value, bool) and not _is_boolean(value):
+        with suppress(TypeError):
+            number = operator.index(value)
+    if number is None or (least is not None and number < least) or (most is not None and number > most):
+        wanted = _range("an integer", None, least, most)
         raise InvalidInput(f"{name} must be {wanted}, not {show(value)}")
     return number
 
@@ -86,30 +83,25 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
 
 
 def show(value: Any, most: int = 80) -> str:
-    """Return a value as an error shows it: short, in one line, whatever it is."""
+    """Return a value as an error shows it: short and on one line."""
     try:
         text = repr(value)
-    except Exception:  # an integer with thousands of digits has none
+    except Exception:  # for an integer with thousands of digits, repr raises
         text = f"a value of type {type(value).__name__}"
     return plain(text, most)
 
 
 def plain(text: str, most: int = 80) -> str:
-    """Return a text with nothing in it that could move a terminal's cursor, and no longer than `most`."""
+    """Return a text without control characters, cut to at most `most` characters."""
     if len(text) > most:
         text = f"{text[: most - 3]}..."
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _range(kind: str, above: float | None, least: float | None, most: float | None) -> str:
-    parts = []
-    if above is not None:
-        parts.append(f"above {above:g}")
-    if least is not None:
-        parts.append(f"at least {least}")
-    if most is not None:
-        parts.append(f"at most {most}")
-    return " ".join([kind, " and ".join(parts)]).strip()
+    limits = {"above": None if above is None else f"{above:g}", "at least": least, "at most": most}
+    parts = [f"{words} {limit}" for words, limit in limits.items() if limit is not None]
+    return f"{kind} {' and '.join(parts)}".strip()
 
 
 def _is_boolean(value: Any) -> bool:

@@ -1,10 +1,10 @@
-"""What packed bytes (msgpack) would become, found out before anything is built of them.
+"""Limits on msgpack bytes, checked before anything is decoded.
 
-Claim. What passes `require` has at most so many values, nested so deep, and no text longer than said; to find
-that out takes a few words of memory, and no more steps than values that are allowed.
+Claim. Bytes that pass `require` hold at most so many values, nested at most so deep, and no text longer than
+the limit; the check takes constant memory for each level, and no more steps than there may be values.
 Reason. One walk over the heads of values: a list says how many entries follow, a text or bytes how long they
-are. A head that announces more than is allowed, or more than there is, ends the walk. Bytes cost the decoder
-what they have on the wire; a list of tiny values costs dozens of times that, and a text up to five times.
+are. A head that announces more than is allowed, or more than there is, ends the walk. Decoded bytes take as
+much memory as on the wire; a list of tiny values takes dozens of times that, and a text up to five times.
 Tested in tests/test_packed.py, against the decoder.
 """
 
@@ -15,7 +15,7 @@ from cape.errors import BadMessage
 __all__ = ["require"]
 
 _TEXT, _BYTES, _LIST, _MAP = range(4)
-_LONG = {  # head -> what follows, and how many bytes say how much of it
+_LONG = {  # head -> kind of value, and how many bytes hold its length
     0xC4: (_BYTES, 1),
     0xC5: (_BYTES, 2),
     0xC6: (_BYTES, 4),
@@ -31,17 +31,17 @@ _FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2
 
 
 def require(data: bytes | bytearray | memoryview, *, values: int, depth: int, text: int) -> None:
-    """Raise `BadMessage` unless this is one packed value that is no larger than said.
+    """Raise `BadMessage` unless this is one packed value within the limits.
 
     Args:
-        data: what came.
-        values: how many there may be in all, each list and each key of a map counted.
-        depth: how many lists and maps may be inside each other.
+        data: the message.
+        values: how many values there may be, counting each list and each key of a map.
+        depth: how deep lists and maps may be nested.
         text: bytes of the longest text.
     """
     view = memoryview(data)
     size, at, left = len(view), 0, values
-    due = [1]  # how many values are still to come at each level
+    due = [1]  # how many values remain at each level
     while due:
         if not due[-1]:
             due.pop()
@@ -70,7 +70,7 @@ def require(data: bytes | bytearray | memoryview, *, values: int, depth: int, te
             count = int.from_bytes(view[at : at + width], "big")
             at += width
         else:  # extensions, which no message of ours has
-            raise BadMessage("the message has values of a kind that is not known")
+            raise BadMessage("the message has values of an unknown kind")
         if kind == _TEXT and count > text:
             raise BadMessage(f"a text in a message of its kind has at most {text} bytes")
         if kind in (_TEXT, _BYTES):

@@ -1,15 +1,15 @@
-"""Messages over a Unix socket: frames whose size is known before they are read, and whose sender is known.
+"""Messages over a Unix socket: frames whose size and sender are known before they are read.
 
-Claim. Whatever is written to such a socket, the process that listens allocates no more for a frame than twice
+Claim. Whatever is written to such a socket, the listening process allocates no more for a frame than twice
 the bytes that have arrived and 16 MiB, holds at most `room` bytes of frames at a time over all connections
-(and a copy of one that has several parts, while it is put together), and hands a frame on only if the
-operating system vouches that its sender is a user who may send it.
+(and a copy of one that has several parts, while it is joined), and passes a frame on only if the
+operating system identifies its sender as a user who may send it.
 Reason. A frame starts with a fixed header and its length; a length above the limit ends the connection before
-anything else is read. Room is made part by part, for the next one when the last is full. Credentials come
+anything else is read. Memory is allocated part by part, the next part when the last is full. Credentials come
 from the kernel (SO_PEERCRED), once for each connection, before its first byte is read.
 Tested in tests/test_unix.py.
 
-Imports nothing but the standard library: the process that faces the network loads little else.
+Imports only the standard library: the process that faces the network loads little else.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ MOST_BYTES = 1 << 29
 _MAGIC = b"CAPE"
 _HEADER = struct.Struct(">4sI")
 _CHUNK = 1 << 20
-_PART = 1 << 24  # what is made room for at once: smaller parts are slower
+_PART = 1 << 24  # bytes allocated at once: smaller parts are slower
 _STALL = 60.0  # seconds without a byte in the middle of a frame
 _MOST_CONNECTIONS = 64
-_LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
+_LONGEST_PATH = 100  # bytes that every system accepts as the path of a socket
 _CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Who is at the other end, as the kernel says it; None where the system cannot say."""
+    """The process at the other end, as the kernel reports it; None where the system cannot."""
 
     pid: int | None
     uid: int | None
@@ -52,7 +52,7 @@ class Peer:
 
 
 class _Room:
-    """Bytes that all connections of a server may hold together, taken as they arrive."""
+    """Memory for the frames of all connections of a server, reserved as bytes arrive."""
 
     def __init__(self, size: int) -> None:
         self._free, self._size = size, size
@@ -60,12 +60,12 @@ class _Room:
 
     @contextlib.contextmanager
     def share(self) -> Iterator[Callable[[int], None]]:
-        """Give a function that takes some of the room; all of it is given back at the end."""
+        """Yield a function that reserves some of the room; all of it is released at the end."""
         taken = 0
 
         def take(size: int) -> None:
             nonlocal taken
-            size = min(size, self._size - taken)  # a frame alone always fits
+            size = min(size, self._size - taken)  # a single frame always fits
             with self._changed:
                 if not self._changed.wait_for(lambda: self._free >= size, timeout=_STALL):
                     raise BadMessage("too many frames at once")
@@ -81,7 +81,7 @@ class _Room:
 
 
 def _limit(connection: socket.socket, seconds: float | None) -> None:
-    """Let the kernel end a wait; None is no limit. (`settimeout` asks before each part, which is slow.)"""
+    """Set the kernel's timeout; None is no limit. (`settimeout` polls before each part, which is slow.)"""
     patience = struct.pack("ll", *divmod(int((seconds or 0) * 1_000_000), 1_000_000))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
@@ -96,7 +96,7 @@ def _send(connection: socket.socket, data: bytes | bytearray | memoryview) -> No
 
 
 def _length(connection: socket.socket, most: int) -> int | None:
-    """Wait for a frame; return its length, or None if there is no other."""
+    """Wait for a frame; return its length, or None at the end of the connection."""
     header = bytearray()
     while len(header) < _HEADER.size:
         part = connection.recv(_HEADER.size - len(header))
@@ -108,7 +108,7 @@ def _length(connection: socket.socket, most: int) -> int | None:
         _limit(connection, _STALL)
     magic, length = _HEADER.unpack(header)
     if magic != _MAGIC:
-        raise BadMessage("what came over the socket is not a frame of cape")
+        raise BadMessage("the bytes on the socket are not a frame of cape")
     if length > most:
         raise BadMessage(f"a frame must have at most {most} bytes")
     return int(length)
@@ -123,7 +123,7 @@ def _body(
         part = bytearray(size)
         with memoryview(part) as view:
             filled = 0
-            while filled < size:  # the kernel waits for all of it: being woken for each packet is slow
+            while filled < size:  # the kernel waits for all of it: waking for each packet is slow
                 got = connection.recv_into(view[filled:], size - filled, socket.MSG_WAITALL)
                 if not got:
                     raise BadMessage("the connection ended within a frame")
@@ -133,7 +133,7 @@ def _body(
 
 
 class Client:
-    """The end that asks: one frame out, one frame back. Threads take turns.
+    """The client's end: one frame out, one frame back. Threads take turns.
 
     >>> with Client(path) as client:
     ...     answer = client.call(data)
@@ -149,7 +149,7 @@ class Client:
         except (OSError, ValueError) as error:
             self._socket.close()
             why = getattr(error, "strerror", None) or error
-            raise CapeError(f"nobody answers at the socket {str(path)!r}: {why}") from None
+            raise CapeError(f"no process answers at the socket {str(path)!r}: {why}") from None
 
     def call(self, data: bytes | bytearray | memoryview) -> bytearray:
         """Send a frame and return the answer; raise `CapeError` if there is none."""
@@ -166,16 +166,16 @@ class Client:
 
     @property
     def open(self) -> bool:
-        """Whether the other end has not hung up: nothing comes unasked, so what can be read is the end."""
+        """Whether the other end is connected: it sends nothing unasked, so readable means closed."""
         try:
-            looking = select.poll()
-            looking.register(self._socket, select.POLLIN)
-            return not looking.poll(0)
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            return not poll.poll(0)
         except (OSError, ValueError):
             return False
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def __enter__(self) -> Client:
@@ -186,18 +186,18 @@ class Client:
 
 
 class Server:
-    """The end that answers: a thread for each connection, frames of one connection in order.
+    """The server's end: a thread for each connection, frames of one connection in order.
 
     >>> server = Server(path, member.handle, admit=lambda peer: None)
     >>> server.start()
 
     Args:
-        path: where to listen. A socket that a dead process left there is replaced, anything else is not.
+        path: where to listen. A socket that a dead process left there is replaced; any other file is not.
         handle: returns the answer to a frame. If it raises, the connection is closed.
-        admit: returns why a peer may not connect, None if it may. ParsedAnalysis once for each connection.
-        mode: of the socket's file: who may connect, as far as the file system says it.
-        most: bytes of a frame; room: of all frames that are held at once.
-        refused: told each peer that was not admitted, and why.
+        admit: returns why a peer may not connect, None if it may. Called once for each connection.
+        mode: permissions of the socket's file.
+        most: bytes of a frame; room: bytes of all frames that are held at once.
+        refused: called with each peer that was not admitted, and why.
     """
 
     def __init__(
@@ -224,16 +224,16 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many peers are connected that were admitted."""
+        """How many admitted peers are connected."""
         with self._lock:
             return len(self._admitted)
 
     def start(self) -> None:
-        """Answer from now on, in threads."""
+        """Start to answer, in threads."""
         threading.Thread(target=self._accept, name="cape-socket", daemon=True).start()
 
     def close(self) -> None:
-        """Answer no more, and take the socket away."""
+        """Stop answering, and remove the socket."""
         with self._lock:
             self._closed = True
             for connection in self._open:
@@ -243,7 +243,7 @@ class Server:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         with contextlib.suppress(OSError):
-            if os.stat(self.path).st_ino == self._inode:  # not that of a server started since
+            if os.stat(self.path).st_ino == self._inode:  # not the socket of a server started since
                 self.path.unlink()
 
     def __enter__(self) -> Server:
@@ -302,7 +302,7 @@ class Server:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return who is at the other end of a connection, as the kernel noted it when it was made."""
+    """Return the process at the other end, as the kernel recorded it when the connection was made."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:  # pragma: no cover - not on Linux
         return Peer(None, None, None)
@@ -311,9 +311,9 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def _listen(path: Path, mode: int) -> socket.socket:
-    """Return a socket that listens; nobody can connect before its file has this mode."""
+    """Return a listening socket; no process can connect before its file has this mode."""
     if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise InvalidInput(f"{path} is too long for a socket; take a path of at most {_LONGEST_PATH} bytes")
+        raise InvalidInput(f"{path} is too long for a socket; choose a path of at most {_LONGEST_PATH} bytes")
     _clear(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -327,10 +327,10 @@ def _listen(path: Path, mode: int) -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Take away the socket of a process that is gone."""
+    """Remove the socket of a process that has ended."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise InvalidInput(f"{path} is there already and is not a socket; nothing is overwritten")
+            raise InvalidInput(f"{path} already exists and is not a socket; nothing is overwritten")
     except FileNotFoundError:
         return
     except OSError as error:

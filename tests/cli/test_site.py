@@ -361,7 +361,7 @@ def test_a_socket_elsewhere(cape: Cape, tmp_path: Path, monkeypatch: pytest.Monk
     world = World(tmp_path / "w")
     path = tmp_path / "a.sock"
     gone = cape("site", "inbox", "--socket", path)
-    assert (gone.code, "nobody answers at the socket" in gone.err) == (1, True)
+    assert (gone.code, "no process answers at the socket" in gone.err) == (1, True)
     with serve(path, world.site):
         assert path.stat().st_mode & 0o777 == 0o660
         assert cape("site", "status", "--socket", path).code == 0

@@ -1,4 +1,4 @@
-"""Secure aggregation: many sites' vectors go in, their sum comes out, and nobody learns anything else.
+"""Secure aggregation: the aggregator learns the sum of the sites' vectors and nothing else.
 
 The machines `Site` and `Aggregator` do no I/O; `simulate` drives them in one process for one sum, and a
 `Session` for many with keys agreed once. docs/secagg.md has the threat model.

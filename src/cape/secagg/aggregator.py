@@ -1,13 +1,13 @@
-"""The aggregator: collects what sites send, round by round, and adds up what survived, step by step.
+"""The aggregator: collects messages, round by round, and adds up the survivors' vectors, step by step.
 
 Claim. A step ends with exactly the sum over its survivors, or with an error; never with a wrong sum, as long
 as the sites that survive follow the protocol. (A site can always send a wrong vector; see docs/secagg.md.)
 Reason. Each message is signed and carries the sender's transcript, so it is what that site sent in this run
-and about the same lists; a masking key that shares give back must have the advertised public key, and a
-seed must open the commitment that its site signed. So every mask that is removed is one that was applied.
-A masked vector is added as it comes and is not kept. One of a site that was counted as gone is refused:
-with the keys that the others reveal, only its self mask would be left.
-Every site that shared is asked again in the next step, whatever became of it in this one.
+and about the same lists; a masking key recovered from key shares must have the advertised public key, and a
+seed must open the commitment that its site signed. So every mask that is removed is one that was applied. A
+masked vector is added when it arrives and is not kept. The vector of a site that was counted as gone is
+refused: with the keys that the others reveal, only its self mask would protect it. Every site that shared
+takes part in the next step, whether or not it survived this one.
 Tested in tests/secagg/test_dropout.py (every subset at every round), test_steps.py and test_chaos.py.
 """
 
@@ -37,11 +37,10 @@ Pieces = dict[int, tuple[list[int], list[bytes]]]  # site -> points and shares o
 
 
 class Aggregator:
-    """One run, seen from the middle: `handle(bytes)` for what comes in, `gone(names)` for what does not.
+    """One run at the aggregator: `handle(bytes)` for each message, `gone(names)` for sites that fell silent.
 
-    `begin(step)` opens a step once the setup is over. All three return events for the driver. A round closes
-    by itself once every site that is still in it has answered or was declared gone; nothing here waits or
-    knows the time.
+    `begin(step)` starts a step once the setup is over. All three return events for the driver. A round closes
+    once every site in it has answered or was declared gone; nothing here waits or knows the time.
     """
 
     def __init__(self, parameters: Parameters, *, verifier: Verifier | None = None) -> None:
@@ -59,23 +58,23 @@ class Aggregator:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Who has neither answered this round nor been declared gone."""
+        """The sites that have neither answered this round nor been declared gone."""
         return self._names(self._awaited)
 
     @property
     def sharers(self) -> tuple[str, ...]:
-        """Who can take part in the steps; nobody before the setup is over."""
+        """The sites that can take part in the steps; none before the setup is over."""
         return self._names(self._sharers)
 
     @property
     def next_step(self) -> int:
-        """The earliest step that can be begun now; `parameters.steps` if there is none."""
+        """The earliest step that can start now; `parameters.steps` if there is none."""
         return self._step + 1
 
     def begin(self, step: int | None = None) -> tuple[Event, ...]:
         """Ask every site that shared for its vector of a step: the next one, or a later one.
 
-        A step that is under way is given up, and its sum is lost.
+        A step in progress is abandoned, without a sum.
         """
         state = following(self.state, Cue.BEGIN)
         if self.next_step >= self.parameters.steps:
@@ -103,7 +102,7 @@ class Aggregator:
         return tuple(self._ask(present, opening))
 
     def handle(self, data: bytes) -> tuple[Event, ...]:
-        """Take in a message of a site. An error leaves all as it was, unless it ends the step or the run."""
+        """Handle a message of a site. An error changes nothing, unless it ends the step or the run."""
         message = m.unpack_signed(data, self.parameters)
         following(self.state, type(message))
         m.authenticate(message, data, self.parameters, self._verifier)
@@ -121,9 +120,9 @@ class Aggregator:
         return self._close_if_complete()
 
     def gone(self, names: Iterable[str]) -> tuple[Event, ...]:
-        """Count sites as dropped from here to the end of the step or setup: the driver waited long enough."""
+        """Count sites as dropped to the end of the step or setup: the driver has waited long enough."""
         if self.state in (AggregatorState.READY, AggregatorState.DONE, AggregatorState.FAILED):
-            raise Refused(f"nobody can drop now: the aggregator waits for {self.state.value}")
+            raise Refused(f"no site can drop now: the aggregator waits for {self.state.value}")
         self._gone |= {self.parameters.roster.index(name) for name in names}
         self._awaited -= self._gone
         return self._close_if_complete()
@@ -134,13 +133,13 @@ class Aggregator:
         return self._self_keys
 
     def announcement(self) -> bytes:
-        """Return the message that tells every survivor the sum of the last step (for zero-sum noise)."""
+        """Return the message that announces the last step's sum to every survivor (for zero-sum noise)."""
         if not self._sum_is_known:
-            raise Refused("there is no sum yet")
+            raise Refused("no sum is known yet")
         return self._pack(m.Total, round=6, step=self._step, words=self._sum.tobytes())
 
     def _accept(self, message: m.FromSite, data: bytes) -> None:
-        """Check what a message holds and keep what is needed of it, or raise and keep nothing."""
+        """Check a message and keep the parts that are needed, or raise and keep nothing."""
         sender, name = message.sender, self._name(message.sender)
         kept: Any = True
         match message:
@@ -153,9 +152,9 @@ class Aggregator:
                 self._require_each_step(message.commitments, name, "commitments")
                 size = m.sealed_bytes(self.parameters.steps)
                 if len(message.sealed) != len(self._peers(sender)):
-                    raise BadMessage(f"{name} sealed shares for other sites than its neighbours")
+                    raise BadMessage(f"{name} sealed key shares for sites that are not its neighbours")
                 if any(len(sealed) != size for sealed in message.sealed):
-                    raise BadMessage(f"{name} sealed shares for another number of steps")
+                    raise BadMessage(f"{name} sealed key shares for another number of steps")
                 kept = message
             case m.Masked():
                 if len(message.words) != self.parameters.vector_bytes:
@@ -170,7 +169,7 @@ class Aggregator:
             case m.Reveal():
                 alive, lost = self._held_by(sender)
                 if (len(message.seeds), len(message.keys)) != (len(alive), len(lost)):
-                    raise BadMessage(f"{name} revealed shares of other sites than it was asked for")
+                    raise BadMessage(f"{name} revealed key shares of sites that it was not asked for")
                 _collect(self._of_seeds, sender, alive, message.seeds)
                 _collect(self._of_keys, sender, lost, message.keys)
         self._answers[sender] = kept
@@ -206,7 +205,7 @@ class Aggregator:
         self.state = following_state
         if self.state in (AggregatorState.READY, AggregatorState.DONE):
             return (closed, *events)
-        return (closed, *events, *self._close_if_complete())  # if all who are left are gone by now
+        return (closed, *events, *self._close_if_complete())  # if all remaining sites are gone by now
 
     def _close_advertise(self, present: list[int]) -> Iterator[Event]:
         self._adverts: dict[int, m.Advert] = {site: self._answers[site][0] for site in present}
@@ -230,7 +229,7 @@ class Aggregator:
         self._commitments: dict[int, bytes] = {site: self._answers[site].commitments for site in present}
         self._setup = m.after_shares(self._transcript, tuple(present))
         self._answers.clear()
-        return iter(())  # the first step is the driver's to begin
+        return iter(())  # the driver starts the first step
 
     def _close_mask(self, present: list[int]) -> Iterator[Event]:
         self._survivors = frozenset(present)
@@ -259,7 +258,7 @@ class Aggregator:
         yield Finished(self._step, total, self._names(sorted(self._survivors)))
 
     def _leftover(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the masks that did not cancel, with the sign that takes them off."""
+        """Yield the masks that did not cancel, with the sign that removes them."""
         self._self_keys = {}
         for site in sorted(self._survivors):
             seed = self._recover(site, self._of_seeds, self._opens_commitment)
@@ -275,9 +274,9 @@ class Aggregator:
                     yield key, -masks.sign(peer, site)
 
     def _recover(self, site: int, pieces: Pieces, fits: Callable[[int, bytes], bool]) -> bytes:
-        """Return a site's secret, tried against what the site published.
+        """Return a site's secret, checked against what the site published.
 
-        If a helper gave a wrong share, some other run of helpers may do without it.
+        If a helper sent a wrong key share, another set of helpers may recover the secret without it.
         """
         points, shares = pieces[site]
         count = self.parameters.helpers
@@ -291,7 +290,7 @@ class Aggregator:
             if fits(site, secret):
                 return secret
         raise BadMessage(
-            f"the shares that were revealed for {self._name(site)} do not give back its secret: "
+            f"the key shares revealed for {self._name(site)} do not recover its secret: "
             "it or one of its neighbours sent wrong ones"
         )
 
@@ -306,7 +305,7 @@ class Aggregator:
         return [*sorted(self._survivors), *self._dropped_with_masks()]
 
     def _dropped_with_masks(self) -> list[int]:
-        """Return the dropped whose pairwise masks are in the sum: those with a surviving neighbour."""
+        """Return the dropped sites whose pairwise masks are in the sum: those with a surviving neighbour."""
         return [
             site
             for site in sorted(self._dropped)
@@ -317,7 +316,7 @@ class Aggregator:
         count = sum(helper in present for helper in self._graph.committee(site))
         if count < self.parameters.helpers:
             raise TooFewSites(
-                f"{count} sites that hold shares for {self._name(site)} were left; "
+                f"{count} sites that hold key shares for {self._name(site)} were left; "
                 f"{self.parameters.helpers} are needed"
             )
 
@@ -326,7 +325,7 @@ class Aggregator:
         return [peer for peer in self._graph.neighbours(site) if peer in self._adverts]
 
     def _held_by(self, site: int) -> tuple[list[int], list[int]]:
-        """Return of which survivors and of which dropped a site holds shares."""
+        """Return the survivors and the dropped sites of which a site holds key shares."""
         held = [other for other in self._graph.committee(site) if other in self._sharers]
         return (
             [other for other in held if other in self._survivors],
@@ -343,7 +342,7 @@ class Aggregator:
         self._answers: dict[int, Any] = {}
 
     def _ask(self, sites: list[int], data: Callable[[int], bytes]) -> Iterator[Event]:
-        """Begin the next round: everyone who is left gets a message."""
+        """Start the next round: every remaining site gets a message."""
         self._open(sites)
         for site in sorted(self._awaited):
             yield Send(self._name_of(site), data(site))

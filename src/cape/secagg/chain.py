@@ -1,11 +1,11 @@
-"""A site's secrets of every step, drawn from one secret that never leaves the site and only moves forward.
+"""A site's secrets of every step, derived from one secret that never leaves the site and only moves forward.
 
-Claim. Whoever is given the seeds and masking keys of some steps knows nothing of those of another step. Once
+Claim. The seeds and masking keys of some steps reveal nothing about those of another step. Once
 a site has moved past a step, it cannot compute that step's secrets again itself.
 Reason. A step's seed, its masking key and the next link are HKDF outputs of the step's link, for three labels
 and with the step's number: independent of each other to anyone without the link, and no link is ever sent or
-shared. So what a step reveals (the seed of a survivor, the masking key of a site that dropped) is what a run
-of its own would reveal. HKDF cannot be turned back, and a link is dropped as soon as the next is made.
+shared. So a step reveals (the seed of a survivor, the masking key of a site that dropped) what a separate run
+would reveal. HKDF cannot be inverted, and a link is deleted as soon as the next is made.
 Tested in tests/secagg/test_chain.py, and in test_steps_view.py, which also finds keys that serve two steps.
 """
 
@@ -37,14 +37,14 @@ class Chain:
         return self._secrets(self._link, self.step)
 
     def walk(self, steps: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the secrets of each step from here to the last, and stay here."""
+        """Yield the secrets of each step from the current one to the last, without moving."""
         link = self._link
         for step in range(self.step, steps):
             yield self._secrets(link, step)
             link = self._next(link, step)
 
     def advance(self, step: int) -> None:
-        """Move on to a step; those before it are gone for good."""
+        """Move to a step; the secrets of earlier ones are deleted for good."""
         while self.step < step:
             self._link = self._next(self._link, self.step)
             self.step += 1

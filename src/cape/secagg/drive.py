@@ -1,4 +1,4 @@
-"""Carries messages between machines of one process, with a hook to misbehave between them."""
+"""Carries messages between machines in one process, with a hook that may tamper with them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def drive(
     progress: Progress | None = None,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Play a whole run of one step: the setup and the sum. The arguments are those of `simulate`."""
+    """Run the setup and one step. The arguments are those of `simulate`."""
     silent_from(drop or {}, sites, ROUNDS)
     driver = Driver(sites, aggregator, hook=hook, progress=progress, observer=observer)
     setup = driver.set_up(only(drop, SETUP_ROUNDS))
@@ -41,9 +41,9 @@ def drive(
 
 
 class Driver:
-    """Plays the setup once, then step after step. `hook`, `progress` and `observer` are those of `simulate`.
+    """Runs the setup once, then step after step. `hook`, `progress` and `observer`: see `simulate`.
 
-    Without a hook one message is under way at a time: a masked vector is added and gone before the next.
+    Without a hook one message is in transit at a time: a masked vector is added and freed before the next.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Driver:
         self._earlier: tuple[tuple[str, str], ...] = ()  # refusals in the setup
 
     def set_up(self, drop: Drop | None = None) -> Setup:
-        """Play the rounds in which keys are agreed and secrets shared; `drop` names those rounds."""
+        """Run the rounds in which keys are agreed and secrets shared; `drop` names those rounds."""
         began = time.perf_counter()
         silent = silent_from(drop or {}, self._sites, SETUP_ROUNDS)
         traffic: dict[str, Traffic] = {}
@@ -77,7 +77,7 @@ class Driver:
         return Setup(self._aggregator.sharers, traffic, self._earlier, time.perf_counter() - began)
 
     def step(self, step: int, vectors: Vectors, drop: Drop | None = None) -> Outcome:
-        """Play one step. A site without a vector says nothing in it; `drop` names rounds of a step."""
+        """Run one step. A site without a vector is silent in it; `drop` names rounds of a step."""
         began = time.perf_counter()
         silent = silent_from(drop or {}, self._sites, STEP_ROUNDS)
         first = ROUNDS.index(STEP_ROUNDS[0])
@@ -109,7 +109,7 @@ class Driver:
         count: Traffic,
         refusals: Refusals,
     ) -> list[Event]:
-        """Carry what the aggregator asks in a round, and the answers; return what it says then."""
+        """Deliver the aggregator's messages of a round and the answers; return its next events."""
         number, hook = ROUNDS.index(round_), self._hook
         down = [Wire(round_, AGGREGATOR, send.to, send.data) for send in before if isinstance(send, Send)]
         if number and hook:
@@ -127,7 +127,7 @@ class Driver:
                 events += self._take_in(message, refusals)
             if self._progress:
                 self._progress(round_, done, len(down))
-        if not events:  # the round did not close by itself: whoever has not answered is gone
+        if not events:  # the round did not close: sites that have not answered are gone
             try:
                 events += self._aggregator.gone(self._aggregator.waiting)
             except ProtocolError as error:
@@ -155,7 +155,7 @@ class Driver:
         try:
             return self._aggregator.handle(wire.data)
         except ProtocolError as error:
-            if self._aggregator.state is not state:  # more than a refusal: the step or the run has failed
+            if self._aggregator.state is not state:  # not just a refusal: the step or the run has failed
                 raise self._annotated(error, refusals) from None
             refusals.append(("aggregator", str(error)))
             return ()
@@ -167,7 +167,7 @@ class Driver:
 
 
 def silent_from(drop: Drop, sites: Iterable[str], rounds: Sequence[str]) -> dict[str, int]:
-    """Return the number of the round from which on each site that drops says nothing."""
+    """Return the number of the round from which each dropping site is silent."""
     names, silent = set(sites), dict[str, int]()
     for round_, gone in drop.items():
         if round_ not in rounds:
@@ -180,5 +180,5 @@ def silent_from(drop: Drop, sites: Iterable[str], rounds: Sequence[str]) -> dict
 
 
 def only(drop: Drop | None, rounds: Sequence[str]) -> Drop:
-    """Return what of `drop` is about these rounds."""
+    """Return the part of `drop` that concerns these rounds."""
     return {round_: names for round_, names in (drop or {}).items() if round_ in rounds}

@@ -1,4 +1,4 @@
-"""What the aggregator tells its driver to do, or that has happened: small frozen objects."""
+"""What the aggregator asks its driver to do, or reports: small frozen objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Closed:
-    """A round is over: who answered. Everyone else is out: of the step, or in the setup of the run."""
+    """A round is over: who answered. The others are out of the step, or, in the setup, out of the run."""
 
     round: str
     present: tuple[str, ...]

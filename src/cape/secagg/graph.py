@@ -1,7 +1,7 @@
-"""Who is whose neighbour: all of each other, or k each on a circle in random order (Bell et al. 2020).
+"""The graph of neighbours: all pairs, or k each on a circle in random order (Bell et al. 2020).
 
 Claim. The graph is the same for everyone who saw the same advertisements, is k-regular and connected, and an
-aggregator cannot choose it; it can only try out others by changing an advertisement, at a price per try.
+aggregator cannot choose it; it can only try others by changing an advertisement, at a cost per try.
 Reason. The order on the circle is a shuffle keyed by the transcript of the advertise round, which holds
 fresh keys of every site. Site u is joined to the k/2 next sites on either side (a Harary graph). Colluders
 who advertise last can try several keys, so the shuffle's key is stretched by scrypt: each try costs 16
@@ -38,16 +38,16 @@ class Graph:
         return sorted(order[(here + step) % self.sites] for step in steps)
 
     def committee(self, site: int) -> list[int]:
-        """Return who holds shares of a site's secrets: its neighbours and itself, ascending."""
+        """Return the holders of a site's key shares: its neighbours and itself, ascending."""
         return sorted([*self.neighbours(site), site])
 
 
 @lru_cache(maxsize=4)
 def _circle(sites: int, transcript: bytes) -> tuple[list[int], list[int]]:
-    """Return who stands at each place, and the place of each site.
+    """Return the site at each position, and the position of each site.
 
-    Sorting by 128-bit keys gives every order alike, up to ties (below sites^2 2^-129). The result is kept: it
-    is public, and each of the sites in one process asks for it.
+    Sorting by 128-bit keys makes every order equally likely, up to ties (below sites^2 2^-129). The result is
+    cached: it is public, and every site in one process needs it.
     """
     key = scrypt(transcript, salt=b"cape secagg 2 graph", n=1 << 14, r=8, p=1, dklen=32)
     raw = SecureStream(key).bytes(16 * sites)

@@ -1,4 +1,4 @@
-"""The shares that a site holds of another's secrets: two for each step, thrown away step by step."""
+"""The key shares that a site holds of another's secrets: two for each step, deleted step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Held"]
 
 
 class Held:
-    """All steps' shares in a row: of the seed and of the masking key. What is forgotten is overwritten."""
+    """The key shares of all steps: of the seed and of the masking key. Deleted ones are overwritten."""
 
     __slots__ = ("_rest", "step")
 
@@ -20,15 +20,15 @@ class Held:
         self.step = 0  # the first step whose shares are still here
 
     def at(self, step: int) -> tuple[bytes, bytes]:
-        """Return a step's share of the seed and of the masking key."""
+        """Return a step's shares of the seed and of the masking key."""
         start = BOTH_BYTES * (step - self.step)
         if start < 0 or start >= len(self._rest):
-            raise LookupError(f"the shares of step {step} are not here")
+            raise LookupError(f"the key shares of step {step} are not held here")
         middle = start + SHARE_BYTES
         return bytes(self._rest[start:middle]), bytes(self._rest[middle : start + BOTH_BYTES])
 
     def forget_before(self, step: int) -> None:
-        """Throw away the shares of all earlier steps."""
+        """Delete the key shares of all earlier steps."""
         size = min(BOTH_BYTES * max(step - self.step, 0), len(self._rest))
         self._rest[:size] = bytes(size)
         del self._rest[:size]
@@ -38,4 +38,4 @@ class Held:
         return f"Held(from step {self.step})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("shares cannot be pickled: they are secret")
+        raise TypeError("key shares cannot be pickled: they are secret")

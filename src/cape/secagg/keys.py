@@ -1,7 +1,7 @@
-"""Keys: who a site is (Ed25519, pinned in a roster), and the keys of one run (X25519).
+"""Keys: a site's identity (Ed25519, pinned in a roster), and the keys of one run (X25519).
 
 Claim. A message that passes `Verifier.check` was signed by the holder of the roster's key for that site, for
-exactly those bytes; a key from `derive` is independent of every other one for other words in its info.
+exactly those bytes; keys from `derive` with different info are independent of each other.
 Reason. Ed25519 is unforgeable and the roster is given to each site by its operator, never by the
 aggregator; HKDF-SHA256 is a random oracle with the transcript as salt, and the info is unambiguous (a label
 that ends in a zero byte, then numbers of fixed width).
@@ -41,7 +41,7 @@ def digest(label: str, *parts: bytes) -> bytes:
 
 
 def derive(secret: bytes, transcript: bytes, label: str, *numbers: int) -> bytes:
-    """Return a 32-byte key for one purpose, bound to the run's transcript and to who uses it."""
+    """Return a 32-byte key for one purpose, bound to the run's transcript and to its users."""
     info = f"cape secagg 2 {label}".encode() + b"\0"
     info += b"".join(number.to_bytes(8, "big") for number in numbers)
     return HKDF(SHA256(), KEY_BYTES, transcript, info).derive(secret)
@@ -78,7 +78,7 @@ class KeyPair:
 
     @cached_property
     def public(self) -> bytes:
-        """The half that is shown. It costs as much as an agreement, so it is computed when asked for."""
+        """The public half. It costs as much as an agreement, so it is computed when needed."""
         return self._key.public_key().public_bytes_raw()
 
     def agree(self, public: bytes) -> bytes:
@@ -102,13 +102,13 @@ class KeyPair:
 
 @cache
 def _probe() -> KeyPair:
-    """Return a key that everyone knows, to try others with."""
+    """Return a key that is public, to test others with."""
     return KeyPair(bytes(KEY_BYTES))
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Who may take part: names and Ed25519 public keys, in an order that all share."""
+    """The sites that may take part: names and Ed25519 public keys, in an order that all share."""
 
     names: tuple[str, ...]
     keys: tuple[bytes, ...]
@@ -144,18 +144,18 @@ class Roster:
         return self._digest
 
     @cached_property
-    def _digest(self) -> bytes:  # each of S sites in one process asks for it: S^2 hashes without
+    def _digest(self) -> bytes:  # cached: each of S sites in one process needs it
         pairs = zip(self.names, self.keys, strict=True)
         return digest("roster", *(part for name, key in pairs for part in (name.encode(), key)))
 
 
 class Verifier:
-    """Checks signatures. One that is shared by many machines in a process can remember those that are good.
+    """Checks signatures. One that is shared by many machines in a process can remember valid ones.
 
-    They are good because they were checked, or because a machine that shares this verifier has just made
-    them. Remembering is sound because checking is a function of its arguments: whatever differs in a bit is
-    checked. It saves an in-process run of S sites S^2 checks of the same S signatures; a site on its own
-    checks each signature once either way.
+    A remembered signature was checked, or made by a machine that shares this verifier. Remembering is sound
+    because checking is a function of its arguments: input that differs in a bit is checked. It saves an
+    in-process run of S sites S^2 checks of the same S signatures; a site on its own machine checks each
+    signature once either way.
     """
 
     def __init__(self, *, remember: bool = False) -> None:
@@ -181,6 +181,6 @@ class Verifier:
             self._good.add((public, signature, message))
 
     def forget(self) -> None:
-        """Forget them: no signature of a step comes again in the next."""
+        """Forget all signatures: none of a step is used again in the next."""
         if self._good is not None:
             self._good.clear()

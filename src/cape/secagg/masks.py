@@ -1,7 +1,7 @@
 """Masks: a keystream per pair of sites, added by one and subtracted by the other, and one per site.
 
-Claim. To anyone without the keys, a vector with its masks is uniform on the ring: every masked vector has
-a self mask, and AES-256 in counter mode under a key that is used once cannot be told from uniform words.
+Claim. To anyone without the keys, a vector with its masks is uniform on the ring: every masked vector has a
+self mask, and AES-256 in counter mode under a key that is used once is indistinguishable from uniform words.
 Reason for the sum. Site u adds the mask of the pair (u, v) if u < v and subtracts it if u > v, so it
 cancels in the sum modulo 2^bits; what does not cancel (self masks, masks of pairs with a site that
 dropped) is removed with `apply` and the opposite sign.
@@ -30,11 +30,11 @@ __all__ = ["apply", "pair_key", "self_key", "sign"]
 
 _BLOCK = 1 << 17  # bytes: the block and the scratch stay in the second-level cache
 _ZEROS = bytes(_BLOCK)
-_TOGETHER = 64  # masks per pass over the vector: more would push each other's key schedules out
+_TOGETHER = 64  # masks per pass over the vector: more would evict each other's key schedules
 
 
 def sign(site: int, peer: int) -> int:
-    """Return with which sign `site` applies the mask that it shares with `peer`."""
+    """Return the sign with which `site` applies the mask that it shares with `peer`."""
     return 1 if site < peer else -1
 
 

@@ -1,8 +1,8 @@
-"""What travels: one struct per message, packed with msgspec, decoded strictly and with limits.
+"""The messages: one struct each, packed with msgspec, decoded strictly and with limits.
 
 Every message names its version, run and round, and carries the transcript: a hash of the parameters and of
-all lists so far. Whoever has another transcript has seen another roster, threshold, graph,
-set of keys or list of sites, and refuses. What a site sends is signed with its identity, over all of it.
+all lists so far. A party with another transcript has seen another roster, threshold, graph,
+set of keys or list of sites, and refuses. A site signs the whole of each of its messages with its identity.
 
     round         aggregator -> site                       site -> aggregator
     1 advertise                                            Advert: a public key, and one for each step
@@ -14,14 +14,14 @@ set of keys or list of sites, and refuses. What a site sends is signed with its 
     5 unmask      Consents: everyone's                     Reveal: shares of seeds and keys
     (6 total      Total: the sum, for zero-sum noise)
 
-What belongs to a step has its number, and its transcript is that of the setup with the number and with the
-lists of this step alone: not of earlier ones, which a site that missed them could not check. It need not: the
-secrets of a step have nothing to do with those of another, so a lie about an earlier list helps with none.
-Fields that hold something for every step are the steps' parts one after the other (`part`).
+A message of a step has the step's number, and its transcript is that of the setup with the number and the
+lists of this step alone, not of earlier ones, which a site that missed them could not check. It need not: the
+secrets of different steps are independent, so a lie about an earlier list helps with none.
+Fields with a part for every step are those parts one after the other (`part`).
 
-The aggregator does not sign: a site believes nothing it says that is not signed by sites.
-What comes is decoded once it has the size, and as many values, as a message of this run can have; a site's
-signature is checked right after that. To decode takes at most four times a message's bytes
+The aggregator does not sign: a site believes only what sites have signed.
+A message is decoded once its size and number of values are possible for this run; a site's
+signature is checked right after that. Decoding takes at most four times a message's bytes
 (benchmarks/edge.py).
 Decoders are fuzzed in tests/secagg/test_fuzz.py.
 """
@@ -130,7 +130,7 @@ class Adverts(_Message, frozen=True, tag="adverts"):
 
 
 class Shares(_FromSite, frozen=True, tag="shares"):
-    """All steps' shares for each neighbour that advertised, ascending, and what binds each step's seed."""
+    """All steps' key shares for each neighbour that advertised, ascending; commitments to the seeds."""
 
     round: Literal[2]
     commitments: EachStep32
@@ -138,9 +138,9 @@ class Shares(_FromSite, frozen=True, tag="shares"):
 
 
 class Delivery(_Message, frozen=True, tag="delivery"):
-    """Who shared, and the shares that this site's neighbours among them sealed for it, ascending.
+    """Who shared, and the key shares that this site's neighbours among them sealed for it, ascending.
 
-    It opens the first step that a site answers; a site whose answer was lost gets it again.
+    It starts the first step that a site answers; a site whose answer was lost gets it again.
     """
 
     round: Literal[3]
@@ -165,7 +165,7 @@ class Masked(_FromSite, frozen=True, tag="masked"):
 
 
 class Survivors(_Message, frozen=True, tag="survivors"):
-    """Whose vectors are in the sum, and who shared but is not."""
+    """The sites whose vectors are in the sum, and those that shared but are not in it."""
 
     round: Literal[4]
     step: Step
@@ -189,7 +189,7 @@ class Consents(_Message, frozen=True, tag="consents"):
 
 
 class Reveal(_FromSite, frozen=True, tag="reveal"):
-    """The shares that a site holds of survivors' seeds and of dropped sites' masking keys, ascending."""
+    """The key shares that a site holds of survivors' seeds and of dropped sites' masking keys, ascending."""
 
     round: Literal[5]
     step: Step
@@ -224,7 +224,7 @@ def after_shares(transcript: bytes, sharers: tuple[int, ...]) -> bytes:
 
 
 def at_step(transcript: bytes, step: int) -> bytes:
-    """Return the transcript that a step begins with: the setup's, and the step's number."""
+    """Return the transcript at the start of a step: the setup's, and the step's number."""
     return digest("step", transcript, step.to_bytes(8, "big"))
 
 
@@ -239,7 +239,7 @@ def part(fields: bytes, step: int, size: int = 32) -> bytes:
 
 
 def sealed_bytes(steps: int) -> int:
-    """Return the size of what is sealed for one neighbour: two shares a step, and a tag."""
+    """Return the size of the key shares sealed for one neighbour: two a step, and a tag."""
     return BOTH_BYTES * steps + _TAG_BYTES
 
 
@@ -254,7 +254,7 @@ def pack_signed(message: FromSite, identity: Identity, verifier: Verifier | None
 
 
 def unpack_signed(data: bytes, parameters: Parameters) -> FromSite:
-    """Return what a site sent, with its form checked but not yet its signature (`authenticate`)."""
+    """Return a site's message, with its form checked but not yet its signature (`authenticate`)."""
     vector = parameters.vector_bytes
     many = 32 * parameters.steps + parameters.sites * (sealed_bytes(parameters.steps) + BOTH_BYTES)
     _require_size(data, SIGNATURE_BYTES + 1, _SLACK + max(vector, many))
@@ -278,7 +278,7 @@ def authenticate(message: FromSite, data: bytes, parameters: Parameters, verifie
 
 
 def unpack(data: bytes, parameters: Parameters) -> FromAggregator:
-    """Return what the aggregator sent, if it has the right form and is of this run."""
+    """Return the aggregator's message, if it has the right form and is of this run."""
     vector = parameters.vector_bytes
     many = parameters.sites * (_SMALL + sealed_bytes(parameters.steps))
     _require_size(data, 1, _SLACK + max(vector, many))
@@ -313,7 +313,7 @@ def _require_size(data: bytes, least: int, most: int) -> None:
     if not isinstance(data, bytes):
         raise BadMessage(f"a message must be bytes, not {type(data).__name__}")
     if not least <= len(data) <= most:
-        raise BadMessage(f"a message of {len(data)} bytes cannot be right: {least} to {most} are")
+        raise BadMessage(f"a message must have {least} to {most} bytes, not {len(data)}")
 
 
 def _numbers(numbers: tuple[int, ...]) -> bytes:

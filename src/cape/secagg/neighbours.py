@@ -1,16 +1,16 @@
-"""How many neighbours are enough: the smallest k whose chance of failure is below 2^-40.
+"""How many neighbours are enough: the smallest k whose probability of failure is below 2^-40.
 
 Masks and shares on a k-regular graph are safe unless the random order on the circle is unlucky. With n
-sites, n_C colluding, n_D dropping, k neighbours each and t helpers needed for a secret (out of a
-*committee* of k + 1: the neighbours and the site itself), four things can go wrong. H(N, K, m) is the
+sites, n_C colluding, n_D dropping, k neighbours each and t helpers needed to recover a secret (out of a
+*committee* of k + 1: the neighbours and the site itself), four things can fail. H(N, K, m) is the
 hypergeometric number of marked sites among m drawn out of N of which K are marked.
 
-1. Secrecy. Some honest site has t colluding neighbours, who hold enough shares of its secrets:
+1. Secrecy. Some honest site has t colluding neighbours, who hold enough key shares of its secrets:
        n P[ H(n-1, n_C, k) >= t ].
-2. Answers. Some site has more than k + 1 - t dropped neighbours, so its secrets cannot be given back:
+2. Recovery. Some site has more than k + 1 - t dropped neighbours, so its secrets cannot be recovered:
        n P[ H(n-1, n_D, k) > k + 1 - t ].
    (The run then ends without a sum. Nothing is revealed.)
-3. Connection. The honest survivors fall into parts that share no mask, and a sum per part is visible. On
+3. Connection. The honest survivors split into groups that share no mask, and a sum per group is visible. On
    the circle a cut needs two disjoint runs of k/2 places with no honest survivor: with fewer, each honest
    survivor has the next one within its reach. Counts in disjoint runs are negatively associated, so the
    bound is
@@ -23,9 +23,10 @@ hypergeometric number of marked sites among m drawn out of N of which K are mark
                                                           w = P[ H(n, n_C, k/2) >= t - k/2 - 1 ].
 
 4. Two deliveries. A lying aggregator tells one site u that only t - 1 of its neighbours shared, tells all
-   others that everyone did, and calls the honest ones of those t - 1 dropped and u a survivor: with u's seed
-   and their masking keys u would be bare. The t helpers that give back u's seed are honest neighbours who
-   were told otherwise than u, and colluders, who answer for both: it takes 2 t - k - 1 colluding neighbours,
+   others that everyone did, and declares the honest ones of those t - 1 dropped and u a survivor: with u's
+   seed and their masking keys u's vector would be exposed. The t helpers that recover u's seed are honest
+   neighbours who got another list than u, and colluders, who answer for both: it takes 2 t - k - 1 colluding
+   neighbours,
        n P[ H(n-1, n_C, k) >= 2 t - k - 1 ].
    (When all are neighbours this is the count in `smallest_threshold`, and cannot happen.)
 
@@ -55,7 +56,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """k neighbours, t helpers, and log2 of the chance that the graph is unlucky (-inf: it cannot be)."""
+    """k neighbours, t helpers, and log2 of the probability that the graph fails (-inf: it cannot)."""
 
     neighbours: int
     helpers: int

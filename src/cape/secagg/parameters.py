@@ -1,4 +1,4 @@
-"""What all parties fix before a run: each computes it for itself, and every message is bound to its hash."""
+"""The parameters of a run: each party computes them for itself, and every message is bound to their hash."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MAX_STEPS = 1 << 16
 
 @dataclass(frozen=True)
 class Parameters:
-    """One run: who, how many, how long, how wide. Make it with `Parameters.agree`.
+    """The parameters of one run: sites, threshold, vector length, ring. Make them with `Parameters.agree`.
 
     threshold: how many sites must be left in every round and must sign the list of survivors.
     neighbours: with how many others a site shares masks and secrets (all others: sites - 1).
-    helpers: how many of a site's committee (its neighbours and itself) give back one of its secrets, and
-        how many of its committee a site must see alive. Equal to `threshold` when all are neighbours.
+    helpers: how many of a site's committee (its neighbours and itself) recover one of its secrets, and
+        how many of its committee must be alive for the site. Equal to `threshold` when all are neighbours.
     steps: how many vectors are added up, one after the other, with keys that are agreed once.
     """
 
@@ -67,15 +67,15 @@ class Parameters:
             length: the number of entries of every site's vector.
             steps: how many such vectors each site has, one after the other.
             bits: width of the ring, 32 or 64. No sum may leave it; see `cape.noise.ring`.
-            colluding: how many sites may side with the aggregator; by default ceil(S/3) - 1.
-            dropping: how many sites may drop, for the choice of neighbours; by default one in 10. More
-                may drop: the run then ends without a sum, more often than once in 2^40.
+            colluding: how many sites may collude with the aggregator; by default ceil(S/3) - 1.
+            dropping: how many sites may drop, for the choice of neighbours; by default one in 10. If more
+                drop, the run ends without a sum with probability above 2^-40.
             lying: whether the aggregator may lie (2t > n + n_C) or is only curious (t > n_C).
             threshold: t; by default the smallest safe one (`smallest_threshold`, which gives the
                 reason). A smaller one is refused.
             neighbours: "all", an even number k, or "auto": all up to 50 sites, else the smallest
                 k that fails with probability below 2^-40 (the formula is in `cape.secagg.neighbours`) in
-                all steps together: other sites may drop in each.
+                all steps together: different sites may drop in each.
         """
         n = len(roster)
         bad = default_colluding(n) if colluding is None else colluding

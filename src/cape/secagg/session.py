@@ -23,16 +23,16 @@ __all__ = ["Session", "gather"]
 
 
 class Session:
-    """A run of many steps. Making it plays the setup; each `step` adds up one vector of every site.
+    """A run of many steps. Creating it runs the setup; each `step` adds up one vector of every site.
 
     Args:
         names: the sites.
         length: the number of entries of every vector.
         steps: how many sums there can be. Keys for all of them are agreed now.
         bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
-        drop: "advertise" or "share" -> sites that say nothing from that round on. They are out of all steps.
+        drop: "advertise" or "share" -> sites that are silent from that round on. They are out of all steps.
         hook, progress, observer: see `simulate`.
-        stream: where all secrets come from; give one with a key for a session that can be repeated.
+        stream: the source of all secrets; give one with a key for a reproducible session.
 
     Raises:
         TooFewSites: fewer than the threshold were left in the setup.
@@ -98,16 +98,16 @@ class Session:
         """Add up the sites' vectors of the next step.
 
         Args:
-            vectors: each site's integers (int64), by name. A site that is not there says nothing in this
-                step, and is as welcome as the others in the next.
-            drop: "mask", "consistency" or "unmask" -> sites that say nothing from that round on, to the end
+            vectors: each site's integers (int64), by name. A site without a vector is silent in this
+                step, and can take part in the next.
+            drop: "mask", "consistency" or "unmask" -> sites that are silent from that round to the end
                 of this step.
 
         Returns:
-            The sum over this step's survivors, and what the step cost, the setup not included.
+            The sum over this step's survivors, and the cost of the step without the setup.
 
         Raises:
-            TooFewSites: fewer than the threshold were left. The step is used up; the next can be made.
+            TooFewSites: fewer than the threshold were left. The step is used up; the next one can start.
         """
         parameters = self.parameters
         if not self.left:

@@ -1,6 +1,6 @@
-"""A 32-byte secret cut into shares: any `threshold` of them give it back, fewer say nothing at all.
+"""Shamir's secret sharing of 32 bytes: any `threshold` key shares recover the secret, fewer reveal nothing.
 
-Claim. Fewer than `threshold` shares are independent of the secret: perfectly, whatever the computer.
+Claim. Fewer than `threshold` shares are independent of the secret, whatever the adversary can compute.
 Reason. The secret is the value at 0 of a polynomial of degree threshold - 1 whose other coefficients are
 uniform on a prime field; for every candidate secret exactly one choice of coefficients fits the shares.
 The field has 2^256 + 297 elements (the smallest prime above 2^256), so every 32-byte string is an
@@ -8,7 +8,7 @@ element and none is favoured. Secrets are raw bytes; nothing is encoded or padde
 Tested in tests/secagg/test_shamir.py: by enumeration in a small field, by known answers, and by every
 subset of shares.
 
-What it does not do: notice a wrong share. Whoever combines must check the secret, and the protocol does,
+It does not detect a wrong share. The caller of `combine` must check the secret; the protocol does,
 against a public key or a commitment.
 """
 
@@ -36,9 +36,9 @@ def share(
 
     Args:
         secret: 32 bytes.
-        threshold: how many shares give the secret back.
+        threshold: how many shares recover the secret.
         points: where the polynomial is evaluated, one per holder; 0 would be the secret itself.
-        stream: where the coefficients come from.
+        stream: the source of the coefficients.
         prime: the field; only tests change it, to enumerate a small one.
     """
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
@@ -76,7 +76,7 @@ def combine(points: Sequence[int], shares: Sequence[bytes], prime: int = PRIME) 
 
 
 def _evaluate(coefficients: list[int], point: int, prime: int) -> int:
-    # Reducing now and then: points are small, so 16 steps add a few words to a number and save 15 divisions.
+    # Reduced every 16 steps: points are small, so that adds a few words to a number and saves 15 divisions.
     value = 0
     for start in range(0, len(coefficients), 16):
         for coefficient in coefficients[start : start + 16]:
@@ -89,7 +89,7 @@ def _evaluate(coefficients: list[int], point: int, prime: int) -> int:
 def _weights_at_zero(points: tuple[int, ...], prime: int) -> tuple[int, ...]:
     """Return w_i = prod over j != i of x_j / (x_j - x_i), with one division for all of them.
 
-    The same helpers answer for many secrets, so the weights of a set of points are kept. They are public.
+    The same helpers answer for many secrets, so the weights of a set of points, which are public, are cached.
     """
     below = [math.prod([other - point for other in points if other != point]) for point in points]
     whole = math.prod(points)

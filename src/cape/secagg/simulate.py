@@ -41,13 +41,13 @@ def simulate(
     Args:
         vectors: each site's integers (int64), by name, or in a row: the sites are then "0000", "0001", ...
         bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
-        drop: round -> sites that say nothing from that round on. Rounds are "advertise", "share",
+        drop: round -> sites that are silent from that round on. Rounds are "advertise", "share",
             "mask", "consistency" and "unmask"; {"mask": ["b"]} is b dropping after it shared.
-        hook: gets all messages of a round in one direction and returns what arrives, in order: leave
-            out, repeat, reorder, change, or keep and return in a later round.
-        progress: called with the round, the answers so far and how many are due.
-        observer: watches the machines and what arrives at them.
-        stream: where all secrets come from; give one with a key for a run that can be repeated.
+        hook: gets all messages of a round in one direction and returns those that arrive, in order: it may
+            drop, repeat, reorder or change messages, or return them in a later round.
+        progress: called with the round, the answers so far and how many are expected.
+        observer: sees the machines and the messages that they receive.
+        stream: the source of all secrets; give one with a key for a reproducible run.
 
     Raises:
         TooFewSites: fewer than the threshold were left. Messages that a machine refused on the way

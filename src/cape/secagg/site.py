@@ -1,18 +1,18 @@
-"""A site: bytes in, one answer out, and a refusal wherever an answer could harm its owner.
+"""A site: one answer to each message, or a refusal if an answer could harm its owner.
 
-Claim. Whatever the aggregator and fewer than `threshold` sites do, they learn of this site's vector of a step
-at most the sum over one list of at least `threshold` sites that includes it, whatever other steps reveal.
+Claim. Whatever the aggregator and fewer than `threshold` sites do, all they learn about this site's vector of
+a step is the sum over one list of at least `threshold` sites that includes it, whatever other steps reveal.
 Reason. The vector leaves once, with a self mask and a mask per neighbour. The self mask's seed and the
 masking key are both shared, and a site helps with one of the two, never both, for each of its neighbours:
 the choice is fixed by the one list that it signs in a step, and it acts on that list only when `threshold`
 sites signed the same one. Two lists cannot both have that many signatures (`smallest_threshold`). Keys come
 from a pinned roster, and the transcript in each message ties it to one run, roster, threshold, graph, list of
-sharers, step and list of survivors, so a lie told earlier makes signatures not fit. A refusal changes no
+sharers, step and list of survivors, so after an earlier lie signatures do not match. A refusal changes no
 state and sends nothing.
-Steps. Every step has secrets of its own (`cape.secagg.chain`), so the above holds for each as for a run of
-its own. A site moves forward only: it masks one vector a step, signs one list a step, and once past a step it
-has neither that step's secrets nor shares of others', and cannot be made to give them away later. It may miss
-steps, or the end of one, and takes part again in the next without new keys.
+Steps. Every step has secrets of its own (`cape.secagg.chain`), so the above holds for each step as for a
+separate run. A site only moves forward: it masks one vector a step, signs one list a step, and after a step
+it has deleted that step's secrets and its key shares of others', and cannot be made to reveal them later. It
+may miss steps, or the end of one, and takes part again in the next without new keys.
 Tested in tests/secagg/test_refusals.py (one test for each refusal), test_lying.py and test_steps_lying.py.
 """
 
@@ -46,7 +46,7 @@ _NONCE = bytes(12)  # each key encrypts once
 
 
 def commitment(seed: bytes, transcript: bytes, site: int, step: int = 0) -> bytes:
-    """Return what binds a site to the seed of its self mask; hides it, since the seed is 32 random bytes."""
+    """Return a commitment to the seed of a site's self mask; it hides the seed, which is 32 random bytes."""
     return digest("seed", transcript, site.to_bytes(8, "big"), step.to_bytes(8, "big"), seed)
 
 
@@ -57,12 +57,12 @@ class Site:
     `handle` for each message.
 
     Args:
-        parameters: the run as this site's owner agreed to it, never as the aggregator tells it.
+        parameters: the run as this site's owner agreed to it; never taken from the aggregator.
         name: which site of the roster this is.
         identity: its signing key; the roster holds the public half.
-        stream: where secrets come from; by default the operating system.
+        stream: the source of secrets; by default the operating system.
         verifier: shared by machines of one process to check each signature once.
-        seen: runs that this site has taken part in; this run is refused if there, else added.
+        seen: runs that this site has taken part in; this run is refused if it is among them, else added.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Site:
         return self._advert
 
     def begin(self, step: int, vector: NDArray[np.int64]) -> None:
-        """Give this site its vector of a step, before it is asked for. Steps that are left out are lost.
+        """Give this site its vector of a step, before the aggregator asks for it. Skipped steps are lost.
 
         Args:
             step: its number, from 0; later than every step that this site has begun and masked.
             vector: `length` integers (int64); with 32 bits each must fit 32 bits. It is not copied, and is
-                forgotten once it is masked.
+                deleted once it is masked.
         """
         state = following(self.state, Cue.BEGIN)
         step = check.integer("step", step, least=0, most=self.parameters.steps - 1)
@@ -130,13 +130,13 @@ class Site:
     def handle(self, data: bytes) -> bytes:
         """Return the answer to the aggregator's message, or raise a `ProtocolError`.
 
-        After an error the site is where it was: nothing was sent, and a right message is still welcome.
+        An error changes nothing: nothing was sent, and a correct message is still accepted.
         """
         message = m.unpack(data, self.parameters)
         state = following(self.state, type(message))
         if not isinstance(message, m.Adverts) and message.step != self._step:
             raise Refused(f"a message of step {message.step} came, and this site is in step {self._step}")
-        # A delivery tells who shared: it can only be tied to what came before.
+        # A delivery says who shared, so its transcript is the one before that list.
         expected = self._keys_at if isinstance(message, m.Delivery) else self._transcript
         if message.transcript != expected:
             raise Refused(
@@ -159,7 +159,7 @@ class Site:
 
     @property
     def step(self) -> int:
-        """The step that this site is in, or the first."""
+        """The current step, or the first."""
         return self._step
 
     @property
@@ -193,7 +193,7 @@ class Site:
         }
 
     def _share(self, message: m.Adverts) -> bytes:
-        """Round 2: check everyone's keys, then share every step's two secrets with the committee."""
+        """Round 2: check all keys, then share every step's two secrets with the committee."""
         parameters, me = self.parameters, self.number
         adverts = _read_adverts(message, parameters, self._verifier)
         if self._advert not in message.adverts:
@@ -219,7 +219,7 @@ class Site:
             key = derive(agreed[peer], transcript, "share", me, peer)
             opening[peer] = derive(agreed[peer], transcript, "share", peer, me)
             sealed.append(ChaCha20Poly1305(key).encrypt(_NONCE, b"".join(row), None))
-        # All is well: from here on nothing fails.
+        # From here on nothing fails.
         self._transcript = self._keys_at = transcript
         self._opening = opening
         self._held = {me: Held(b"".join(shares[-1]))}
@@ -231,7 +231,7 @@ class Site:
         return answer
 
     def _mask(self, message: m.Delivery | m.Begin) -> bytes:
-        """Round 3: with the neighbours' shares opened, send the vector under its masks."""
+        """Round 3: decrypt the neighbours' key shares and send the masked vector."""
         me, step = self.number, self._step
         setup, sharers, held = self._setup, self._sharers, self._held
         if isinstance(message, m.Delivery):
@@ -239,7 +239,7 @@ class Site:
             if setup is None:
                 setup, (sharers, held) = told, self._opened(message)
             elif told != setup:
-                raise Refused("the aggregator told this site before that others shared")
+                raise Refused("the aggregator sent this site another list of sharers before")
         assert setup is not None  # without its shares a site takes nothing but a delivery
         seed, _ = self._chain.secrets()
         keys = [(masks.self_key(seed, self._keys_at, me, step), 1)]
@@ -249,14 +249,14 @@ class Site:
         masks.apply(words, keys)
         self._setup, self._sharers, self._held = setup, sharers, held
         self._transcript = m.at_step(setup, step)
-        # What is not needed again is forgotten: nobody can be made to give it away later.
+        # What is not needed again is deleted, so that it cannot be revealed later.
         self._vector = None
         self._opening = {}
         self._chain.advance(step + 1)
         return self._signed(m.Masked(**self._head(), round=3, step=step, words=words.tobytes()))
 
     def _opened(self, message: m.Delivery) -> tuple[frozenset[int], dict[int, Held]]:
-        """Return who shared, and the shares that this site holds, without those of steps that it missed."""
+        """Return who shared, and the key shares that this site holds, without those of missed steps."""
         parameters = self.parameters
         sharers = _ascending(message.sharers, parameters.sites)
         self._require_enough(len(sharers), "shared")
@@ -320,7 +320,7 @@ class Site:
         return self._signed(reveal)
 
     def _forget_before(self, step: int) -> None:
-        """Throw away this site's secrets of earlier steps, and its shares of others'."""
+        """Delete this site's secrets of earlier steps, and its key shares of others'."""
         self._chain.advance(step)
         for held in self._held.values():
             held.forget_before(step)
@@ -375,7 +375,7 @@ def _ascending(sites: tuple[int, ...], most: int) -> frozenset[int]:
 
 
 def require_vector(vector: Any, length: int, ring: Ring) -> NDArray[np.int64]:
-    """Return the vector if a site can take part with it."""
+    """Return the vector if it has the right type and length and fits the ring."""
     if not isinstance(vector, np.ndarray) or vector.dtype != np.int64:
         shown = vector.dtype if isinstance(vector, np.ndarray) else type(vector).__name__
         raise InvalidInput(f"vector must be an array of int64, not {shown}")

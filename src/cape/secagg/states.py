@@ -1,7 +1,7 @@
 """Every transition of both machines, in one table, and nothing else.
 
-A machine asks `following` before it does any work; whatever is not in the table is refused, and
-the state stays. What a message must hold to be accepted is in `site` and `aggregator`.
+A machine calls `following` before it does any work; a transition that is not in the table is refused, and
+the state stays. `site` and `aggregator` check the contents of messages.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["TRANSITIONS", "AggregatorState", "Cue", "SiteState", "following"]
 
 
 class SiteState(Enum):
-    """What a site has done: in the setup, then in the step that it is in."""
+    """What a site has done: in the setup, then in the current step."""
 
     NEW = "not started"
     ADVERTISED = "advertised its keys"
     SHARED = "shared its secrets"
-    BEGUN = "been given a vector, and no shares of others yet"
+    BEGUN = "been given a vector, and no key shares of others yet"
     READY = "been given a vector"
     MASKED = "sent its masked vector"
     AGREED = "signed the list of survivors"
@@ -33,22 +33,22 @@ class AggregatorState(Enum):
 
     ADVERTISE = "advertisements"
     SHARE = "shares"
-    READY = "nothing: the next step has to be begun"
+    READY = "nothing: the next step has to start"
     MASK = "masked vectors"
     CONSISTENCY = "consents"
-    UNMASK = "shares to unmask with"
+    UNMASK = "key shares to unmask with"
     DONE = "nothing: the last step's sum is known"
     FAILED = "nothing: the run has failed"
 
 
 class Cue(Enum):
-    """What moves a machine and is not a message."""
+    """Triggers that are not messages."""
 
     START = "start"
-    BEGIN = "the beginning of a step"
+    BEGIN = "the start of a step"
     CLOSED = "every site has answered or is gone"
     ENDED = "every site has answered or is gone, in the last step"
-    LOST = "too few sites are left in a step, or what they revealed does not fit"
+    LOST = "too few sites are left in a step, or the key shares they revealed are wrong"
     FAILED = "the same in the setup or in the last step"
 
 
@@ -61,7 +61,7 @@ TRANSITIONS: MappingProxyType[tuple[State, Trigger], State] = MappingProxyType(
     {
         (_S.NEW, Cue.START): _S.ADVERTISED,
         (_S.ADVERTISED, m.Adverts): _S.SHARED,
-        # Steps go forward only, and the site counts them; from anywhere, since it may miss the end of one.
+        # Steps only go forward, and the site counts them; from any state, since it may miss the end of one.
         (_S.SHARED, Cue.BEGIN): _S.BEGUN,
         (_S.BEGUN, Cue.BEGIN): _S.BEGUN,
         (_S.READY, Cue.BEGIN): _S.READY,
@@ -81,7 +81,7 @@ TRANSITIONS: MappingProxyType[tuple[State, Trigger], State] = MappingProxyType(
         (_A.SHARE, Cue.CLOSED): _A.READY,
         (_A.SHARE, Cue.FAILED): _A.FAILED,
         (_A.READY, Cue.BEGIN): _A.MASK,
-        (_A.MASK, Cue.BEGIN): _A.MASK,  # a driver may give a step up
+        (_A.MASK, Cue.BEGIN): _A.MASK,  # a driver may abandon a step
         (_A.CONSISTENCY, Cue.BEGIN): _A.MASK,
         (_A.UNMASK, Cue.BEGIN): _A.MASK,
         (_A.MASK, m.Masked): _A.MASK,
@@ -109,5 +109,5 @@ def following(state: State, trigger: Trigger) -> State:
         pass
     what = trigger.value if isinstance(trigger, Cue) else f"a message {trigger.__name__!r}"
     if isinstance(state, SiteState):
-        raise Refused(f"{what} is refused: this site has {state.value}, and answers nothing twice")
+        raise Refused(f"{what} is refused: this site has {state.value}, and answers each message once")
     raise Refused(f"{what} is refused: the aggregator now waits for {state.value}")

@@ -1,4 +1,4 @@
-"""What goes over the wire in one process, how much of it, and what came of it."""
+"""Messages on the wire of a run in one process, their sizes, and the outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Wire:
-    """A message under way. The aggregator's name is the empty string."""
+    """A message in transit. The aggregator's name is the empty string."""
 
     round: str
     sender: str
@@ -32,19 +32,19 @@ Hook = Callable[[list[Wire]], Iterable[Wire]]
 
 @dataclass
 class Traffic:
-    """Bytes of one round: what each site sent and received, and the aggregator in total."""
+    """Bytes of one round: sent and received by each site, and by the aggregator in total."""
 
     sent: dict[str, int] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
 
     @property
     def aggregator_received(self) -> int:
-        """All that sites sent."""
+        """Bytes that all sites sent."""
         return sum(self.sent.values())
 
     @property
     def aggregator_sent(self) -> int:
-        """All that sites received."""
+        """Bytes that all sites received."""
         return sum(self.received.values())
 
     def add(self, wire: Wire) -> None:
@@ -55,7 +55,7 @@ class Traffic:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run or one of its steps gave: the sum over the survivors, who they are, and what it cost."""
+    """The outcome of a run or a step: the sum over the survivors, their names, and the cost."""
 
     total: NDArray[np.int64]
     survivors: tuple[str, ...]
@@ -65,7 +65,7 @@ class Outcome:
     seconds: float
 
     def __str__(self) -> str:
-        """What it cost, as a table: bytes by round, of the site with most and of the aggregator."""
+        """The cost as a table: bytes by round, of the site with most and of the aggregator."""
         lines = [
             f"{len(self.survivors)} of {self.parameters.sites} sites, {self.parameters.length:,} entries, "
             f"{self.seconds:.2f} s",
@@ -82,9 +82,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Setup:
-    """What agreeing on keys gave: who can take part in the steps, and what it cost.
+    """The outcome of the setup: the sites that can take part in the steps, and the cost.
 
-    The shares that the aggregator passes on travel with the first step that a site answers.
+    The aggregator forwards key shares with the first step that a site answers.
     """
 
     sites: tuple[str, ...]
@@ -93,7 +93,7 @@ class Setup:
     seconds: float
 
     def with_step(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a step with what the setup cost added."""
+        """Return the outcome of a step with the cost of the setup added."""
         return replace(
             outcome,
             traffic=self.traffic | outcome.traffic,

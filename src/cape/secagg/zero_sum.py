@@ -3,11 +3,11 @@
 Claim. The e_s of the survivors are integers and add up to zero, exactly. Given everything that the aggregator
 and the colluders see, the honest ê_s are discrete Gaussians conditioned on their sum, and on nothing else.
 Reason. Each site draws ê_s; secure aggregation gives the sum E over the survivors and nothing else; E is
-announced, and site number i of the S' survivors keeps ê_s minus its share of E, by whole division:
-E = S' q + r, the first r sites subtract q + 1 and the others q. A wrong E, or different ones, shifts noise by
-amounts that the aggregator knows: it spoils the sum, not the privacy. The ring holds E for certain
-(`Ring.require_fits` with the samplers' hard bound).
-The noise of many iterations is one long vector and one run; each later release is then one message per site.
+announced, and site number i of the S' survivors keeps ê_s minus its part of E, by integer division: E = S' q
++ r, the first r sites subtract q + 1 and the others q. A wrong E, or different ones, shifts the noise by
+amounts that the aggregator knows: that corrupts the sum, not the privacy. The ring holds E for certain
+(`Ring.require_fits` with the samplers' hard bound). The noise of many iterations is one long vector and one
+run; each later release is then one message per site.
 Tested in tests/secagg/test_zero_sum.py.
 """
 
@@ -64,20 +64,20 @@ class ZeroSumSite(Site):
 
     @property
     def drawn(self) -> NDArray[np.int64]:
-        """ê_s, until `finish` has given out e_s."""
+        """ê_s, until `finish` has returned e_s."""
         if self._drawn is None:
-            raise Refused("a site's noise is given out once")
+            raise Refused("a site's noise is returned once")
         return self._drawn
 
     def finish(self, announcement: bytes) -> NDArray[np.int64]:
-        """Return e_s, once: the noise drawn less this site's share of the announced sum."""
+        """Return e_s, once: the noise drawn less this site's part of the announced sum."""
         if self.state is not SiteState.DONE or self._drawn is None:
-            raise Refused("a site's noise is given out once, after it has taken part in the whole run")
+            raise Refused("a site's noise is returned once, after it has taken part in the whole run")
         message = m.unpack(announcement, self.parameters)
         if not isinstance(message, m.Total) or message.transcript != self.transcript:
             raise Refused("this is not the announcement of the run that this site took part in")
         if len(message.words) != self.parameters.vector_bytes:
-            raise BadMessage("the announced sum has another length than this run's vectors")
+            raise BadMessage("the announced sum does not have the length of this run's vectors")
         ring = self.parameters.ring
         total = ring.decode(np.frombuffer(message.words, ring.dtype))
         survivors = self.survivors
@@ -88,7 +88,7 @@ class ZeroSumSite(Site):
 
 @dataclass(frozen=True, eq=False)
 class ZeroSumNoise:
-    """The noise of each survivor that heard the sum, as iterations x length, and the run it came from."""
+    """The noise of each survivor that got the announced sum, as iterations x length, and the run."""
 
     noise: dict[str, NDArray[np.int64]]
     outcome: Outcome

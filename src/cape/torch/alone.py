@@ -1,12 +1,12 @@
-"""Trying a few records by themselves: does the module treat each alone, and which way of clipping fits it?
+"""Tests a module on a few records: does it treat each record by itself, and which way of clipping fits it?
 
 Claim. A module or loss that mixes records by mistake (x - x.mean(0), or (B, 1) against (B,)) is refused,
 and closed forms are used only where they give the gradients that autograd gives one record at a time.
 Reason. Up to four records of the batch are run together and one by one; losses, shapes and gradients have
-to agree, and every layer's input has to have the records first in both. That also tells records from
-positions when a batch has as many of one as of the other. Dropout is stilled meanwhile; a module that
-still draws random numbers is compared in eval. This catches a mistake, not an enemy, and only what the
-batch at hand shows.
+to agree, and every layer's input has to have the records first in both. That also distinguishes records from
+positions when a batch has as many of one as of the other. Dropout is switched off meanwhile; a module that
+still draws random numbers is compared in eval mode. This catches a mistake, not an adversary, and only what
+this batch shows.
 Tested in tests_torch/test_alone.py and test_losses.py.
 """
 
@@ -23,8 +23,9 @@ from torch import nn
 from cape.errors import InvalidInput
 from cape.torch.batch import Batch, per_record
 from cape.torch.capture import Unfit, catch, layers_of
-from cape.torch.each import rows_by_loop, rows_by_vmap
+from cape.torch.each import flat_gradient, rows_by_loop, rows_by_vmap
 from cape.torch.layers import pieces
+from cape.torch.refuse import trainable
 
 __all__ = ["choose"]
 
@@ -32,11 +33,11 @@ _TRIED = 4
 
 
 def choose(module: Any, loss: Any, batch: Batch, method: str) -> str:
-    """Return "ghost", "vmap" or "loop", whichever is fit and wanted, or raise `InvalidInput`."""
+    """Return "ghost", "vmap" or "loop": the wanted one or the first that fits; or raise `InvalidInput`."""
     last = len(batch) - 1
     some = batch[torch.tensor(sorted({last * i // (_TRIED - 1) for i in range(_TRIED)}))]
     with _still(module, some), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own about broadcasting: it is an error here
+        warnings.simplefilter("ignore")  # torch warns of broadcasting, which is an error here
         losses, rows = _require_alone(module, loss, some)
         why = _unfit_for_ghost(module, loss, some, rows) if method in ("auto", "ghost") else ""
         if method == "ghost" and why:
@@ -48,7 +49,7 @@ def choose(module: Any, loss: Any, batch: Batch, method: str) -> str:
             if _close(found, losses) and _close(mapped, rows):
                 return "vmap"
             problem = "it gives other gradients than autograd"
-        except Exception as error:  # what torch.func cannot do has no type of its own
+        except Exception as error:  # torch.func raises no type of its own for what it cannot do
             problem = type(error).__name__
     if method == "vmap":
         raise InvalidInput(f"method='vmap' does not fit this module ({problem}); use 'auto'")
@@ -57,7 +58,6 @@ def choose(module: Any, loss: Any, batch: Batch, method: str) -> str:
 
 def _require_alone(module: Any, loss: Any, batch: Batch) -> tuple[Any, Any]:
     """Return losses and gradients of single records, which have to be those of the batch."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     with torch.enable_grad():
         together = batch.losses(module, loss)
         shape = batch[:1].losses(module, loss).shape
@@ -67,11 +67,7 @@ def _require_alone(module: Any, loss: Any, batch: Batch) -> tuple[Any, Any]:
             "and the targets are broadcast against each other; give both the same shape, (B,) or (B, 1)"
         )
     losses, rows = rows_by_loop(module, loss, batch)
-    whole = torch.zeros_like(rows[0])
-    if together.requires_grad:
-        gradients = torch.autograd.grad(together.sum(), parameters, allow_unused=True)
-        flat = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
-        whole = torch.cat([g.flatten() for g in flat])
+    whole = flat_gradient(together, trainable(module))
     if not _close(per_record(together.detach()), losses) or not _close(
         whole, rows.sum(0), float(rows.nan_to_num(0.0, 0.0, 0.0).abs().max())
     ):
@@ -82,7 +78,7 @@ def _require_alone(module: Any, loss: Any, batch: Batch) -> tuple[Any, Any]:
 
 
 def _unfit_for_ghost(module: Any, loss: Any, batch: Batch, rows: Any) -> str:
-    """Return why the closed forms cannot be used, or nothing."""
+    """Return why the closed forms cannot be used, or an empty text."""
     try:
         layers = layers_of(module)
         caught = catch(module, layers, loss, batch)
@@ -102,7 +98,7 @@ def _unfit_for_ghost(module: Any, loss: Any, batch: Batch, rows: Any) -> str:
 
 
 def _close(a: Any, b: Any, scale: float = 0.0) -> bool:
-    """Whether numbers agree but for rounding; where either is not finite, nothing is said.
+    """Return whether numbers agree but for rounding, where both are finite.
 
     A GPU's convolutions keep 10 bits by default, and a batch of one may be computed another way than a
     larger one; mixed records differ by far more.
@@ -117,7 +113,7 @@ def _close(a: Any, b: Any, scale: float = 0.0) -> bool:
 
 @contextmanager
 def _still(module: Any, batch: Batch) -> Iterator[None]:
-    """Switch off what draws random numbers, and leave generators and modes as they were."""
+    """Switch off what draws random numbers, and restore generators and modes at the end."""
     modes = [(layer, layer.training) for layer in module.modules()]
     cuda = [batch.inputs[0].device] if batch.inputs[0].is_cuda else []
     with torch.random.fork_rng(devices=cuda):

@@ -2,7 +2,7 @@
 
 Claim. `per_record` returns B numbers, the i-th of which is all of record i's loss.
 Reason. The loss's first dimension has to be B, and whatever else it has is added up. A loss that broadcasts
-(B, 1) against (B,) returns (B, B), in which every row holds other records' targets: it is told by its
+(B, 1) against (B,) returns (B, B), in which every row holds other records' targets: it is recognised by its
 shape, which then changes with the size of the batch (`cape.torch.alone` compares).
 Tested in tests_torch/test_losses.py.
 """
@@ -45,7 +45,7 @@ class Batch:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What two batches have in common that a module and a loss treat alike."""
+        """Equal for two batches that a module and a loss treat alike."""
         return tuple((part.ndim, part.dtype) for part in (*self.inputs, self.targets))
 
     def losses(self, module: Any, loss: Any) -> Any:

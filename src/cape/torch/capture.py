@@ -1,11 +1,11 @@
-"""One forward and one backward pass, in which each layer's input and output gradient are caught.
+"""One forward and one backward pass that records each layer's input and the gradient of its output.
 
-Claim. What is caught is all that the loss's gradient of the trainable parameters is made of; otherwise
+Claim. What is recorded determines the loss's gradient of the trainable parameters; otherwise
 `Unfit` is raised and nothing is used.
 Reason. Each trainable parameter belongs to one layer with a closed form. After the forward pass the graph of
 the losses is walked: every edge into a parameter has to be the one of its own layer's only call, so a
-parameter that is also used elsewhere, by two layers or by hand, is seen. An input that was overwritten
-after the call shows by its version. The backward pass stops at the layers' outputs: gradients of
+parameter that is also used elsewhere, by two layers or by hand, is found. An input that was overwritten
+after the call is found by its version. The backward pass stops at the layers' outputs: gradients of
 parameters are never formed.
 Tested in tests_torch/test_fallback.py.
 """
@@ -25,7 +25,7 @@ __all__ = ["Call", "Caught", "Unfit", "catch", "layers_of"]
 
 
 class Unfit(Exception):
-    """The closed forms do not cover this module; the text says why."""
+    """The closed forms do not apply to this module; the text says why."""
 
 
 @dataclass

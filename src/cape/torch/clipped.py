@@ -1,7 +1,7 @@
 """The sum over a batch of per-record gradients, each clipped to an L2 norm: the private step of any module.
 
-Claim. Each record adds to `total` a vector of norm at most `clip`, whatever the record holds; what
-rounding adds stands in `rounding_slack`. A record whose loss or gradient is not finite adds nothing.
+Claim. Each record adds to `total` a vector of norm at most `clip`, whatever the record holds;
+`rounding_slack` bounds what rounding adds. A record whose loss or gradient is not finite adds nothing.
 Reason. The gradient of a record is over all trainable parameters together; its norm is measured in
 closed form or from the gradient itself, and the same numbers are then added with factors
 min(1, clip (1 - 2^-10) / norm) in float64: see `cape.torch.layers`, `pieces` and `rounding`. That a
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -32,12 +32,12 @@ from cape.torch.rounding import factors
 __all__ = ["ClippedSum", "ClippedSums", "clipped_sum"]
 
 Method = Literal["auto", "ghost", "vmap", "loop"]
-_METHODS = ("auto", "ghost", "vmap", "loop")
+_METHODS = get_args(Method)
 
 
 @dataclass(frozen=True)
 class ClippedSum:
-    """What a batch gives.
+    """The clipped sum of a batch.
 
     Attributes:
         total: the sum, in float64: all trainable parameters in the order of `module.parameters()`.
@@ -62,9 +62,9 @@ def clipped_sum(
     method: Method = "auto",
     at_once: int | None = None,
 ) -> ClippedSum:
-    """Return the sum of a batch's gradients, clipped record by record, after trying the module on some.
+    """Return the sum of a batch's gradients, clipped record by record, after testing the module on a few.
 
-    For more than one batch make a `ClippedSums`: it tries a module once.
+    For more than one batch make a `ClippedSums`: it tests a module once.
     """
     return ClippedSums(module, loss, method=method, at_once=at_once)(inputs, targets, clip)
 
@@ -120,19 +120,19 @@ class ClippedSums:
         return sums.result()
 
     def method(self, batch: Batch, keep: Any = None) -> str:
-        """Return how this batch is clipped, having tried it on a few of its records if it is the first."""
+        """Return how this batch is clipped; the first of its form is tested on a few of its records."""
         modes = tuple(layer.training for layer in self._module.modules())
         form = (batch.form, modes, tuple(p.requires_grad for p in self._module.parameters()))
         if form in self._chosen:
             return self._chosen[form]
         tried = batch if keep is None else batch[keep]
         method = choose(self._module, self._loss, tried, self._method)
-        if len(tried) > 1:  # one record alone shows nothing of mixing
+        if len(tried) > 1:  # a single record cannot show mixing
             self._chosen[form] = method
         return method
 
     def _parts(self, method: str, batch: Batch, parameters: list[Any]) -> Iterator[tuple[Any, list[Piece]]]:
-        """Give losses and gradients, some records at a time."""
+        """Yield losses and gradients, some records at a time."""
         size = self._at_once or (len(batch) if method == "ghost" else records_at_once(parameters))
         for start in range(0, len(batch), size):
             part = batch if size >= len(batch) else batch[start : start + size]
@@ -141,7 +141,7 @@ class ClippedSums:
                 continue
             try:
                 caught = catch(self._module, layers_of(self._module), self._loss, part)
-            except Unfit as reason:  # these records went another way through the module than the first did
+            except Unfit as reason:  # these records took another path through the module than the first did
                 if self._method == "ghost":
                     raise InvalidInput(f"method='ghost' does not fit this module: {reason}") from None
                 yield from self._parts("loop", part, parameters)
@@ -155,7 +155,7 @@ class ClippedSums:
 
 
 class _Sums:
-    """The total and what it was made of, part by part."""
+    """The total, with norms and losses, added up part by part."""
 
     def __init__(self, parameters: list[Any], clip: float, keep: Any = None) -> None:
         first, widths = parameters[0], [parameter.numel() for parameter in parameters]

@@ -1,8 +1,8 @@
-"""Every record's gradient by itself, for modules without closed forms: many at a time, or one by one.
+"""Per-record gradients for modules without closed forms: many at a time, or one by one.
 
 Claim. Row i is the gradient of record i's loss as if it were the whole batch, whatever the module does.
-Reason. `torch.func` runs the module on batches of one, all at once; where it cannot, autograd does one after
-the other. The rows are kept, so they are made for some records at a time.
+Reason. `torch.func` runs the module on batches of one, all at once; where it cannot, autograd runs them one
+after the other. The rows are held in memory, so they are computed for some records at a time.
 Tested in tests_torch/test_fallback.py.
 """
 
@@ -14,14 +14,15 @@ import torch
 from torch.func import functional_call, grad_and_value, vmap
 
 from cape.torch.batch import Batch, per_record
+from cape.torch.refuse import trainable
 
-__all__ = ["records_at_once", "rows_by_loop", "rows_by_vmap"]
+__all__ = ["flat_gradient", "records_at_once", "rows_by_loop", "rows_by_vmap"]
 
 _HELD = 1 << 25
 
 
 def records_at_once(parameters: list[Any]) -> int:
-    """Return how many records' gradients are made at a time."""
+    """Return how many records' gradients are computed at a time."""
     entries = int(sum(parameter.numel() for parameter in parameters))
     return min(1024, max(1, _HELD // entries))
 
@@ -45,15 +46,19 @@ def rows_by_vmap(module: Any, loss: Any, batch: Batch) -> tuple[Any, Any]:
 
 def rows_by_loop(module: Any, loss: Any, batch: Batch) -> tuple[Any, Any]:
     """Return the same, from one backward pass for each record."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    parameters = trainable(module)
     losses, rows = [], []
     for i in range(len(batch)):
         with torch.enable_grad():
             value = per_record(batch[i : i + 1].losses(module, loss))
-        gradients: Any = [None] * len(parameters)
-        if value.requires_grad:
-            gradients = torch.autograd.grad(value.sum(), parameters, allow_unused=True)
-        flat = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
         losses.append(value.detach())
-        rows.append(torch.cat([g.flatten() for g in flat]))
+        rows.append(flat_gradient(value, parameters))
     return torch.cat(losses), torch.stack(rows)
+
+
+def flat_gradient(losses: Any, parameters: list[Any]) -> Any:
+    """Return the gradient of the sum of losses over all parameters, 0 where it does not depend on one."""
+    gradients: Any = map(torch.zeros_like, parameters)
+    if losses.requires_grad:
+        gradients = torch.autograd.grad(losses.sum(), parameters, materialize_grads=True)
+    return torch.cat([gradient.flatten() for gradient in gradients])

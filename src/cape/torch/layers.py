@@ -27,7 +27,7 @@ __all__ = ["closed_form", "pieces"]
 
 
 def closed_form(layer: Any) -> bool:
-    """Whether a layer's own parameters have a closed form, and nobody changed how it works."""
+    """Return whether a layer's own parameters have a closed form, and its forward pass is torch's own."""
     kind = next((kind for kind in _KINDS if isinstance(layer, kind)), None)
     if kind is None or type(layer).forward is not kind.forward:
         return False
@@ -73,18 +73,15 @@ def _weight(weight: Any, inputs: Callable[[Any], Any], x: Any, g: Any, wide: int
     if positions * (wide + outputs) < wide * outputs and groups * positions**2 <= ROWS**2:
         return [Gram(weight, inputs, x, g, wide)]
     rows = g.new_empty(records, groups, outputs, wide)
-    size = max(1, (_HELD << 2 if g.is_cuda else _HELD) // (groups * wide * positions))
+    size = max(1, (TEMPORARY << 2 if g.is_cuda else TEMPORARY) // (groups * wide * positions))
     for start in range(0, records, size):
         some = slice(start, start + size)
         torch.matmul(g[some], inputs(x[some]).mT, out=rows[some])
     return [Kept((weight,), rows.flatten(1))]
 
 
-_HELD = TEMPORARY
-
-
 def _patches(layer: Any) -> Callable[[Any], Any]:
-    """Return what makes (records, groups, I, T) of a convolution's input: I numbers seen from T places."""
+    """Return a function from a convolution's input to (records, groups, I, T): I numbers at T positions."""
     size, step, spread = layer.kernel_size, layer.stride, layer.dilation
     around = layer._reversed_padding_repeated_twice
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
@@ -123,7 +120,7 @@ def _embedding(layer: Any, x: Any, g: Any) -> list[Piece]:
 
 
 def _affine(normal: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], list[Piece]]:
-    """Return the form of a scale and a shift of what is normal(layer, x), which has no parameters."""
+    """Return the form of a scale and a shift of normal(layer, x), which itself has no parameters."""
 
     def form(layer: Any, x: Any, g: Any) -> list[Piece]:
         weight, bias = _trained(layer, "weight"), _trained(layer, "bias")

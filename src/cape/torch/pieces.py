@@ -6,7 +6,7 @@ Reason. With inputs x_t and output gradients g_t at T positions, a record's grad
 `Product` (T = 1): its norm is |g| |x|. `Gram`: its squared norm is the sum over s, t of (x_s'x_t)(g_s'g_t),
 which needs no gradient at all. `Kept`: the gradients themselves, as numbers, are both measured and added.
 `Lookup`: the same for the rows of an embedding that a record uses, one row for each that it uses.
-What rounding does to it stands in `cape.torch.rounding`. Tested in tests_torch/test_layers.py.
+`cape.torch.rounding` counts the effect of rounding. Tested in tests_torch/test_layers.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cape.torch.rounding import GRAM_FLOOR, ROWS, squares_of
 __all__ = ["TEMPORARY", "Gram", "Kept", "Lookup", "Piece", "Product", "joined"]
 
 TEMPORARY = 1 << 25
-"""How many float64 numbers a step may hold at once, beyond what it keeps."""
+"""How many float64 numbers one operation may hold at once, beyond its result."""
 
 _SHORT = 1024
 
@@ -69,10 +69,10 @@ class Kept:
 
 
 def joined(found: list[Piece]) -> list[Piece]:
-    """Return the pieces with all short rows in one: starting on each costs more than copying them.
+    """Return the pieces with all short rows joined into one: a kernel launch costs more than copying them.
 
-    What is short is a matter of time only. A GPU copies some hundred megabytes while a program starts a
-    few operations, so nearly all rows are.
+    What counts as short is a matter of speed only. A GPU copies some hundred megabytes in the time of a few
+    launches, so nearly all rows are short there.
     """
     kept = [piece for piece in found if isinstance(piece, Kept)]
     short = [

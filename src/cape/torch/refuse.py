@@ -1,11 +1,11 @@
-"""What cannot be clipped record by record, said before anything is computed.
+"""Refuses modules that cannot be clipped record by record, before anything is computed.
 
 Claim. A module that passes has no layer of torch's own whose training step mixes records, and parameters
 in which rounding is what `cape.torch.rounding` says.
 Reason. BatchNorm in training normalises a record by the others; InstanceNorm with running statistics
 learns them from the batch without noise; an Embedding with `max_norm` writes into its own weights, and one
-with `scale_grad_by_freq` divides by counts over the batch. What a module of somebody else's mixes is found
-by `cape.torch.alone`, on the first batch. A frozen BatchNorm (in eval) is a constant map and passes.
+with `scale_grad_by_freq` divides by counts over the batch. `cape.torch.alone` finds custom modules that mix
+records, on the first batch. A frozen BatchNorm (in eval) is a constant map and passes.
 Dropout passes: the bound holds for each mask, however masks are drawn.
 Tested in tests_torch/test_refuse.py.
 """

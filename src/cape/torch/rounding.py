@@ -1,4 +1,4 @@
-"""What floating point may add to the bound on one record: how gradients are measured, shrunk and added up.
+"""What floating point may add to the bound on one record when gradients are measured, shrunk and added up.
 
 Claim. Let a batch have B records and let S be the computed sum. Adding, removing or replacing one record
 moves S by no more than it moves a sum of vectors that are each of norm at most C, plus
@@ -9,16 +9,16 @@ are computed in float64. A Gram matrix can cancel, so 2^-26 |X|^2 |G|^2 is added
 rounding is below (I + O + T^2) 2^-53 |X|^2 |G|^2, which is less: T^2 is at most 2^26 there. What is
 measured in float32, gradients that are kept and the factors of a product, is added up in blocks of 2048,
 with relative error below 2^-12 in the square, and the smallest normal number per entry is added for
-squares that underflow. `factors` aims at C (1 - 2^-10), which pays for all of it: a vector that is added
+squares that underflow. `factors` aims at C (1 - 2^-10), which allows for all of it: a vector that is added
 is no longer than C.
 (2) The sum is made in float64. With u = 2^-53, an entry whose terms are added K at a time, and then k
 such partial sums, is off by at most (K + k) u times the sum of its terms' magnitudes, in any order. For
 gradients that are kept, K + k is at most B, and a record's magnitudes have norm at most C. For those that
 are only added up as products, K is at most 2^13 and k at most B; a record's magnitudes are then at most
 2^13 C, by the 2^-26 above.
-(3) Both neighbours' sums are off by that much: a factor of 2.
+(3) Both adjacent data sets' sums are off by that much: a factor of 2.
 Assumed: that a library's kernel gives every *other* record the same bits when one record of a batch is
-another. In a batch of another size it may not: gradients then differ in their last places, which one would
+another. In a batch of another size it may not: gradients then differ in their last bits, which one would
 have to count for every record. Fixed batch sizes avoid the question, and `cape.torch.train` has them (`keep`
 says which records count), also where it samples.
 Tested in tests_torch/test_rounding.py, with exact rational sums.

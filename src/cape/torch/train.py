@@ -7,14 +7,14 @@ sums by at most `rounding_slack(batch)` more (`cape.torch.rounding`).
 of 2^-40 of the clip and added as integers. One record is in one batch, whose truncation moves a difference by
 less than two of these multiples in each entry, so by sqrt(parameters) 2^-39 in all. Both slacks are part of
 the sensitivity, and of what one record alone adds.
-(3) Kernels may give all records other last bits when a batch has another size, and where rows are sampled
-a record more is a batch larger. Hence `_places`: batches have a size that is public, `slots`, and the
-chosen records are put into slots at random, in secret; the slots that are left repeat the first record
-with factor 0. Whoever is drawn besides takes an empty slot, and all others stay where they are, in a batch of
+(3) Kernels may change the last bits of every record when the batch size changes, and with sampling one more
+record makes the batch larger. Hence `_places`: batches have a public size, `slots`, and the
+sampled records are put into slots at random, in secret; the remaining slots repeat the first record
+with factor 0. One more sampled record takes an empty slot, and all others stay where they are, in a batch of
 the same shape: their bits stay the same if a kernel's result for one record does not depend on what another
 record holds. That is assumed, as for whole tables, and nothing else. Slots run out with probability below
-2^-50 a step under "replace-one"; under "add-remove" there are as many at each site as `rows` asks for.
-(4) A module or a loss is a function of somebody's: its stage is paid for even if it fails.
+2^-50 a training step under "replace-one"; under "add-remove" each site has as many as `rows` asks for.
+(4) Modules and losses are custom code: a stage is paid for even if they fail.
 Tested in tests_torch/test_train.py.
 
 The gradients leave the device as one vector; grid, noise and masks are the host's.
@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
 from cape.blocks.block import Array
 from cape.blocks.holder import Held, Holder
@@ -61,7 +62,7 @@ _RUN_OUT = 50 * math.log(2)  # slots run out with a probability of at most exp(-
 
 
 class Trained(NamedTuple):
-    """The module, with its new parameters, the release that they came from, and the budget after it."""
+    """The module with its new parameters, the release that they came from, and the budget after it."""
 
     module: Any
     release: Release
@@ -69,7 +70,7 @@ class Trained(NamedTuple):
 
     @property
     def learning_curve(self) -> list[Any]:
-        """What was released of each step."""
+        """What was released in each training step."""
         return list(self.release.model.learning_curve)
 
 
@@ -102,9 +103,9 @@ def train(
             a tuple. Real numbers are taken in the module's precision.
         loss: `loss(output, target)` with one value for each record (reduction="none"). A record whose loss
             or gradient is not finite adds nothing.
-        budget, share: what the run may cost. A budget does not change: what is left is in the result, or
-            in a note of the exception. A run that goes on from a checkpoint pays for all its steps: give it
-            the budget that the run was begun with.
+        budget, share: what the run may cost. A `Budget` never changes: what is left is in the result, or
+            in a note of the exception. A run resumed from a checkpoint pays for all its training steps: give
+            it the budget that the run started with.
         colluding, min_sites, scheme, neighbours, stream: as for `cape.Consortium`.
         drop, progress: as for `Consortium.release`.
         **training: epochs, sampling, clip, rate, optimiser, checkpoint, rows: see `cape.learning.Training`.
@@ -113,9 +114,9 @@ def train(
     try:
         how = Training(**training)
     except TypeError as error:
-        raise InvalidInput(f"train cannot be told this: {error}") from None
+        raise InvalidInput(f"unknown training option: {error}") from None
     if how.watched:
-        raise InvalidInput("losses are watched, and clips adapted, in a NeuralNetwork only")
+        raise InvalidInput("losses are tracked, and clips adapted, in a NeuralNetwork only")
     if not isinstance(module, torch.nn.Module):
         raise InvalidInput(f"module must be a torch.nn.Module, not {type(module).__name__}")
     if not isinstance(sites, Mapping) or not sites:
@@ -149,7 +150,7 @@ def train(
 
 
 def load(module: Any, parameters: Floats) -> None:
-    """Put a flat vector into the trainable parameters of a module, in place."""
+    """Set the trainable parameters of a module from a flat vector, in place."""
     place = 0
     with torch.no_grad():
         for parameter in trainable(module):
@@ -159,7 +160,7 @@ def load(module: Any, parameters: Floats) -> None:
 
 
 def slots(rows: int, rate: float) -> int:
-    """Return how many records a step has room for, from public numbers.
+    """Return how many records a training step has room for, from public numbers.
 
     The smallest n for which Chernoff's bound on the chance that a Poisson sample has more, exp(-rows KL(n /
     rows, rate)), is below 2^-50.
@@ -177,14 +178,12 @@ def slots(rows: int, rate: float) -> int:
 
 
 def _divergence(a: float, b: float) -> float:
-    """Return KL(a, b) of two coins, for a >= b; infinite beyond 1."""
-    if a > 1:
-        return math.inf
-    return (a * math.log(a / b) if a else 0.0) + ((1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0)
+    """Return KL(a, b) of two Bernoulli distributions."""
+    return float(rel_entr(a, b) + rel_entr(1 - a, 1 - b))
 
 
 def _places(chosen: NDArray[np.int64], room: int, stream: SecureStream) -> tuple[Any, Any]:
-    """Return which record stands in each slot, and whether it counts: a random place for each chosen one."""
+    """Return which record is in each slot, and whether it counts: a random slot for each sampled record."""
     while room < len(chosen):  # see (3) at the head of the module
         room *= 2
     places = np.argsort(stream.words(room), kind="stable")[: len(chosen)]
@@ -212,7 +211,7 @@ def _batch(name: str, pair: Any) -> Batch:
 
 @dataclass(frozen=True, eq=False)
 class _ModuleGradient(Held):
-    """The clipped gradients of a module at these parameters; `rows` is what is public of their number."""
+    """The clipped gradients of a module at these parameters; `rows` is the public number of records."""
 
     parameters: Floats
     clip: float
@@ -248,7 +247,7 @@ class _Tensors(Holder):
         return total
 
     def _batches(self, block: _ModuleGradient, stream: SecureStream | None) -> Any:
-        """Give batches, of sizes that are public, and which of their records count (None: all)."""
+        """Yield batches of public sizes, and which of their records count (None: all)."""
         rows = self.rows()
         if not rows:
             return
@@ -268,7 +267,7 @@ class _Tensors(Holder):
                 yield self._on_device(self._records[index[some]]), keep[some].to(self._like.device)
 
     def _on_device(self, batch: Batch) -> Batch:
-        """Return the batch where the module is, real numbers in its precision."""
+        """Return the batch on the module's device, real numbers in its precision."""
         parts = [
             part.to(self._like.device, self._like.dtype if part.is_floating_point() else part.dtype)
             for part in (*batch.inputs, batch.targets)
@@ -287,7 +286,7 @@ class _ModuleDescent(Descent):
     shapes: tuple[tuple[int, ...], ...]
     neighbours: Neighbours
     rows: int
-    """The largest number of records at one site that is public."""
+    """The largest public number of records at one site."""
     loss: str = ""
 
     def start(self, schema: Schema) -> Floats:
