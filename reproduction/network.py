@@ -32,7 +32,7 @@ from cape.engine.stages import SLACK, sampled_mu
 from cape.errors import PrivacyLeakWarning
 from cape.learning import NeuralNetwork
 from cape.noise import SecureStream
-from cape.privacy import Budget, correlated, covered_noise, gaussian_cover, paper, subsampled
+from cape.privacy import Budget, correlated, dominating_mu, noise_for_mu, paper, subsampled
 from cape.privacy import epsilon as epsilon_of
 from cape.privacy import mu as mu_of
 from reproduction import datasets
@@ -147,7 +147,7 @@ def published_multiplier(scheme: str, epsilon: float) -> float:
 def published_budget(scheme: str, epsilon: float, sampling: float, steps: int) -> Budget:
     """Return the budget for which a consortium adds the published noise in each of so many steps.
 
-    It is the inverse of `privacy.covered_noise`, to 0.1%, less the noise that a release adds because sums
+    It is the inverse of `privacy.noise_for_mu`, to 0.1%, less the noise that a release adds because sums
     are rounded: the noise is then the published one, and the budget's epsilon covers the total.
     """
     own = SCHEMES[scheme]().local_std(1.0, _PARTIES)
@@ -157,7 +157,7 @@ def published_budget(scheme: str, epsilon: float, sampling: float, steps: int) -
     if sampling == 1.0 or multiplier <= _LEAST_NOISE:
         mu = 2.0 * math.sqrt(steps) / multiplier
     else:
-        mu = gaussian_cover(multiplier, sampling, steps, SLACK * _BUDGET_DELTA)
+        mu = dominating_mu(multiplier, sampling, steps, SLACK * _BUDGET_DELTA)
     return Budget(float(epsilon_of(_BUDGET_DELTA, mu)), _BUDGET_DELTA)
 
 
@@ -169,7 +169,7 @@ def total_epsilon(multiplier: float, sampling: float, steps: int, delta: float) 
 def multiplier_at(budget: Budget, task: Task) -> float:
     """Return the noise multiplier that a budget for the whole training buys: the library's calibration."""
     whole = sampled_mu(budget) if task.sampling < 1 else budget.mu
-    return covered_noise(whole, task.sampling, task.steps, SLACK * budget.delta)
+    return noise_for_mu(whole, task.sampling, task.steps, SLACK * budget.delta)
 
 
 def learn(task: Task, scheme: str, budget: Budget, stream: SecureStream) -> Learned:

@@ -27,7 +27,7 @@ from cape.engine.stages import SLACK
 from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
-from cape.privacy import Budget, covered_noise, epsilon
+from cape.privacy import Budget, epsilon, noise_for_mu
 from tests.audit.planted import no_sample
 
 NAME = "neural-network, sampled"
@@ -37,8 +37,8 @@ STEPS, RATE = len(analysis_of(NAME).stages()), SAMPLED[NAME]["sampling"]
 TARGET = "site-00"
 
 
-def noise_for(relation):
-    return covered_noise(MU, RATE, STEPS, SLACK * DELTA, relation=relation)
+def noise_for(adjacency):
+    return noise_for_mu(MU, RATE, STEPS, SLACK * DELTA, adjacency=adjacency)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def slope_of(ratios, present):
 
 
 def test_the_ratio_says_how_sure_one_may_be_and_a_wrong_scale_does_not():
-    true = 1 / noise_for("replace")
+    true = 1 / noise_for("replace-one")
     assert abs(slope(true, true)) < 4
     assert slope(true, 0.9 * true) > 4
     assert slope(true, 1.1 * true) < -4
@@ -134,11 +134,11 @@ def one_run(found, swapped=False, number=0):
 
 
 def test_the_worst_pair_is_found_and_each_row_adds_what_it_may(tables):
-    assert tables.distance == pytest.approx(2 * math.sqrt(STEPS) / noise_for("replace"), rel=1e-3)
-    assert tables.distance <= 2 * math.sqrt(STEPS) / noise_for("replace")
+    assert tables.distance == pytest.approx(2 * math.sqrt(STEPS) / noise_for("replace-one"), rel=1e-3)
+    assert tables.distance <= 2 * math.sqrt(STEPS) / noise_for("replace-one")
     for stage in one_run(tables):
         for added in (stage.draw.row, stage.draw.other):
-            length = np.linalg.norm(added) / RESOLUTION / math.sqrt(2) * noise_for("replace")
+            length = np.linalg.norm(added) / RESOLUTION / math.sqrt(2) * noise_for("replace-one")
             assert 0.999 < length <= 1
 
 
@@ -225,7 +225,7 @@ def centred(played, centre):
 def test_under_the_other_relation_the_row_is_there_or_not():
     found = find(NAME, "add-remove", BUDGET, 1)
     assert len(found.tables.two) == len(found.tables.one) - 1
-    assert found.distance == pytest.approx(math.sqrt(STEPS) / noise_for("add-or-remove"), rel=1e-3)
+    assert found.distance == pytest.approx(math.sqrt(STEPS) / noise_for("add-remove"), rel=1e-3)
     played = play(Game(NAME, "pooled", found.tables, BUDGET, neighbours="add-remove"), range(40), 2)
     assert 0.5 * MU < played.attained < MU
     assert abs(slope_of(played.ratios, played.present)) < 4

@@ -12,7 +12,7 @@ from cape.engine.query import Query, ResumePoint
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
-from cape.privacy import gaussian, gaussian_cover
+from cape.privacy import dominating_mu, gaussian
 from tests.engine.questions import Bins, Rounds
 from tests.engine.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium, truth
 
@@ -169,7 +169,7 @@ def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():
     multiplier = 1 / made.scheme.cost_mu(local, made.setting.parties)
     assert calibration.local_noise == pytest.approx(local, rel=1e-4)  # per unit of what one record adds
     assert calibration.local_noise > local  # rounding is counted
-    cover = gaussian_cover(multiplier, 0.05, 50, made.slack)
+    cover = dominating_mu(multiplier, 0.05, 50, made.slack)
     assert cover <= math.sqrt(0.5) * made.mu * (1 + 1e-12)
     assert gaussian.delta(BUDGET.epsilon, made.mu) + 2 * made.slack <= BUDGET.delta, "the slack included"
     assert cover == pytest.approx(BUDGET.cost(0.5).mu, rel=2e-3)

@@ -110,7 +110,7 @@ CASES = [
             "sampling_rate": [0.0, 1.1, NAN],
             "steps": [0, 1.5],
             "delta": [0.0, 1.0, NAN],
-            "relation": ["replace-special", None],
+            "adjacency": ["replace-special", None],
             "grid": [0.0, -1.0],
         },
     ),

@@ -11,28 +11,28 @@ from scipy.stats import norm
 from cape.errors import InvalidInput, MissingExtra
 from cape.privacy import (
     compose,
-    covered_noise,
     delta,
+    dominating_mu,
     epsilon,
     gaussian,
-    gaussian_cover,
+    noise_for_mu,
     subsampled,
     subsampling,
 )
 
-# relation -> the distance of the two means without sampling, in units of the bound on a record
-DISTANCE = {"replace": 2.0, "add-or-remove": 1.0}
+# adjacency -> the distance of the two means without sampling, in units of the bound on a record
+DISTANCE = {"replace-one": 2.0, "add-remove": 1.0}
 
 
-@pytest.mark.parametrize("relation", DISTANCE)
+@pytest.mark.parametrize("adjacency", DISTANCE)
 @pytest.mark.parametrize(("noise", "steps"), [(20.0, 100), (5.0, 3)])
-def test_without_sampling_it_is_the_exact_gaussian(relation, noise, steps):
-    total = compose(*[DISTANCE[relation] / noise] * steps)
-    found = subsampled(noise, 1.0, steps, delta=1e-5, relation=relation)
+def test_without_sampling_it_is_the_exact_gaussian(adjacency, noise, steps):
+    total = compose(*[DISTANCE[adjacency] / noise] * steps)
+    found = subsampled(noise, 1.0, steps, delta=1e-5, adjacency=adjacency)
     assert found.delta == 1e-5
     exact = epsilon(1e-5, total)
     assert exact * (1 - 1e-6) <= found.epsilon <= exact * 1.002
-    found = subsampled(noise, 1.0, steps, epsilon=1.0, relation=relation)
+    found = subsampled(noise, 1.0, steps, epsilon=1.0, adjacency=adjacency)
     assert found.epsilon == 1.0
     assert delta(1.0, total) * (1 - 1e-6) <= found.delta <= delta(1.0, total) * 1.01
 
@@ -54,7 +54,7 @@ def test_one_step_is_the_divergence_of_the_two_mixtures(noise, q, e):
     found = subsampled(noise, q, 1, epsilon=e).delta
     assert replaced * (1 - 1e-6) <= found <= replaced * 1.001
     removed = max(divergence(one, none, factor, width), divergence(none, one, factor, width))
-    found = subsampled(noise, q, 1, epsilon=e, relation="add-or-remove").delta
+    found = subsampled(noise, q, 1, epsilon=e, adjacency="add-remove").delta
     assert removed * (1 - 1e-6) <= found <= removed * 1.001
 
 
@@ -93,7 +93,7 @@ def test_the_total_grows_with_every_step_and_every_sample():
     assert total(noise=3.0) < here < total(noise=1.5)
     assert total(rate=0.02) < here < total(rate=0.1) < total(rate=1.0)
     assert total(steps=20) < here < total(steps=100)
-    assert total(relation="add-or-remove") < here
+    assert total(adjacency="add-remove") < here
     assert subsampled(2.0, 0.05, 50, delta=1e-8).epsilon > here
     assert subsampled(2.0, 0.05, 50, epsilon=here).delta == pytest.approx(1e-6, rel=0.01)
 
@@ -126,12 +126,12 @@ def test_the_missing_extra_is_named(monkeypatch):
 
 
 @pytest.mark.slow_cases("1.0-0.01-300-replace", seconds=1.8)
-@pytest.mark.parametrize("relation", ["replace", "add-or-remove"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 0.01, 300), (2.0, 0.1, 50), (8.0, 0.5, 20)])
-def test_the_gaussian_cover_lies_above_the_run_and_close_to_it(noise, rate, steps, relation):
+def test_the_dominating_mu_lies_above_the_run_and_close_to_it(noise, rate, steps, adjacency):
     slack = 1e-9
-    mu = gaussian_cover(noise, rate, steps, slack, relation=relation)
-    losses = subsampling._accountant(noise, rate, steps, relation, 1e-3)  # coarser: larger deltas
+    mu = dominating_mu(noise, rate, steps, slack, adjacency=adjacency)
+    losses = subsampling._accountant(noise, rate, steps, adjacency, 1e-3)  # coarser: larger deltas
     epsilons = np.linspace(0.0, losses.get_epsilon(slack), 301)
     run = np.array([losses.get_delta(float(e)) for e in epsilons])
     covered, smaller = (
@@ -143,24 +143,24 @@ def test_the_gaussian_cover_lies_above_the_run_and_close_to_it(noise, rate, step
 
 
 def test_without_sampling_the_cover_is_exact():
-    assert gaussian_cover(3.0, 1.0, 25, 1e-9) == pytest.approx(2 * 5 / 3)
-    assert gaussian_cover(3.0, 1.0, 25, 1e-9, relation="add-or-remove") == pytest.approx(5 / 3)
-    assert covered_noise(0.5, 1.0, 25, 1e-9) == pytest.approx(20.0)
+    assert dominating_mu(3.0, 1.0, 25, 1e-9) == pytest.approx(2 * 5 / 3)
+    assert dominating_mu(3.0, 1.0, 25, 1e-9, adjacency="add-remove") == pytest.approx(5 / 3)
+    assert noise_for_mu(0.5, 1.0, 25, 1e-9) == pytest.approx(20.0)
 
 
 @pytest.mark.slow_cases("0.4-0.02-200-add-or-remove", "1.0-0.2-30-add-or-remove", seconds=0.96)
-@pytest.mark.parametrize("relation", ["replace", "add-or-remove"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("mu", "rate", "steps"), [(0.4, 0.02, 200), (1.0, 0.2, 30), (0.05, 0.5, 10)])
-def test_noise_is_found_for_a_cover(mu, rate, steps, relation):
-    noise = covered_noise(mu, rate, steps, 1e-9, relation=relation)
-    assert gaussian_cover(noise, rate, steps, 1e-9, relation=relation) <= mu
-    assert gaussian_cover(noise * 0.99, rate, steps, 1e-9, relation=relation) > mu
+def test_noise_is_found_for_a_cover(mu, rate, steps, adjacency):
+    noise = noise_for_mu(mu, rate, steps, 1e-9, adjacency=adjacency)
+    assert dominating_mu(noise, rate, steps, 1e-9, adjacency=adjacency) <= mu
+    assert dominating_mu(noise * 0.99, rate, steps, 1e-9, adjacency=adjacency) > mu
 
 
 def test_a_cover_that_makes_no_sense():
-    with pytest.raises(InvalidInput, match="relation"):
-        gaussian_cover(1.0, 0.1, 10, 1e-9, relation="swap")
+    with pytest.raises(InvalidInput, match="adjacency"):
+        dominating_mu(1.0, 0.1, 10, 1e-9, adjacency="swap")
     with pytest.raises(InvalidInput, match="slack"):
-        gaussian_cover(1.0, 0.1, 10, 1e-30)
+        dominating_mu(1.0, 0.1, 10, 1e-30)
     with pytest.raises(InvalidInput, match="mu"):
-        covered_noise(0.0, 0.1, 10, 1e-9)
+        noise_for_mu(0.0, 0.1, 10, 1e-9)

@@ -3,7 +3,7 @@
 Claim. The stages of an analysis together cost at most the mu that its share of the budget buys.
 Reason. Without sampling, stage i is given the part p_i of the share, so mu_i² = p_i share mu²; the parts are
 fractions that add up to exactly 1, and mu² adds. With Poisson sampling all stages are alike, and their
-noise is that of `privacy.covered_noise`: the whole run is dominated by one Gaussian release of mu² = share
+noise is that of `privacy.noise_for_mu`: the whole run is dominated by one Gaussian release of mu² = share
 mu'², but for a slack that the promise adds to delta. mu' is the mu of the budget with twice that slack taken
 off its delta (of a whole share): the budget's own (epsilon, delta) then holds with the slack included.
 Tested in tests/engine/test_stages.py.
@@ -23,8 +23,7 @@ from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Parties, Scheme
 from cape.errors import InvalidInput
-from cape.privacy import Budget, covered_noise
-from cape.privacy.subsampling import Relation
+from cape.privacy import Budget, noise_for_mu
 
 __all__ = ["SLACK", "Setting", "Stages", "sampled_mu"]
 
@@ -172,9 +171,10 @@ class Stages:
             raise InvalidInput("a query must sample as its analysis says")
         local_std = None
         if self.scheme.private:
-            relation: Relation = "replace" if setting.neighbours == "replace-one" else "add-or-remove"
             whole = self.mu * math.sqrt(self.share)
-            multiplier = covered_noise(whole, self.sampling, len(self), self._given_up, relation=relation)
+            multiplier = noise_for_mu(
+                whole, self.sampling, len(self), self._given_up, adjacency=setting.neighbours
+            )
             local_std = self.scheme.local_std(1 / multiplier, setting.parties)
         alone = replace(query, sensitivity=query.norm)
         return calibrate(alone, setting.schema, local_std), local_std or 0.0

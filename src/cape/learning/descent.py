@@ -36,8 +36,7 @@ from cape.engine.stages import SLACK
 from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
 from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
-from cape.privacy import covered_noise, gaussian, gaussian_cover, subsampled
-from cape.privacy.subsampling import Relation
+from cape.privacy import dominating_mu, gaussian, noise_for_mu, subsampled
 from cape.secagg.parameters import MAX_STEPS
 
 __all__ = ["WATCHED", "Descent", "Diverged", "Training"]
@@ -109,17 +108,14 @@ class Training:
 
     def noise(self, epsilon: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
         """Return the noise in a step's sum, in clips, with which all steps together cost epsilon at delta."""
-        relation: Relation = "replace" if neighbours == "replace-one" else "add-or-remove"
-        return covered_noise(
-            gaussian.mu(epsilon, delta), self.sampling, self.steps, SLACK * delta, relation=relation
-        )
+        mu = gaussian.mu(epsilon, delta)
+        return noise_for_mu(mu, self.sampling, self.steps, SLACK * delta, adjacency=neighbours)
 
     def epsilon(self, noise: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
         """Return what all steps together cost at delta, with this noise in each step's sum, in clips."""
-        relation: Relation = "replace" if neighbours == "replace-one" else "add-or-remove"
         if self.sampling < 1:
-            return subsampled(noise, self.sampling, self.steps, delta, relation=relation).epsilon
-        return gaussian.epsilon(delta, gaussian_cover(noise, 1.0, self.steps, delta, relation=relation))
+            return subsampled(noise, self.sampling, self.steps, delta, adjacency=neighbours).epsilon
+        return gaussian.epsilon(delta, dominating_mu(noise, 1.0, self.steps, delta, adjacency=neighbours))
 
     @property
     def watched(self) -> bool:

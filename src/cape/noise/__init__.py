@@ -1,4 +1,4 @@
-"""Where randomness comes from: a cryptographic stream, exact integer noise, the grid and the ring."""
+"""Randomness and exact integers: a cryptographic stream, exact noise, rounding and the ring."""
 
 from cape.noise.gaussian import discrete_gaussian
 from cape.noise.gram import Gram, exact_gram, exact_products

@@ -6,13 +6,13 @@ the discrete Gaussian in statistical distance.
 How it samples. The integers within 12 std are cut into blocks of w = 2^k neighbours, and probability is
 counted in cells of 2^-16. Within a block the law is nearly flat: n = floor(2^16 w min P) cells are handed
 to it as a *uniform* part, so 16 bits that fall into one of them name the block, k bits the place in it,
-and the sample is done. About 1 in 80 falls into the cells that are left. Those draw from what the uniform
-parts do not cover, P(x) - n / (2^16 w), by rejection: a block b with probability proportional to
+and the sample is done. About 1 in 80 falls into the cells that are left. Those draw from the rest of the law,
+P(x) - n / (2^16 w), by rejection: a block b with probability proportional to
 d = 2^16 w P(near) - n, `near` its likeliest member; a uniform place x in it; accepted when
 n + u d < 2^16 w P(x) for a uniform u.
 
 Why that is the law. Per integer, the two parts add up to n / (2^16 w) + (P(x) - n / (2^16 w)) = P(x).
-What keeps it from being exact, each as a statistical distance:
+The approximations, each as a statistical distance:
   - integers beyond 12 std are never drawn: at most 2 exp(-72) < 2^-102 (a discrete Gaussian is
     sub-Gaussian with its own std);
   - the block of the second part is found with 64 bits, and with 192 when these tie with a boundary;
@@ -61,7 +61,7 @@ def discrete_gaussian(std: float, size: int | tuple[int, ...], stream: SecureStr
         std: the scale, from 0.5 to 2^40. The standard deviation equals it to 1e-7 from 1 upwards
             (it is 7% smaller at 0.5).
         size: how many, or the shape of the array.
-        stream: where the bits come from.
+        stream: the source of the bits.
 
     Formal guarantee: see the module; the statistical distance to the ideal is below 2^-64 a sample.
     No sample exceeds `largest(std)` in magnitude.
@@ -79,7 +79,7 @@ def largest(std: float) -> int:
 
 @dataclass(frozen=True)
 class _Table:
-    """All that depends on `std` alone. Arrays over blocks are in the order of the integers."""
+    """What depends on `std` alone. Arrays over blocks are in the order of the integers."""
 
     std: float
     low_bits: int  # k: a block holds 2^k integers
@@ -172,7 +172,7 @@ def _fill(out: Int64, table: _Table, stream: SecureStream) -> None:
 
 
 def _rest(count: int, table: _Table, stream: SecureStream) -> Int64:
-    """Draw from what the uniform parts do not cover, by rejection until all are accepted."""
+    """Draw from the rest of the law, by rejection until all are accepted."""
     out = np.empty(count, np.int64)
     left = np.arange(count)
     while left.size:

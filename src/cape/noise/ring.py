@@ -1,7 +1,7 @@
 """Integers modulo 2^32 or 2^64: where masks are uniform and sums must not wrap.
 
-Claim. If `require_fits` passes, the centred value of the sum modulo 2^bits *is* the sum, always, not
-with high probability: the samplers never exceed `gaussian.largest`, so the bound below is a certain one.
+Claim. If `require_fits` passes, the centred value of the sum modulo 2^bits *is* the sum, with certainty:
+the samplers never exceed `gaussian.largest`, so the bound below always holds.
 Reason. |sum + noise| <= magnitude + sites * largest(std) < 2^(bits - 1), and `decode` is the inverse of
 `encode` on that range. Masks that cancel add a multiple of 2^bits and change nothing.
 Tested in tests/noise/test_ring.py, at the edges of the range.

@@ -1,14 +1,14 @@
-"""Where every random bit comes from: AES-256 in counter mode under a key from the operating system.
+"""The source of every random bit: AES-256 in counter mode under a key from the operating system.
 
-Claim. The bytes of a stream cannot be told from uniform ones by anyone without its key (AES-256 is a
+Claim. Without its key, the bytes of a stream are indistinguishable from uniform ones (AES-256 is a
 pseudorandom permutation; one stream makes far fewer than 2^64 blocks), and streams forked under different
 labels are independent in the same sense.
-Reason. A stream never encrypts under its own key: HKDF-SHA256 derives one key for the bytes and one for
-each label, so no key serves two purposes and every counter starts at zero under a fresh key.
-A process that was forked off draws a secret of its own at once (`os.register_at_fork`); a stream that was
-started under another secret, or another process id, takes a new key before it gives a byte. Ids alone would
-not do: in a new PID namespace a child can have its parent's. What neither notices is a copy of the process
-that was made without Python's hooks and has its id as well: a virtual machine that is restored, say.
+Reason. A stream never encrypts under its own key: HKDF-SHA256 derives one key for the bytes and one for each
+label, so no key serves two purposes and every counter starts at zero under a fresh key. A forked process
+draws a secret of its own at once (`os.register_at_fork`); a stream that was started under another secret, or
+another process id, takes a new key before it returns a byte. Ids alone are not enough: in a new PID namespace
+a child can have its parent's. Neither detects a copy of the process that was made without Python's hooks and
+has its id as well, such as a restored virtual machine.
 Tested in tests/noise/test_stream.py: known answers, agreement with AES block by block, uniformity, forks.
 
 Why not a library: `secrets` is one system call per value, and `numpy.random` is not cryptographic.
@@ -37,7 +37,7 @@ _ZEROS = bytes(_CHUNK)
 
 
 class _Process:
-    """What tells this process from the one that it was forked off."""
+    """What distinguishes this process from the one that it was forked from."""
 
     def __init__(self) -> None:
         self.renew()
@@ -56,7 +56,7 @@ os.register_at_fork(after_in_child=_process.renew)
 
 
 class SecureStream:
-    """A stream of uniform bytes and integers that nobody without its key can predict.
+    """A stream of uniform bytes and integers that cannot be predicted without its key.
 
     `SecureStream()` takes its key from the operating system. `SecureStream(key)` is reproducible and
     is for tests and for keys that a protocol has agreed; the key is 32 bytes and is used once.
@@ -77,7 +77,7 @@ class SecureStream:
         self._lock = threading.Lock()  # the cipher's state belongs to one thread at a time
         self._labels: set[str] = set()
         self._cipher = keystream(_derive(root, b"bytes"))
-        self._process = _process.mark  # last: whoever sees it sees the new cipher
+        self._process = _process.mark  # last: a thread that sees it also sees the new cipher
 
     def _leave_the_parent(self) -> None:
         if self._process == _process.mark:
@@ -115,7 +115,7 @@ class SecureStream:
         return bytes(out)
 
     def words(self, size: int | tuple[int, ...], dtype: DTypeLike = np.uint64) -> NDArray[Any]:
-        """Return an array of uniform machine integers: every bit pattern of `dtype` alike."""
+        """Return an array of uniform machine integers: all bit patterns of `dtype` are equally likely."""
         kind = np.dtype(dtype)
         if kind.kind not in "iu":
             raise InvalidInput(f"dtype must be an integer type, not {kind}")
@@ -126,7 +126,7 @@ class SecureStream:
     def integers(self, bound: int, size: int) -> NDArray[np.uint64]:
         """Return `size` integers uniform on 0 ... bound - 1, for a bound of at most 2^64.
 
-        No modulo bias: as many bits as `bound - 1` has are drawn, and what reaches the bound is drawn
+        No modulo bias: as many bits as `bound - 1` has are drawn, and a value that reaches the bound is drawn
         again, which happens less than once per value on average.
         """
         bound = check.integer("bound", bound, least=1, most=1 << 64)
@@ -154,7 +154,7 @@ class SecureStream:
     def fork(self, label: str) -> SecureStream:
         """Return the stream of a label: the same for the same key and label, else independent.
 
-        It does not depend on how far this stream has been read. A label serves once: forking it
+        It does not depend on how far this stream has been read. A label can be used once: forking it
         again would give the same noise a second time, and is refused.
         """
         if not isinstance(label, str) or not label:

@@ -1,8 +1,8 @@
-"""What may be spent, and what a release costs: two frozen values.
+"""The budget, and the cost of a release: two frozen values.
 
-Claim: releases that were paid for by shares of a `Budget` are, together, (epsilon, delta)-private.
-Reason: a share f of the budget buys a release with mu = sqrt(f) * mu(epsilon, delta); mu² adds, so
-shares that add up to at most 1 stay at or below mu(epsilon, delta). Shares are kept as fractions,
+Claim: releases paid for by budget shares of one `Budget` are, together, (epsilon, delta)-private.
+Reason: a budget share f pays for a release with mu = sqrt(f) * mu(epsilon, delta); mu² adds, so
+shares that add up to at most 1 stay at or below mu(epsilon, delta). Shares are fractions,
 read from a number's decimal form, so that ten times 0.1 is exactly 1. Tested in
 tests/privacy/test_budget.py.
 """
@@ -55,7 +55,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Budget:
-    """An (epsilon, delta) to be shared out among releases, and the share of it that is spent.
+    """An (epsilon, delta) for several releases together, and the budget share that is spent.
 
     A budget never changes: `spend` returns the one that is left.
     """
@@ -74,18 +74,18 @@ class Budget:
     def mu(self) -> float:
         """The mu of the whole budget: what all releases together may cost.
 
-        It is rounded down, so that the stated delta is kept exactly whatever `gaussian` rounds: a ledger
-        with an allowance of the same (epsilon, delta) covers it.
+        It is rounded down, so that the stated delta holds exactly despite the rounding of `gaussian`: a
+        ledger with an allowance of the same (epsilon, delta) admits it.
         """
         return gaussian.mu(self.epsilon, self.delta * _BELOW)
 
     @property
     def remaining(self) -> Fraction:
-        """The share that is left, exactly."""
+        """The budget share that is left, exactly."""
         return 1 - self.spent
 
     def cost(self, share: Share) -> Guarantee:
-        """Return what a release paid for by this share may cost."""
+        """Return what a release paid for by this budget share may cost."""
         return Guarantee(self.mu * math.sqrt(_share(share)))
 
     def spend(self, share: Share) -> Budget:

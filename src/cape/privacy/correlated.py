@@ -9,7 +9,7 @@ sites, the release is exactly mu-GDP with
     mu² = sensitivity² * [ 1 / (H local²) + (1 - 1/H) / (correlated² + local²) ],    H honest sites.
 
 Reason: given what the colluders know, the H honest messages are Gaussian with covariance
-correlated² (I - 11'/H) + local² I, the same under both neighbours, and one record moves one
+correlated² (I - 11'/H) + local² I, the same for both adjacent data sets, and one record moves one
 coordinate of their mean by the sensitivity; mu² is that shift in the norm of the inverse
 covariance. The first term is what the sum of the messages shows, the second what their differences
 show.
@@ -22,8 +22,8 @@ local².
 `sensitivity` is that of the sum that one site reports, in the L2 norm, when one record is replaced.
 
 Tested in tests/privacy/test_correlated.py and test_view.py, against the joint covariance of the
-whole view in exact arithmetic. `graph_mu` and its kin are for noise that cancels along the edges of
-any graph: see `graph`.
+whole view in exact arithmetic. `graph_mu` and the functions beside it are for noise that cancels along
+the edges of any graph: see `graph`.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def mu(
 ) -> float:
     """Return the exact mu of one release.
 
-    `missing` counts honest sites whose message does not come although the correlated noise was
-    fixed with them in it. With Gaussian noise the adversary then sees fewer messages of the same
-    joint law: mu falls. With ring masks the missing sites are unmasked, and only the survivors'
-    noise is left: mu rises. (Sites that are gone before the noise is fixed are simply not among
+    `missing` counts honest sites whose message is lost after the correlated noise was fixed with
+    them in it. With Gaussian noise the adversary then sees fewer messages of the same
+    joint distribution: mu falls. With ring masks the missing sites are unmasked, and only the survivors'
+    noise is left: mu rises. (Sites that drop out before the noise is fixed are not among
     `sites`.)
     """
     sensitivity = check.real("sensitivity", sensitivity, above=0.0)
@@ -90,9 +90,9 @@ def local_std(
 
     The worst case is H = min_sites - colluding honest sites *before* the correlated noise is fixed:
     mu falls as H grows, and for a given number of honest survivors it falls with every further site
-    whose share of the correlated noise is in the sum but whose message is not (Gaussian noise), or
-    does not depend on it (ring masks). So whenever at least `min_sites` sites send, whatever was
-    lost and when, the release costs at most mu. By default no site may be missing.
+    whose correlated noise is in the sum but whose message is not (Gaussian noise), or
+    does not depend on it (ring masks). So whenever at least `min_sites` sites send, whichever sites
+    drop out and when, the release costs at most mu. By default no site may be missing.
     """
     mu = check.real("mu", mu, above=0.0)
     sensitivity = check.real("sensitivity", sensitivity, above=0.0)
@@ -112,9 +112,9 @@ def local_std(
 def aggregate_std(local_std: float, correlated_std: CorrelatedStd, sites: int, missing: int = 0) -> float:
     """Return the standard deviation of the noise in the sum of the messages that came.
 
-    When `missing` of the sites are lost after Gaussian correlated noise was fixed, its remainder no
+    When `missing` of the sites drop out after Gaussian correlated noise was fixed, the rest of it no
     longer cancels: the variance is (sites - missing)(local² + missing * correlated²/sites). Ring
-    masks of missing sites are taken off, and (sites - missing) local² is left.
+    masks of missing sites are removed, and (sites - missing) local² is left.
     """
     local_std = check.real("local_std", local_std, above=0.0)
     sites, missing = _present(sites, missing)
@@ -149,7 +149,7 @@ def gain(
     colluding: int = 0,
     missing: int = 0,
 ) -> float:
-    """Return by how much the conventional scheme's variance is larger, at the same mu and the same sites.
+    """Return the conventional scheme's variance over this one's, at the same mu and the same sites.
 
     Conventional sites add sensitivity/mu each, so their sum carries (sites - missing) times the
     pooled variance.

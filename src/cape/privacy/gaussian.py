@@ -1,6 +1,6 @@
 """The exact privacy of a Gaussian release: mu, epsilon and delta, each from the other two.
 
-Claim: a release whose view is Gaussian with the same covariance under both neighbours, and whose
+Claim: a release whose view is Gaussian with the same covariance for both adjacent data sets, and whose
 means lie mu apart in that covariance's own norm, is (epsilon, delta)-private for exactly the pairs
 
     delta >= Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).

@@ -1,4 +1,4 @@
-"""Noise that cancels along the edges of a graph: the exact mu of every site, for any graph and any weights.
+"""Noise that cancels along the edges of a graph: the exact mu of every site, for any weighted graph.
 
 Each edge (i, j) is a noise z of its own: site i adds z and site j subtracts it. Pairwise masks of
 secure aggregation are the complete graph; a tree or a star needs fewer keys. Claim: with H the
@@ -7,12 +7,12 @@ honest sites,
     mu_s² = sensitivity² * [ (diag(local²) + L_H)^-1 ]_ss
 
 where L_H is the Laplacian of the honest subgraph, weighted by the variances. Reason: colluders know
-the noise on their own edges and take it off; what is left of the honest messages has that
+the noise on their own edges and subtract it; the rest of the honest messages has that
 covariance. Hence:
 
 - only paths through honest sites protect. A star whose hub colludes leaves every leaf alone with
   its own noise, at mu = sensitivity/local_std: the conventional scheme, while its sum carries the
-  noise of the correlated one. `isolated_sites` names such sites before anything runs.
+  noise of the correlated one. `isolated_sites` lists such sites before anything runs.
 - an infinite edge is a ring mask: only the sum over sites so connected is seen, and they are
   contracted to one. If the honest sites are connected by ring masks, mu is sensitivity/sqrt(sum of
   local²), whatever the graph.

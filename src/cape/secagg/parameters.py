@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from cape import check
 from cape.errors import InvalidInput, PrivacyLeakWarning
@@ -15,11 +15,22 @@ from cape.secagg import neighbours as choice
 from cape.secagg.keys import Roster, digest
 from cape.secagg.threshold import smallest_threshold
 
-__all__ = ["MAX_LENGTH", "MAX_STEPS", "RUN_BYTES", "Parameters"]
+__all__ = ["MAX_LENGTH", "MAX_STEPS", "RUN_BYTES", "Choices", "Parameters"]
 
 RUN_BYTES = 16
 MAX_LENGTH = 1 << 28
 MAX_STEPS = 1 << 16
+
+
+class Choices(TypedDict, total=False):
+    """What may be chosen for a run, with the defaults of `Parameters.agree`."""
+
+    bits: int
+    colluding: int | None
+    dropping: int | None
+    lying: bool
+    threshold: int | None
+    neighbours: int | Literal["auto", "all"]
 
 
 @dataclass(frozen=True)

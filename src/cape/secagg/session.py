@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from cape.secagg.drive import Driver, silent_from
 from cape.secagg.keys import KEY_BYTES, Identity, Roster, Verifier
 from cape.secagg.messages import STEP_ROUNDS
 from cape.secagg.observer import Observer
-from cape.secagg.parameters import RUN_BYTES, Parameters
+from cape.secagg.parameters import RUN_BYTES, Choices, Parameters
 from cape.secagg.site import Site, require_vector
 from cape.secagg.traffic import Hook, Outcome, Progress, Setup
 
@@ -29,10 +29,10 @@ class Session:
         names: the sites.
         length: the number of entries of every vector.
         steps: how many sums there can be. Keys for all of them are agreed now.
-        bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
         drop: "advertise" or "share" -> sites that are silent from that round on. They are out of all steps.
         hook, progress, observer: see `simulate`.
         stream: the source of all secrets; give one with a key for a reproducible session.
+        **choices: bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
 
     Raises:
         TooFewSites: fewer than the threshold were left in the setup.
@@ -44,31 +44,15 @@ class Session:
         length: int,
         steps: int,
         *,
-        bits: int = 64,
-        colluding: int | None = None,
-        dropping: int | None = None,
-        lying: bool = True,
-        threshold: int | None = None,
-        neighbours: int | Literal["auto", "all"] = "auto",
         drop: Mapping[str, Iterable[str]] | None = None,
         hook: Hook | None = None,
         progress: Progress | None = None,
         observer: Observer | None = None,
         stream: SecureStream | None = None,
+        **choices: Unpack[Choices],
     ) -> None:
         stream = SecureStream(stream.bytes(KEY_BYTES) if stream else None)
-        self.parameters, identities = gather(
-            names,
-            length,
-            stream,
-            steps=steps,
-            bits=bits,
-            colluding=colluding,
-            dropping=dropping,
-            lying=lying,
-            threshold=threshold,
-            neighbours=neighbours,
-        )
+        self.parameters, identities = gather(names, length, stream, steps=steps, **choices)
         self._verifier = Verifier(remember=True)
         sites = {
             name: Site(
@@ -125,10 +109,10 @@ class Session:
 
 
 def gather(
-    names: Sequence[str], length: int, stream: SecureStream, **choices: Any
+    names: Sequence[str], length: int, stream: SecureStream, *, steps: int = 1, **choices: Unpack[Choices]
 ) -> tuple[Parameters, dict[str, Identity]]:
     """Return a fresh run's parameters and every site's identity, for a run in one process."""
     identities = {name: Identity(stream=stream.fork(f"identity {name}")) for name in names}
     roster = Roster.of({name: identity.public for name, identity in identities.items()})
     run = stream.fork("run").bytes(RUN_BYTES)
-    return Parameters.agree(run, roster, length, **choices), identities
+    return Parameters.agree(run, roster, length, steps=steps, **choices), identities

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from cape.noise.ring import Ring
 from cape.secagg.drive import only, silent_from
 from cape.secagg.messages import ROUNDS, SETUP_ROUNDS, STEP_ROUNDS
 from cape.secagg.observer import Observer
+from cape.secagg.parameters import Choices
 from cape.secagg.session import Session
 from cape.secagg.site import require_vector
 from cape.secagg.traffic import Hook, Outcome, Progress
@@ -24,23 +25,17 @@ __all__ = ["simulate"]
 def simulate(
     vectors: Sequence[NDArray[np.int64]] | Mapping[str, NDArray[np.int64]],
     *,
-    bits: int = 64,
-    colluding: int | None = None,
-    dropping: int | None = None,
-    lying: bool = True,
-    threshold: int | None = None,
-    neighbours: int | Literal["auto", "all"] = "auto",
     drop: Mapping[str, Iterable[str]] | None = None,
     hook: Hook | None = None,
     progress: Progress | None = None,
     observer: Observer | None = None,
     stream: SecureStream | None = None,
+    **choices: Unpack[Choices],
 ) -> Outcome:
     """Add up vectors with secure aggregation, all sites and the aggregator in this process.
 
     Args:
         vectors: each site's integers (int64), by name, or in a row: the sites are then "0000", "0001", ...
-        bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
         drop: round -> sites that are silent from that round on. Rounds are "advertise", "share",
             "mask", "consistency" and "unmask"; {"mask": ["b"]} is b dropping after it shared.
         hook: gets all messages of a round in one direction and returns those that arrive, in order: it may
@@ -48,13 +43,14 @@ def simulate(
         progress: called with the round, the answers so far and how many are expected.
         observer: sees the machines and the messages that they receive.
         stream: the source of all secrets; give one with a key for a reproducible run.
+        **choices: bits, colluding, dropping, lying, threshold, neighbours: see `Parameters.agree`.
 
     Raises:
         TooFewSites: fewer than the threshold were left. Messages that a machine refused on the way
             are in the error's notes.
     """
     named = _named(vectors)
-    length, ring = _length(named), Ring(bits)
+    length, ring = _length(named), Ring(choices.get("bits", 64))
     for vector in named.values():  # before the first message, and not after the setup
         require_vector(vector, length, ring)
     silent_from(drop or {}, named, ROUNDS)
@@ -62,17 +58,12 @@ def simulate(
         list(named),
         length,
         1,
-        bits=bits,
-        colluding=colluding,
-        dropping=dropping,
-        lying=lying,
-        threshold=threshold,
-        neighbours=neighbours,
         drop=only(drop, SETUP_ROUNDS),
         hook=hook,
         progress=progress,
         observer=observer,
         stream=stream,
+        **choices,
     )
     return session.setup.with_step(session.step(named, drop=only(drop, STEP_ROUNDS)))
 

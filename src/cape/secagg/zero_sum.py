@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from cape.secagg.aggregator import Aggregator
 from cape.secagg.drive import drive
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
 from cape.secagg.observer import Observer
-from cape.secagg.parameters import Parameters
+from cape.secagg.parameters import Choices, Parameters
 from cape.secagg.session import gather
 from cape.secagg.site import Site
 from cape.secagg.states import SiteState
@@ -100,13 +100,12 @@ def zero_sum_gaussian(
     length: int,
     *,
     iterations: int = 1,
-    bits: int = 64,
     stream: SecureStream | None = None,
     drop: Mapping[str, Iterable[str]] | None = None,
     hook: Hook | None = None,
     progress: Progress | None = None,
     observer: Observer | None = None,
-    **choices: Any,
+    **choices: Unpack[Choices],
 ) -> ZeroSumNoise:
     """Make zero-sum noise for several iterations in one run, all in this process.
 
@@ -116,8 +115,7 @@ def zero_sum_gaussian(
         sites: how many, or their names.
         length: entries of one iteration's vector.
         iterations: how many releases the noise is for.
-        bits, **choices: see `Parameters.agree` (colluding, dropping, lying, threshold, neighbours).
-        stream, drop, hook, progress, observer: see `simulate`.
+        stream, drop, hook, progress, observer, **choices: see `simulate`.
 
     Sites that drop in the unmask round are counted in the sum and get no noise: without them the rest
     adds up to minus what they would have held (docs/guarantee.md counts that noise). They are in
@@ -126,12 +124,12 @@ def zero_sum_gaussian(
     iterations = check.integer("iterations", iterations, least=1)
     length = check.integer("length", length, least=1)
     names = (
-        [f"{number:04d}" for number in range(check.integer("sites", sites, least=2))]
-        if not isinstance(sites, list)
-        else sites
+        sites
+        if isinstance(sites, list)
+        else [f"{number:04d}" for number in range(check.integer("sites", sites, least=2))]
     )
     stream = SecureStream(stream.bytes(KEY_BYTES) if stream else None)
-    parameters, identities = gather(names, iterations * length, stream, bits=bits, **choices)
+    parameters, identities = gather(names, iterations * length, stream, **choices)
     verifier = Verifier(remember=True)
     machines = {
         name: ZeroSumSite(

@@ -1,9 +1,9 @@
-"""What every estimator here does: rows are split over sites, a consortium spends one budget, and is gone.
+"""The base of every estimator: a fit splits rows over sites and spends one budget through a consortium.
 
-Claim. A fit costs at most (epsilon, delta) for each row, and leaves nothing behind that was not released, but
-for what is said to be taken from the data or computed for its owner (`labels_` of a clustering).
+Claim. A fit costs at most (epsilon, delta) for each row, and its attributes hold released values only, except
+those documented as taken from the data or computed for its owner (`labels_` of a clustering).
 Reason. All releases of a fit are those of one `Consortium` with that budget; everything else is computed from
-them, from parameters, and from rows by themselves. Not covered: bounds that are taken from the data (a
+them, from parameters, and from rows by themselves. Not protected: bounds that are taken from the data (a
 warning), noise with a `random_state` (a warning), the number of rows of each site under "replace-one", the
 names of features and the labels of classes. Tested in tests/sklearn/.
 """
@@ -39,16 +39,16 @@ __all__ = ["PrivateEstimator", "Target", "model_of"]
 Floats = NDArray[np.float64]
 Target = tuple[Number | Category, pl.Series]
 
-_DIGITS = 12  # of a share, so that shares add up to at most 1
+_DIGITS = 12  # of a budget share, so that shares add up to at most 1
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """The parameters that all estimators have, and one fit's way through a consortium.
+    """The parameters of all estimators, and the release of one fit.
 
     Attributes:
         release_: what was released, with its guarantee, intervals and `summary()`.
-        guarantee_: what the fit as a whole promises to everyone in X.
+        guarantee_: the guarantee of the whole fit, for everyone in X.
     """
 
     epsilon: float = 1.0
@@ -61,7 +61,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
 
     def interval(self, level: float = 0.95) -> dict[str, Any]:
-        """Return (low, high) for each estimate, by name, counting sampling and noise; by class if many."""
+        """Return (low, high) for each estimate, by name, counting sampling and noise; by class if several."""
         check_is_fitted(self)
         return _intervals(self.release_, level)
 
@@ -71,7 +71,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _names(self) -> tuple[str, ...]:
-        """Return what features are called at the sites: their own names, if these can be told apart."""
+        """Return the names of features at the sites: their own names, if these are distinct."""
         own = getattr(self, "feature_names_in_", None)
         if own is not None and len(set(own)) == len(own) and all(own) and "intercept" not in own:
             return tuple(map(str, own))
@@ -86,13 +86,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return target
 
     def _seed(self) -> int:
-        """Return where public randomness starts: first weights, first centres."""
+        """Return the seed of public randomness: initial weights, initial centres."""
         return 0 if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
 
     def _release(
         self, X: Floats, box: Box, targets: Mapping[str, Target], sites: Any, analyses: Sequence[Analysis]
     ) -> list[Release]:
-        """Answer the analyses, each for the same part of the whole budget, and set what all fits set."""
+        """Release the analyses, each for the same budget share, and set `guarantee_`."""
         budget = Budget(check.real("epsilon", self.epsilon, above=0.0), self.delta)
         random = check_random_state(self.random_state)
         rows = split(len(X), self.n_sites, sites, random)
@@ -118,7 +118,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def model_of(release: Release) -> Any:
-    """Return the model, or raise if noise left none."""
+    """Return the model, or raise if noise hides everything."""
     if release.model is None:
         raise CapeError("noise hides the number of rows, and with it everything else: the budget is spent")
     return release.model
@@ -126,8 +126,8 @@ def model_of(release: Release) -> Any:
 
 def _repeatable(random: Any) -> SecureStream:
     warnings.warn(
-        "random_state makes noise that can be repeated, and so protects nobody: use it in simulations only, "
-        "and leave it out for rows of people",
+        "random_state makes noise that can be reproduced, and so protects nobody: use it in simulations, "
+        "not for people's rows",
         PrivacyLeakWarning,
         stacklevel=4,
     )

@@ -1,8 +1,8 @@
-"""Where rows and targets may be: public bounds, and how columns of a schema are made of them.
+"""Public bounds of rows and targets, and the columns of a schema made from them.
 
-Claim. With bounds and a norm that people give, nothing here depends on the data but each row by itself: it is
-cut to the bounds and shortened to the norm on its own, so that one person changes one row.
-Where they are not given they are taken from the data, which no guarantee covers: one warning per fit says so.
+Claim. With given bounds or a given norm, each row is cut to the bounds and shortened to the norm by itself,
+and nothing else here depends on the data, so that one person changes one row. Where they are not given they
+are taken from the data, which no guarantee protects: one warning per fit says so.
 Tested in tests/sklearn/test_bounds.py.
 """
 
@@ -27,11 +27,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Box:
-    """What rows of X are cut to, and the columns that a schema has for them.
+    """The bounds that rows of X are cut to, and the schema's columns for them.
 
     Attributes:
         low, high: the bounds of each feature.
-        longest: the length that longer rows are shortened to, if there is one.
+        longest: the norm that longer rows are shortened to, or None.
         middle, half: of the schema's columns: a cell enters as t = (x - middle) / half.
         norm: the longest row in units of t; None for what the schema allows.
     """
@@ -69,7 +69,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Interval:
-    """What a target is cut to, and its column."""
+    """The bounds that a target is cut to, and its column."""
 
     low: float
     high: float
@@ -85,7 +85,7 @@ def box(
         X: read only if neither bounds nor a norm are given; `taken` then says so.
         bounds: (low, high), each a number or one for each feature.
         data_norm: the longest row, in X's own units: features are then taken about zero.
-        taken: what was taken from the data.
+        taken: receives the names of parameters that were taken from the data.
         about_zero: whether 0 of a feature must be 0 for the sites, as without an intercept.
         alike: whether all features have the same unit at the sites, so that lengths there are lengths in X.
     """
@@ -127,7 +127,7 @@ def interval(y: Floats, bounds: Any, taken: list[str], *, about_zero: bool = Fal
 
 
 def warn_of(taken: Sequence[str]) -> None:
-    """Say once what was taken from the data."""
+    """Warn once of what was taken from the data."""
     if not taken:
         return
     named = " and ".join(taken)
@@ -135,8 +135,8 @@ def warn_of(taken: Sequence[str]) -> None:
     if "bounds_X" in taken:
         asked[0] += " or data_norm"
     warnings.warn(
-        f"{named} {'was' if len(taken) == 1 else 'were'} not given and taken from the data, as the least and "
-        "the largest values there are: the guarantee does not cover that. Give "
+        f"{named} {'was' if len(taken) == 1 else 'were'} not given and taken from the data, as its least and "
+        "largest values: the guarantee does not protect them. Give "
         f"{' and '.join(asked)}, from what is known without the data",
         PrivacyLeakWarning,
         stacklevel=3,
@@ -156,7 +156,7 @@ def _pair(name: str, bounds: Any, width: int) -> tuple[Floats, Floats]:
 
 
 def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return bounds that rise also where a column is constant."""
+    """Return bounds with low < high, also where a column is constant."""
     flat = high / 2 - low / 2 <= 1e-12 * np.maximum(np.abs(low), np.abs(high)) + 1e-300
     more = np.where(flat, np.maximum(np.abs(low), 1.0), 0.0)
     return np.asarray(low - more), np.asarray(high + more)

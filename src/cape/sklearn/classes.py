@@ -17,7 +17,7 @@ __all__ = ["classes_of", "labels_of", "target_of"]
 
 
 def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the classes, and the place of each row's among them."""
+    """Return the classes, and the index of each row's class."""
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -26,7 +26,7 @@ def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def labels_of(classes: NDArray[Any]) -> list[str]:
-    """Return a name for each class: its own as text, if these can be told apart."""
+    """Return a name for each class: its own as text, if these are distinct."""
     labels = [str(value) for value in classes.tolist()]
     return labels if all(labels) and len(set(labels)) == len(labels) else [str(i) for i in range(len(labels))]
 

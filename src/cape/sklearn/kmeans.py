@@ -38,7 +38,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         cluster_centers_: (n_clusters, features), those of the largest cluster first.
         labels_: the cluster of each row of X: computed for its owner, from X itself, and not private.
         n_iter_: Lloyd's steps that were made.
-        release_, guarantee_: what was released, and what is promised.
+        release_, guarantee_: the release, and its guarantee.
     """
 
     n_clusters: int = field(default=8, kw_only=False)

@@ -38,15 +38,15 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             less noise than bounds where rows are shorter than the bounds allow.
         fit_intercept: if False, the prediction at X = 0 is 0.
         ridge: "auto", or what is added to the mean of xx', for predictions.
-        n_sites: how many sites rows are split over, if `fit` is not told.
-        colluding: how many sites may side with the aggregator; by default ceil(n_sites / 3) - 1.
+        n_sites: how many sites rows are split over, unless `fit` gets `sites`.
+        colluding: how many sites may collude with the aggregator; by default ceil(n_sites / 3) - 1.
         scheme: how noise is made: see `cape.Consortium`.
         neighbours: "replace-one" or "add-remove".
-        random_state: for simulations: splits rows, and makes noise that can be repeated, with a warning.
+        random_state: for simulations: splits rows, and makes noise that can be reproduced, with a warning.
 
     Attributes:
         coef_, intercept_: of predictions, in the units of X and y.
-        release_, guarantee_: what was released, and what is promised.
+        release_, guarantee_: the release, and its guarantee.
     """
 
     bounds_y: Any = None

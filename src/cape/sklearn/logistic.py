@@ -27,8 +27,8 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
 
     >>> LogisticRegression(epsilon=1.0, data_norm=1.0).fit(X, y).predict_proba(X)
 
-    More than two classes are told one from the rest, each for its part of the budget: the parts are equal and
-    add up to the whole. Labels of classes are public.
+    More than two classes are fitted one against the rest, with equal budget shares. Labels of classes are
+    public.
 
     Args:
         epsilon, delta: what one fit may cost each person.
@@ -44,7 +44,7 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         coef_, intercept_: log-odds of the second class in the units of X, (1, features) and (1,); one row for
             each class if there are more than two.
         n_iter_: Newton steps that were made.
-        release_, guarantee_: what was released, and what is promised. For more than two classes `release_`
+        release_, guarantee_: the release, and its guarantee. For more than two classes `release_`
             is a dict of releases by class.
     """
 

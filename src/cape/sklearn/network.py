@@ -49,7 +49,7 @@ class MLPClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         classes_: the labels.
         coefs_, intercepts_: weights and biases of each layer, for rows in the units of X.
         n_iter_: epochs that were made.
-        release_, guarantee_: what was released, and what is promised.
+        release_, guarantee_: the release, and its guarantee.
     """
 
     hidden_layer_sizes: Sequence[int] = field(default=(5,), kw_only=False)

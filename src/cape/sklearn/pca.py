@@ -42,7 +42,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         components_: (n_components_, features); the largest entry of each is positive.
         explained_variance_, explained_variance_ratio_: along each, without what noise adds.
         mean_: of the features; 0 if `centered`.
-        release_, guarantee_: what was released, and what is promised. Variances there are in units of t.
+        release_, guarantee_: the release, and its guarantee. Variances there are in units of t.
     """
 
     n_components: int | None = field(default=None, kw_only=False)

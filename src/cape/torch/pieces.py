@@ -51,11 +51,9 @@ class Kept:
     rows: Any
 
     def squares(self) -> Any:
-        """Return the squared norms of the rows."""
         return squares_of(self.rows)
 
     def add(self, totals: dict[Any, Any], factors: Any) -> None:
-        """Add the rows."""
         total = self.rows.new_zeros(self.rows.shape[1], dtype=torch.float64)
         for some in _parts(len(self.rows), self.rows.shape[1]):
             total.addmv_(self.rows[some].double().t(), factors[some])
@@ -64,7 +62,6 @@ class Kept:
             totals[parameter].view(-1).add_(part)
 
     def select(self, which: Any) -> Kept:
-        """Return some of the rows."""
         return Kept(self.parameters, self.rows[which])
 
 
@@ -112,7 +109,6 @@ class Product:
                 totals[self.bias].add_(g.sum(0))
 
     def select(self, which: Any) -> Product:
-        """Return some of the records."""
         return Product(self.weight, self.bias, self.x[which], self.g[which])
 
 
@@ -152,7 +148,6 @@ class Gram:
             total.baddbmm_(g.permute(1, 2, 0, 3).reshape(groups, outputs, -1), x)
 
     def select(self, which: Any) -> Gram:
-        """Return some of the records."""
         return Gram(self.weight, self.inputs, self.x[which], self.g[which], self.wide)
 
 
@@ -172,13 +167,11 @@ class Lookup:
         return squares.index_add_(0, self.record, squares_of(self.rows))
 
     def add(self, totals: dict[Any, Any], factors: Any) -> None:
-        """Add each row where it belongs."""
         for some in _parts(len(self.rows), self.rows.shape[1]):
             rows = self.rows[some] * factors[self.record[some], None]
             totals[self.weight].index_add_(0, self.index[some], rows)
 
     def select(self, which: Any) -> Lookup:
-        """Return some of the records."""
         new = torch.full((self.records,), -1, device=which.device)
         new[which] = torch.arange(len(which), device=which.device)
         record = new[self.record]
