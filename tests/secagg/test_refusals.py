@@ -232,7 +232,7 @@ def test_a_list_of_sharers_without_itself(cast):
 def test_a_second_unmask(cast):
     play = cast().until("unmask")
     play.sites["a"].handle(play.down["a"])
-    with pytest.raises(Refused, match="answers nothing twice"):
+    with pytest.raises(Refused, match="answers each message once"):
         play.sites["a"].handle(play.down["a"])
     assert play.sites["a"].state is SiteState.DONE
 
@@ -350,7 +350,7 @@ def test_shares_for_other_sites_than_its_neighbours(cast):
     play = cast().until("share")
     up = play.answers()
     sealed = m.unpack_signed(up["a"], play.parameters).sealed
-    with pytest.raises(BadMessage, match="other sites than its neighbours"):
+    with pytest.raises(BadMessage, match="sites that are not its neighbours"):
         play.aggregator.handle(play.resign("a", up["a"], sealed=sealed[1:]))
     finishes(play, up)
 
@@ -360,7 +360,7 @@ def test_a_reveal_of_other_shares_than_asked_for(cast):
     up = play.answers()
     reveal = m.unpack_signed(up["a"], play.parameters)
     for change in ({"seeds": reveal.seeds[1:]}, {"keys": ()}, {"keys": reveal.keys * 2}):
-        with pytest.raises(BadMessage, match="other sites than it was asked for"):
+        with pytest.raises(BadMessage, match="sites that it was not asked for"):
             play.aggregator.handle(play.resign("a", up["a"], **change))
     finishes(play, up)
 
@@ -396,7 +396,7 @@ def test_wrong_shares_end_the_run_and_never_give_a_wrong_sum(cast, secret):
     up = play.answers()
     wrong = tuple(bytes(33) for _ in getattr(m.unpack_signed(up["b"], play.parameters), secret))
     up["b"] = play.resign("b", up["b"], **{secret: wrong})
-    with pytest.raises(BadMessage, match="do not give back its secret"):
+    with pytest.raises(BadMessage, match="do not recover its secret"):
         play.deliver(up)
     assert play.aggregator.state is AggregatorState.FAILED
     assert play.finished is None
@@ -406,19 +406,19 @@ def test_a_commitment_to_another_seed_ends_the_run(cast):
     play = cast().until("share")
     up = play.answers()
     up["c"] = play.resign("c", up["c"], commitments=bytes(32))
-    with pytest.raises(BadMessage, match="revealed for 'c' do not give back"):
+    with pytest.raises(BadMessage, match="revealed for 'c' do not recover"):
         finishes(play, up)
 
 
 def test_nothing_after_the_end(cast):
     play = cast().until("end")
     assert play.aggregator.state is AggregatorState.DONE
-    with pytest.raises(Refused, match="nobody can drop now"):
+    with pytest.raises(Refused, match="no site can drop now"):
         play.aggregator.gone(["a"])
 
 
 def test_an_announcement_before_the_sum(cast):
-    with pytest.raises(Refused, match="no sum yet"):
+    with pytest.raises(Refused, match="no sum is known yet"):
         cast().aggregator.announcement()
 
 
@@ -475,9 +475,9 @@ def test_messages_that_are_too_large_are_refused_before_they_are_decoded(cast, m
     monkeypatch.setattr(m, "_decode_site", Decoder)
     monkeypatch.setattr(m, "_decode_aggregator", Decoder)
     for machine in (play.sites["a"], play.aggregator):
-        with pytest.raises(BadMessage, match=r"a message of 100000 bytes cannot be right"):
+        with pytest.raises(BadMessage, match=r"a message must have .* bytes, not 100000"):
             machine.handle(bytes(100_000))
-        with pytest.raises(BadMessage, match="cannot be right"):
+        with pytest.raises(BadMessage, match="a message must have"):
             machine.handle(b"")
         with pytest.raises(BadMessage, match="must be bytes, not str"):
             machine.handle("text")

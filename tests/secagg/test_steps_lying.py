@@ -156,7 +156,7 @@ def test_one_vector_a_step_whatever_the_aggregator_asks(cast):
             round=3,
             step=step,
         )
-        with pytest.raises(Refused, match="answers nothing twice"):
+        with pytest.raises(Refused, match="answers each message once"):
             site.handle(m.pack(ahead))
     site.begin(1, play.vectors[VICTIM])
     ahead = m.Begin(version=2, run=play.parameters.run, transcript=m.at_step(site._setup, 3), round=3, step=3)

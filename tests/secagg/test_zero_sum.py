@@ -75,9 +75,9 @@ def test_the_pieces_by_hand_as_a_network_driver_would(cast):
     announcement = aggregator.announcement()
     noise = [site.finish(announcement) for site in sites.values()]
     assert not sum(noise).any()
-    with pytest.raises(Refused, match="given out once"):
+    with pytest.raises(Refused, match="returned once"):
         sites["a"].finish(announcement)
-    with pytest.raises(Refused, match="given out once"):
+    with pytest.raises(Refused, match="returned once"):
         _ = sites["a"].drawn
 
 
@@ -91,7 +91,7 @@ def test_an_announcement_of_another_run_or_shape(cast):
     wrong = m.unpack(right, play.parameters)
     with pytest.raises(Refused, match="not the announcement"):
         sites["a"].finish(play.alter(right, transcript=bytes(32)))
-    with pytest.raises(BadMessage, match="another length"):
+    with pytest.raises(BadMessage, match="does not have the length"):
         sites["a"].finish(play.alter(right, words=wrong.words[:-8]))
     with pytest.raises(BadMessage, match="decoded"):
         sites["a"].finish(right[:-1])
