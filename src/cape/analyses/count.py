@@ -51,7 +51,6 @@ class Count(Planned):
         object.__setattr__(self, "where", tuple(both.items()))
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return one count for each number that is not public."""
         blocks = tuple(
             self._block(schema, column)
             for column in self._asked
@@ -60,7 +59,6 @@ class Count(Planned):
         return Query(blocks, tuple((1.0,) for _ in blocks), math.sqrt(len(blocks)))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return the counts, those that are public without error."""
         found = zip(answer.sums, answer.noise, strict=True)
         estimates = []
         for column in self._asked:
@@ -75,7 +73,6 @@ class Count(Planned):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         each = "each of " if len(self.columns) > 1 else ""
         what = (
             f"number of rows with a value of {each}{joined(self.columns)}"
@@ -90,7 +87,6 @@ class Count(Planned):
         return named if self.columns or self.where else label
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a study file would say."""
         parts = {"columns": list(self.columns), "where": dict(self.where)}
         return {"kind": self.kind, **{key: value for key, value in parts.items() if value}}
 

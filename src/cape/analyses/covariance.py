@@ -145,7 +145,6 @@ class _FromGram(Planned):
         """Which pairs of columns are told about."""
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the first and second moments over complete rows."""
         for name in self.columns:
             schema.number(name)
         width = len(self.columns)
@@ -153,7 +152,6 @@ class _FromGram(Planned):
         return Query((Gram(self.columns),), (scales,), math.sqrt(moved(width, neighbours)))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return one estimate for each pair."""
         (count, first, square, cross), (count_noise, *noise) = answer.sums[0], answer.noise[0]
         total = answer.at_most(float(count[0]))
         if answer.rows is not None and not any(answer.schema[name].missing for name in self.columns):
@@ -165,11 +163,9 @@ class _FromGram(Planned):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"{self.kind} of {joined(self.columns)}"
 
     def title(self, label: str, schema: Schema) -> str:
-        """Return both columns as they are called."""
         first, between, second = label.partition(", ")
         return f"{schema.label(first)}, {schema.title(second)}" if between else schema.title(label)
 
@@ -190,11 +186,9 @@ class Covariance(_FromGram):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The upper triangle, row by row, with the diagonal."""
         return list(itertools.combinations_with_replacement(range(len(self.columns)), 2))
 
     def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
-        """Return a covariance, or a variance."""
         a, b = (schema.number(self.columns[k]) for k in (i, j))
         unit = a.half * b.half
         label = (
@@ -211,7 +205,6 @@ class Covariance(_FromGram):
         return Estimate(label, unit * value, unit * sampling, unit * privacy, (-unit, unit))
 
     def units(self, schema: Schema) -> list[float]:
-        """Return the products of half the widths of both columns' bounds."""
         halves = [schema.number(name).half for name in self.columns]
         return [halves[i] * halves[j] for i, j in self.pairs]
 
@@ -233,11 +226,9 @@ class Correlation(_FromGram):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The upper triangle, row by row."""
         return list(itertools.combinations(range(len(self.columns)), 2))
 
     def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
-        """Return a correlation."""
         label = f"{self.columns[i]}, {self.columns[j]} correlation"
         if matrix is None or not all(
             matrix.column(k).variance > max(_CLEAR * matrix.column(k).variance_noise, 1e-12) for k in (i, j)

@@ -74,26 +74,22 @@ class CustomSum(Planned):
         object.__setattr__(self, "name", name)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the clipped sum."""
         block = Custom(_Flat(self.function), self.columns, math.prod(self.shape), self.bound)
         block.arrays(schema)
         return Query((block,), ((1.0,),), 2.0 if neighbours == "replace-one" else 1.0)
 
     def finish(self, answer: Answer) -> Estimates:
-        """Return the sums, in the function's own unit."""
         ((sums,),), ((noise,),) = answer.sums, answer.noise
         values = np.asarray(sums, np.float64).reshape(-1) * self.bound
         return Estimates(_Places(self.name, self.shape), values, 0.0, noise * self.bound)
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return (
             f"{self.name}: the sum of a function of {joined(self.columns)}, "
             f"each row clipped to a norm of {self.bound:g}"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, the function by its name."""
         plain = {"columns": list(self.columns), "bound": self.bound, "shape": list(self.shape)}
         function = getattr(self.function, "__qualname__", type(self.function).__name__)
         return {"kind": self.kind, "name": self.name, "function": function, **plain}

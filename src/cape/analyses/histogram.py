@@ -107,18 +107,15 @@ class Histogram(Planned):
         )
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the counts."""
         return _table_query(Counts((self._axis(schema),)), schema, neighbours)
 
     def finish(self, answer: Answer) -> Estimates:
-        """Return the count of each bin."""
         axis = self._axis(answer.schema)
         if axis.edges is not None:
             return _estimates(_BinLabels(self.column, axis.edges), answer, (self.column,))
         return _estimates(_CellLabels.of(answer.schema, (self.column,)), answer, (self.column,))
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"histogram of {self.column}"
 
     def figures(self, release: Release) -> Sequence[Figure]:
@@ -136,7 +133,6 @@ class Histogram(Planned):
         return [Figure((Bars(tuple(marks), release.schema.title(self.column)),), _BARS)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a study file would say."""
         cut = {"edges": None if self.edges is None else list(self.edges), "bins": self.bins}
         given = {key: value for key, value in cut.items() if value is not None}
         return {"kind": self.kind, "column": self.column, **given}
@@ -223,7 +219,6 @@ class ContingencyTable(Planned):
         object.__setattr__(self, "columns", names(columns, least=2))
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the counts of all combinations."""
         return _table_query(Counts(tuple(Axis(name) for name in self.columns)), schema, neighbours)
 
     def finish(self, answer: Answer) -> Estimates:
@@ -231,15 +226,12 @@ class ContingencyTable(Planned):
         return _estimates(_CellLabels.of(answer.schema, self.columns), answer, self.columns)
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"contingency table of {' by '.join(self.columns)}"
 
     def title(self, label: str, schema: Schema) -> str:
-        """Return a combination with the columns as they are called."""
         return conditions(label, self.columns, schema)
 
     def figures(self, release: Release) -> Sequence[Figure]:
-        """Return the counts of two columns as a table with colours."""
         if len(self.columns) != 2:
             return super().figures(release)
         schema, (down, across) = release.schema, self.columns

@@ -66,7 +66,6 @@ class _FromMoments(Planned):
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return one estimate per column."""
         found: dict[str, Estimate] = {}
         blocks = zip(answer.sums, answer.noise, strict=True)
         for part in by_missing(self.columns, answer.schema):
@@ -94,11 +93,9 @@ class _FromMoments(Planned):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"{self.kind.replace('-', ' ')} of {joined(self.columns)}"
 
     def units(self, schema: Schema) -> Sequence[float]:
-        """Return half the width of each column's bounds."""
         return [schema.number(name).half for name in self.columns]
 
 
@@ -124,13 +121,11 @@ class Mean(_FromMoments):
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
 
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
-        """Return the weights of the class's docstring."""
         if neighbours == "add-remove":
             return Weights(1.0, 0.25, 0.75 if missing else 0.75 / math.sqrt(columns))
         return Weights(1.0, 1.0, 2.0) if missing else Weights(1.0, 2.75, 1.0)
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
-        """Return the mean."""
         return sums.mean_estimate(name, column)
 
 
@@ -152,21 +147,17 @@ class Variance(_FromMoments):
     shape_matters: ClassVar[bool] = True
 
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
-        """Return the weights of the class's docstring."""
         public = neighbours == "replace-one" and not missing
         return Weights(1.0, 2.75, 1.0, 0.25) if public else Weights(1.0, 2.5, 0.5, 0.25)
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
-        """Return the variance."""
         return sums.variance_estimate(name, column)
 
     def title(self, label: str, schema: Schema) -> str:
-        """Return the column with its unit squared."""
         unit = schema.number(label).unit
         return f"{schema.label(label)} ({unit}²)" if unit else schema.label(label)
 
     def units(self, schema: Schema) -> Sequence[float]:
-        """Return the squares of half the width of the columns' bounds."""
         return [half**2 for half in super().units(schema)]
 
 
@@ -177,15 +168,12 @@ class StandardDeviation(Variance):
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"]}
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
-        """Return the standard deviation."""
         return sums.deviation_estimate(name, column)
 
     def title(self, label: str, schema: Schema) -> str:
-        """Return the column with its unit."""
         return schema.title(label)
 
     def units(self, schema: Schema) -> Sequence[float]:
-        """Return half the width of each column's bounds."""
         return _FromMoments.units(self, schema)
 
 
@@ -240,7 +228,6 @@ class Sum(Planned):
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return the sums."""
         estimates = []
         for name, sums, noise in zip(self.columns, answer.sums, answer.noise, strict=True):
             (counts, first), (count_noise, first_noise) = sums, noise
@@ -259,11 +246,9 @@ class Sum(Planned):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"sum of {joined(self.columns)}"
 
     def units(self, schema: Schema) -> Sequence[float]:
-        """Return half the width of each column's bounds."""
         return [schema.number(name).half for name in self.columns]
 
 

@@ -109,14 +109,12 @@ class PCA(Analysis):
         return width if self.components is None else self.components
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the first and second moments over complete rows."""
         self._many(schema)
         if not self.center:
             return joint(self._design, (_XX,), (1.0,), schema, neighbours)
         return joint(self._design, (_X, _XX), (_MEANS, 1.0), schema, neighbours)
 
     def finish(self, answer: Answer) -> AnalysisResult:
-        """Return variances along components, and their shares of all variance."""
         schema = answer.schema
         found = _Noisy.of(answer, self._design, self.center)
         many, unit = self._many(schema), self._design.length(schema) ** 2
@@ -180,7 +178,6 @@ class PCA(Analysis):
         return found
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         many = "all" if self.components is None else f"{self.components}"
         return f"principal components ({many}) of {joined(self.columns)}"
 
@@ -296,7 +293,6 @@ class PCAModel(Shown):
         return Units(self.design, self.schema).back(scores @ self.components + self.mean)
 
     def tables(self) -> Sequence[Table]:
-        """Return variances and shares with their intervals, and what components are made of."""
         by_label = {each.label: each for each in self.estimates}
         rows: list[tuple[str, ...]] = []
         for what in ("variance", "share"):
@@ -309,7 +305,6 @@ class PCAModel(Shown):
         return [Table(("", *self._titles), tuple(rows), title, drop=tuple(range(len(self.clear), 1, -1)))]
 
     def figures(self) -> Sequence[Figure]:
-        """Return the share of each component, and what it is made of."""
         shares = [each for each in self.estimates if each.label.endswith(" share")][:MOST_MARKS]
         marks = tuple(
             Mark.of(each, f"component {name}") for each, name in zip(shares, self._titles, strict=False)
@@ -329,13 +324,11 @@ class PCAModel(Shown):
         return found
 
     def notes(self) -> Sequence[str]:
-        """Return in which units this is."""
         return [
             "Columns count from -1 to 1 between their bounds. Variances are without what noise adds to them."
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is needed to use it, as plain data."""
         return plain(
             {
                 "names": self.names,

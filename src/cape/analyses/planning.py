@@ -26,7 +26,6 @@ class Planned(Analysis):
         rows: int,
         neighbours: Neighbours = "replace-one",
     ) -> dict[str, float]:
-        """Return the privacy error of each label."""
         blocks = self.query(schema, neighbours).blocks
         answer = Answer(
             tuple(block.typical(schema, rows) for block in blocks),

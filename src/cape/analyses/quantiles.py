@@ -129,7 +129,6 @@ class _FromTree(Planned):
     bins: int
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the counts on every level, and the total where it is private."""
         levels = depth(self.bins)
         total = 1 / math.sqrt(levels) if neighbours == "replace-one" else 1.0
         blocks, scales = [], []
@@ -177,7 +176,6 @@ class ECDF(_FromTree):
         object.__setattr__(self, "bins", check_bins(bins))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return the curve at every inner edge."""
         estimates = []
         for name, curve in zip(self.columns, self.curves(answer), strict=True):
             column = answer.schema.number(name)
@@ -195,11 +193,9 @@ class ECDF(_FromTree):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"distribution of {joined(self.columns)}, at {self.bins - 1} points"
 
     def figures(self, release: Release) -> Sequence[Figure]:
-        """Return a curve for each column."""
         panels, inner = [], self.bins - 1
         for i, name in enumerate(self.columns):
             column = release.schema.number(name)
@@ -229,7 +225,6 @@ class Quantiles(_FromTree):
         object.__setattr__(self, "bins", check_bins(bins))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return the quantiles of each column."""
         estimates = []
         for name, curve in zip(self.columns, self.curves(answer), strict=True):
             column = answer.schema.number(name)
@@ -241,17 +236,14 @@ class Quantiles(_FromTree):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"quantiles {joined([f'{prob:g}' for prob in self.probs])} of {joined(self.columns)}"
 
     def figures(self, release: Release) -> Sequence[Figure]:
-        """Return a panel for each column."""
         marks, many = dots(release.estimates, release.title), len(self.probs)
         panels = tuple(Intervals(marks[i : i + many]) for i in range(0, len(marks), many))
         return [Figure(panels, DOTS)]
 
     def title(self, label: str, schema: Schema) -> str:
-        """Return the column, which quantile of it this is, and its unit."""
         unit = schema.number(label.rpartition(" quantile ")[0]).unit
         return schema.title(label) + (f" ({unit})" if unit else "")
 

@@ -137,7 +137,6 @@ class TableOne(Planned):
         object.__setattr__(self, "bins", check_bins(bins))
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the moments, the counts on every level and the counts of categories, by group."""
         if self.by is not None:
             schema.category(self.by)
         group = () if self.by is None else (Axis(self.by),)
@@ -179,7 +178,6 @@ class TableOne(Planned):
         return max(within, 2 * held if len(schema.category(self.by).values) > 1 else held)
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        """Return every number of the table, group after group."""
         estimates = []
         for group, arrays in self._groups(answer):
             estimates += self._column(answer, f" | {group}" if self.by else "", arrays)
@@ -187,11 +185,9 @@ class TableOne(Planned):
         return estimates
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"table one of {joined(self.columns)}" + (f", by {self.by}" if self.by else "")
 
     def tables(self, release: Release) -> Sequence[Table]:
-        """Return the table as a paper prints it, and every number with its interval."""
         paper = self.layout(release.estimates, release.schema)
         return [paper, listed(release.estimates, release.title, folded=True)]
 
@@ -226,7 +222,6 @@ class TableOne(Planned):
         return Table(tuple(columns), tuple(rows))
 
     def figures(self, release: Release) -> Sequence[Figure]:
-        """Return a panel for each mean and each percentage, with the groups below each other."""
         panels: dict[str, list[Mark]] = {}
         for e in release.estimates:
             stem, _, group = e.label.partition(" | ")
@@ -241,7 +236,6 @@ class TableOne(Planned):
         return [Figure(drawn, DOTS)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a study file would say."""
         by = {} if self.by is None else {"by": self.by}
         return {"kind": self.kind, "columns": list(self.columns), **by, "bins": self.bins}
 

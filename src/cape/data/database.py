@@ -38,17 +38,14 @@ class SqliteReader:
         self._text = methodcaller("decode", "utf-8", "replace") if lenient else None
 
     def names(self) -> list[str]:
-        """Return the names of the query's columns."""
         with self._run(self._query) as cursor:
             return [column[0] for column in cursor.description]
 
     def rows(self) -> int:
-        """Return the number of rows."""
         with self._run(f"SELECT count(*) FROM ({self._query})") as cursor:
             return int(cursor.fetchone()[0])
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, `rows` rows at a time."""
         with self._run(self._query) as cursor:
             names = [column[0] for column in cursor.description]
             places = [names.index(name) for name in columns]
@@ -89,17 +86,14 @@ class QueryReader:
         self._query, self._connection = query, connection
 
     def names(self) -> list[str]:
-        """Return the names of the query's columns."""
         for batch in self._read(1):
             return batch.columns
         return pl.read_database(self._query, self._connection).columns  # without rows there are no batches
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return sum(batch.height for batch in self._read(1 << 16))
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, about `rows` rows at a time."""
         for batch in self._read(rows):
             yield batch.select(columns)
 
@@ -122,15 +116,12 @@ class UriReader:
         self._query, self._uri = query, uri
 
     def names(self) -> list[str]:
-        """Return the names of the query's columns."""
         return self._result.columns
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return self._result.height
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, `rows` rows at a time."""
         return self._result.select(columns).iter_slices(rows)
 
     @cached_property

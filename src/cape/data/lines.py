@@ -87,7 +87,6 @@ class LineReader:
         return sum(chunk.count(_END) for path in self._paths for chunk in self._chunks(path))
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, at most `rows` rows at a time."""
         names = self.names()
         for path in self._paths:
             for chunk in self._chunks(path):

@@ -44,15 +44,12 @@ class LazyReader:
         self.what, self.advice, self.text = what, advice, text
 
     def names(self) -> list[str]:
-        """Return the names of the table's columns."""
         return self._scan().collect_schema().names()
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return int(self._scan().select(pl.len()).collect(engine="streaming").item())
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, about `rows` rows at a time."""
         # Of a text file every column is read: only then does polars notice a line with too many cells, such
         # as one whose decimal comma has shifted the others.
         chosen = self._scan() if self.text else self._scan().select(columns)
@@ -69,15 +66,12 @@ class FrameReader:
         self._frame = frame
 
     def names(self) -> list[str]:
-        """Return the names of the table's columns."""
         return list(self._frame.columns)
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return len(self._frame)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, `rows` rows at a time."""
         frame = self._frame.select(*columns)
         for start in range(0, len(frame), rows):
             yield _to_polars(frame[start : start + rows])
@@ -92,15 +86,12 @@ class FetchedReader:
         self._frame = frame
 
     def names(self) -> list[str]:
-        """Return the names of the table's columns."""
         return list(self._frame.collect_schema())
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return int(self._frame.select(nw.len()).collect().item())
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the columns, `rows` rows at a time."""
         return FrameReader(self._frame.select(*columns).collect()).batches(columns, rows)
 
 

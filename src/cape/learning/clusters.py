@@ -106,7 +106,6 @@ class KMeansModel(Shown):
         return np.where(missing, -1, nearest(np.where(missing[:, None], 0.0, x), self.vectors))
 
     def tables(self) -> Sequence[Table]:
-        """Return the centres with noise, and every number with its interval."""
         names = [self.schema.title(name) for name in self.names[:_TOLD]]
         rows = []
         for i in range(len(self.centres)):
@@ -124,7 +123,6 @@ class KMeansModel(Shown):
         return [clusters, listed(self.estimates, self._title, folded=True)]
 
     def figures(self) -> Sequence[Figure]:
-        """Return a panel for the sizes and one for each column, with the clusters below each other."""
         panels = []
         for place, name in enumerate(("% of rows", *self.names)[:_MOST_PANELS]):
             marks = tuple(
@@ -135,14 +133,12 @@ class KMeansModel(Shown):
         return [Figure(tuple(panels), DOTS)]
 
     def notes(self) -> Sequence[str]:
-        """Return what intervals count, and whether clusters are hidden."""
         told = ["Intervals are about the rows in the tables: they count privacy noise, and no sampling."]
         if not self.clear.all():
             told.append("Noise hides some clusters: use fewer of them, more epsilon or more rows.")
         return told
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is needed to use it, as plain data."""
         return plain(
             {
                 "names": self.names,

@@ -162,11 +162,9 @@ class Descent(Analysis):
 
     @property
     def sampling(self) -> float:
-        """The probability with which a row takes part in a step."""
         return self.training.sampling
 
     def stages(self) -> tuple[float, ...]:
-        """Return as many equal parts as there are steps."""
         return (1.0,) * self.training.steps
 
     def question(self, schema: Schema, neighbours: Neighbours, parameters: Floats, clip: float) -> Query:
@@ -280,7 +278,6 @@ class Descent(Analysis):
         return {"each entry of a step's gradient": each}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a study file would say."""
         plain = {key: value for key, value in vars(self).items() if key != "training" and value is not None}
         told = {key: value for key, value in vars(self.training).items() if key != "checkpoint"}
         return {"kind": self.kind, **plain, **told}

@@ -83,7 +83,6 @@ class GradientDescent(Descent):
         return np.array(self.first)
 
     def block(self, schema: Schema, parameters: Floats, clip: float) -> Custom:
-        """Return the sum of clipped gradients."""
         function = _At(self.gradient, parameters)
         return Custom(function, self.columns, len(self.first), clip, self.training.sampling)
 
@@ -94,14 +93,12 @@ class GradientDescent(Descent):
         return AnalysisResult(estimates, DescentModel(parameters, history))
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return (
             f"gradient descent on a function of {', '.join(self.columns)}, "
             f"{count(len(self.first), 'parameter')}, in {count(self.training.steps, 'step')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, the function by its name."""
         name = getattr(self.gradient, "__qualname__", type(self.gradient).__name__)
         return {**super().to_dict(), "gradient": name, "code": fingerprint(self.gradient)}
 
@@ -123,18 +120,15 @@ class DescentModel(Shown):
         return history_table(self.history)
 
     def tables(self) -> Sequence[Table]:
-        """Return the parameters."""
         rows = tuple((f"w[{i}]", number(float(w))) for i, w in enumerate(self.parameters[:_MOST_TOLD]))
         more = len(self.parameters) - len(rows)
         title = f"parameters after {count(len(self.history), 'step')}"
         return [Table(("", "value"), rows, title, more=more)]
 
     def notes(self) -> Sequence[str]:
-        """Return what is not known."""
         return ["The errors of parameters depend on the loss, and are not known."]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as plain data."""
         return plain({"parameters": self.parameters, "steps": len(self.history)})
 
 

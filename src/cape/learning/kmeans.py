@@ -248,7 +248,6 @@ class KMeans(Analysis):
         return expected
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         named = ", ".join(self.columns[:-1]) + (" and " if len(self.columns) > 1 else "") + self.columns[-1]
         return f"{self.clusters} cluster{'s' if self.clusters > 1 else ''} of rows by {named} (k-means)"
 

@@ -109,11 +109,9 @@ class NeuralNetwork(Descent):
         return Network(inputs, self.hidden, 1 if classes == 2 else classes, self.activation)
 
     def start(self, schema: Schema) -> Floats:
-        """Return the first weights, from the seed."""
         return self.network(schema).initial(self.training.seed_bytes())
 
     def block(self, schema: Schema, parameters: Floats, clip: float) -> Gradient:
-        """Return the sum of clipped gradients."""
         bound = self.loss_bound if self.training.watched else None
         return Gradient(self.design(), self.network(schema), parameters, clip, self.training.sampling, bound)
 
@@ -132,7 +130,6 @@ class NeuralNetwork(Descent):
         )
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         layers = " x ".join(map(str, self.hidden)) or "no"
         return (
             f"neural network ({layers} hidden units) for {self.target}, "
@@ -178,7 +175,6 @@ class NetworkModel(Shown):
         return np.asarray(column.middle + column.half * np.clip(said, -1, 1))
 
     def tables(self) -> Sequence[Table]:
-        """Return the layers, and the last loss that was watched."""
         rows = tuple(
             (f"{i + 1}", f"{fan_in:,}", f"{fan_out:,}", f"{(fan_in + 1) * fan_out:,}")
             for i, (fan_in, fan_out) in enumerate(self.network.shapes)
@@ -188,7 +184,6 @@ class NetworkModel(Shown):
         return [layers, listed(self.estimates)] if self.estimates else [layers]
 
     def figures(self) -> Sequence[Figure]:
-        """Return the learning curve, if losses were watched."""
         if not self.estimates:
             return []
         (last,), noise = self.estimates, self.history[:, 3] / self.history[:, 1]
@@ -201,7 +196,6 @@ class NetworkModel(Shown):
         return [Figure((Line(steps, marks, "step", "mean loss"),), _LOSS)]
 
     def notes(self) -> Sequence[str]:
-        """Return its size, and how the last step was made."""
         size = f"{count(self.network.size, 'parameter')} after {count(len(self.history), 'step')}"
         told = [f"What was learned is a network: {size}. All of it is in results.json, under model."]
         if len(self.history):
@@ -210,7 +204,6 @@ class NetworkModel(Shown):
         return told
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is needed to use it, as plain data."""
         return plain(
             {
                 "features": list(self.design.names(self.schema)),

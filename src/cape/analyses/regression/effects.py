@@ -82,7 +82,6 @@ class Effect:
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
         z, p = z_and_p(self.released)
         return {
             "title": self.title,

@@ -117,7 +117,6 @@ class LinearRegression(Planned):
         return _TERMS if self.intercept else _TERMS_THROUGH_MIDDLE
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the second moments of (1, x, y), or of (x, y)."""
         if isinstance(schema[self.target], Category):
             raise InvalidInput(
                 f"target {self.target!r} must have bounds; for two categories use LogisticRegression"
@@ -129,7 +128,6 @@ class LinearRegression(Planned):
         return joint(self.design, terms, weights, schema, neighbours)
 
     def finish(self, answer: Answer) -> AnalysisResult:
-        """Return the coefficients, in the columns' own units, and the model."""
         sums = SecondMoments.of(answer, self.design, self._terms)
         ridge = None if self.ridge == "auto" else float(self.ridge) * sums.count
         found = fit(sums, centred=self.intercept, ridge=ridge)
@@ -163,7 +161,6 @@ class LinearRegression(Planned):
         return AnalysisResult(estimates, model)
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         return f"linear regression of {self.target} on {joined(self.features)}"
 
     def _limits(self, units: Units) -> list[tuple[float, float]]:

@@ -86,11 +86,9 @@ class LinearModel(Shown):
 
     @property
     def title(self) -> str:
-        """What stands above the table: the target, and how it was fitted."""
         return f"{self.schema.title(self.target)} by least squares ({self.rows:,.0f} rows)"
 
     def tables(self) -> Sequence[Table]:
-        """Return the coefficients of least squares with errors, beside those of predictions."""
         used = {"intercept": self.intercept, **self.coefficients}
         rows = tuple(
             (each.title, *each.cells, *each.test, number(each.per * used[each.label]))
@@ -100,12 +98,10 @@ class LinearModel(Shown):
         return [Table(columns, rows, self.title, drop=(7, 5, 4, 3))]
 
     def figures(self) -> Sequence[Figure]:
-        """Return the coefficients on one axis."""
         slopes = [each for each in self.estimates if each.label in self.coefficients]
         return forest(slopes, self.schema, f"Change of {self.schema.title(self.target)}")
 
     def notes(self) -> Sequence[str]:
-        """Return how well the target is explained and predicted."""
         ridge = [] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"]
         notes = [f"{'; '.join([*self._told, *ridge])} (root mean square, estimated from the release)."]
         if math.isinf(self.ridge):

@@ -148,7 +148,6 @@ class PolynomialLoss(Planned):
         return tuple(found)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the tensors."""
         width = self.design.width(schema)
         if width ** self.coefficients[-1][0] > _MOST_ENTRIES:
             raise InvalidInput(f"degree {self.coefficients[-1][0]} is for few features, not {width}")
@@ -159,7 +158,6 @@ class PolynomialLoss(Planned):
         return joint(self.design, terms, weights, schema, neighbours)
 
     def finish(self, answer: Answer) -> AnalysisResult:
-        """Return w, per unit of each feature, and the model."""
         objective, rows = self._objective(answer)
         ridge = (
             None if self.ridge == "auto" else float(self.ridge) / _unit(self.coefficients) * max(rows, 1.0)
@@ -187,12 +185,10 @@ class PolynomialLoss(Planned):
         return AnalysisResult(estimates, model)
 
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
         degree = self.coefficients[-1][0]
         return f"loss of degree {degree} for {self.target}, linear in {joined(self.features)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a study file would say."""
         return super().to_dict() | {"coefficients": {j: list(c) for j, c in self.coefficients}}
 
     def _objective(self, answer: Answer) -> tuple[Objective, float]:
@@ -280,18 +276,15 @@ class PolynomialModel(Shown):
         return np.asarray((weights[0] if first else 0.0) + x @ weights[first:])
 
     def tables(self) -> Sequence[Table]:
-        """Return the coefficients with errors from noise."""
         title = f"score for {self.target} ({self.rows:,.0f} rows)"
         rows = tuple((each.title, *each.cells[:3]) for each in effects(self.estimates, self.schema))
         return [Table(("", "coef", "95% interval", "privacy error"), rows, title)]
 
     def figures(self) -> Sequence[Figure]:
-        """Return the coefficients on one axis."""
         slopes = [each for each in self.estimates if each.label in self.coefficients]
         return forest(slopes, self.schema, "Change of the score")
 
     def notes(self) -> Sequence[str]:
-        """Return what was added to the loss."""
         return [f"Ridge {number(self.ridge)}."]
 
     def to_dict(self) -> dict[str, Any]:
