@@ -29,6 +29,7 @@ HOMES = {
 LAYERS = [
     "errors",
     "check",
+    "arrays",
     "packed",
     "unix",
     "files",

@@ -31,20 +31,19 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cape.analyses.arguments import joined, names
 from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums, likely
 from cape.analyses.planning import Planned, unknown, warn_of
+from cape.arrays import Floats
 from cape.blocks import Gram
 from cape.data import Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["Correlation", "Covariance", "moved"]
 
-Floats = NDArray[np.float64]
 
 _CLEAR = 2.0  # noise in a variance, in standard deviations, that it must exceed for a correlation
 _HALVINGS = 60

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cape import check
 from cape.analyses.arguments import joined, names
 from cape.analyses.planning import Planned
+from cape.arrays import Floats
 from cape.blocks import Custom
 from cape.data import Schema
 from cape.engine.estimates import Estimates, Labels
@@ -21,7 +22,7 @@ from cape.errors import InvalidInput
 
 __all__ = ["CustomSum"]
 
-Function = Callable[[dict[str, NDArray[Any]]], NDArray[np.float64]]
+Function = Callable[[dict[str, NDArray[Any]]], Floats]
 
 
 @dataclass(frozen=True, init=False)
@@ -117,6 +118,6 @@ class _Flat:
 
     function: Function
 
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> Floats:
         result = np.asarray(self.function(batch), np.float64)
         return result.reshape(len(result), -1) if result.ndim > 2 else result

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from cape import check
 from cape.analyses.arguments import conditions, digits_apart, names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned
+from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.data import Number, Schema
@@ -32,8 +32,6 @@ _MOST_BINS = 1 << 20
 _MOST_BARS = 200  # that a figure holds
 _BARS = "Released counts; lines are 95% intervals, from privacy noise."
 _CELLS = "Released counts; point at a cell for its interval."
-
-Floats = NDArray[np.float64]
 
 
 def one_hot(neighbours: Neighbours, cells: int) -> float:

@@ -16,6 +16,7 @@ from cape.analyses.custom import CustomSum
 from cape.analyses.moments import NORMAL, Sums, Weights, by_missing, kurtosis
 from cape.analyses.planning import Planned, warn_of
 from cape.analyses.tree import level_axes
+from cape.arrays import Floats
 from cape.blocks import Block, Counts, Moments
 from cape.data import Number, Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
@@ -99,7 +100,7 @@ class _FromMoments(Planned):
         return [schema.number(name).half for name in self.columns]
 
 
-def _common(counts: NDArray[np.float64], noise: float, rows: int | None) -> tuple[NDArray[np.float64], float]:
+def _common(counts: Floats, noise: float, rows: int | None) -> tuple[Floats, float]:
     """Return the count of columns that count the same rows: public, or the average."""
     if rows is not None:
         return np.full(len(counts), float(rows)), 0.0
@@ -206,7 +207,7 @@ class Sum(Planned):
 
     @staticmethod
     def of(
-        function: Callable[[dict[str, NDArray[Any]]], NDArray[np.float64]],
+        function: Callable[[dict[str, NDArray[Any]]], Floats],
         *,
         columns: tuple[str, ...] | list[str],
         bound: float,

@@ -27,16 +27,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from cape.analyses.planning import unknown
+from cape.arrays import Floats
 from cape.data import Number, Schema
 from cape.engine.query import Estimate, Neighbours
 
 __all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis", "likely"]
 
-Floats = NDArray[np.float64]
 
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a ratio to mean anything
 _LEAST_FREEDOM = 8.0

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
 from cape.analyses.arguments import joined, names
@@ -22,6 +21,7 @@ from cape.analyses.matrices import spectral, symmetric, without_repulsion
 from cape.analyses.moments import enough, likely
 from cape.analyses.planning import unknown
 from cape.analyses.regression.sensitivity import joint
+from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
@@ -35,7 +35,6 @@ from cape.show.plain import plain
 
 __all__ = ["PCA", "PCAModel"]
 
-Floats = NDArray[np.float64]
 
 _X, _XX = Term(1), Term(2)
 _MEANS = 0.25

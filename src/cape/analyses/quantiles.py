@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cape import check
@@ -16,6 +15,7 @@ from cape.analyses.arguments import digits_apart, joined, names, written
 from cape.analyses.moments import enough
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
+from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.data import Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
@@ -26,7 +26,6 @@ from cape.show.figures import DOTS, dots
 
 __all__ = ["ECDF", "Curve", "Quantiles", "proportion_error"]
 
-Floats = NDArray[np.float64]
 
 _CURVE = "The share of people below each value; the band is the 95% interval at each point."
 

@@ -41,7 +41,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape.analyses.arguments import joined, names
 from cape.analyses.histogram import one_hot
@@ -49,6 +48,7 @@ from cape.analyses.moments import Sums, Weights, enough, kurtosis
 from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.quantiles import Curve, proportion_error
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
+from cape.arrays import Floats
 from cape.blocks import Axis, Block, Counts, Moments
 from cape.data import Number, Schema
 from cape.engine.query import Answer, Estimate, Neighbours, Query
@@ -60,7 +60,6 @@ from cape.show.tables import listed
 
 __all__ = ["TableOne"]
 
-Floats = NDArray[np.float64]
 
 _MEDIAN = 2.0
 _CATEGORY = 2.0

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats
 from cape.blocks import Axis
 from cape.data import Number
 from cape.errors import InvalidInput
@@ -39,8 +39,6 @@ __all__ = ["BRANCHING", "Tree", "check_bins", "depth", "level_axes"]
 
 BRANCHING = 4
 _MOST_DEPTH = 8
-
-Floats = NDArray[np.float64]
 
 
 def check_bins(bins: Any) -> int:

@@ -14,14 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats, Integers
 from cape.errors import InvalidInput
 
 __all__ = ["Bins", "rising"]
 
-Floats = NDArray[np.float64]
 
 _SEARCH = 16  # up to this many bins, a search is as fast
 _WIDEST_RATIO = 2.0**-40
@@ -62,7 +61,7 @@ class Bins:
         """How many bins there are."""
         return len(self.edges) - 1
 
-    def find(self, values: Floats) -> NDArray[np.int64]:
+    def find(self, values: Floats) -> Integers:
         """Return the bin of every value, -1 for NaN."""
         missing = np.isnan(values)
         if self.width is None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.parts import Part, Pass, Summer
 from cape.blocks.steps import T_BITS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["T_BITS", "Array", "Block", "Sums", "VectorBlock"]
 
-Sums = tuple[NDArray[np.int64], ...]
+Sums = tuple[Integers, ...]
 """A block's sums, in the shapes of its arrays."""
 
 
@@ -111,7 +111,7 @@ class Block(ABC):
         """Return the sums, computed by the engine that holds the table."""
         raise lazy.refusal(f"sums of kind {type(self).__name__}")
 
-    def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """Return the sums, in units of 1, if rows are as people might be, with no cell missing."""
         return tuple(np.zeros(array.shape) for array in self.arrays(schema))
 

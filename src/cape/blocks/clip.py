@@ -12,8 +12,8 @@ Tested in tests/blocks/test_custom.py.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.steps import ONE
 
 __all__ = ["LARGEST_SIZE", "clip_rows", "inside"]
@@ -24,10 +24,10 @@ LARGEST_SIZE = 1 << 22
 _LIMIT = int(ONE) ** 2
 
 
-def clip_rows(rows: NDArray[np.float64], bound: float) -> NDArray[np.int64]:
+def clip_rows(rows: Floats, bound: float) -> Integers:
     """Return finite rows in units of bound / 2^20, none longer than the bound, rounded toward zero."""
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=bound)
-    steps: NDArray[np.int64] = np.trunc(rows / largest * ONE).astype(np.int64)
+    steps: Integers = np.trunc(rows / largest * ONE).astype(np.int64)
     squares = _squares(steps)
     outside = np.flatnonzero(squares > _LIMIT)
     if outside.size:
@@ -36,12 +36,12 @@ def clip_rows(rows: NDArray[np.float64], bound: float) -> NDArray[np.int64]:
     return steps
 
 
-def inside(steps: NDArray[np.int64], limit: int = _LIMIT) -> NDArray[np.int64]:
+def inside(steps: Integers, limit: int = _LIMIT) -> Integers:
     """Move rows whose squares add up to more than the limit toward zero, until integers say that none do."""
     while (over := np.flatnonzero(_squares(steps) > limit)).size:
         steps[over] -= np.sign(steps[over])
     return steps
 
 
-def _squares(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+def _squares(steps: Integers) -> Integers:
     return np.asarray(np.einsum("ij,ij->i", steps, steps), np.int64)

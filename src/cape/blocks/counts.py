@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.bins import Bins, rising
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.parts import Part, Pass
@@ -35,7 +36,7 @@ class Axis:
     """
 
     column: str
-    edges: NDArray[np.float64] | None
+    edges: Floats | None
 
     def __init__(self, column: str, edges: Iterable[float] | None = None) -> None:
         object.__setattr__(self, "column", column)
@@ -63,7 +64,7 @@ class Axis:
         schema.number(self.column)
         return len(self.edges) - 1
 
-    def fractions(self, schema: Schema) -> NDArray[np.float64]:
+    def fractions(self, schema: Schema) -> Floats:
         """Return the part of typical rows that falls into each bin."""
         if self.edges is None:
             bins = self.bins(schema)
@@ -113,7 +114,7 @@ class Counts(Block):
             cells[cell] = found.rows
         return (self.pick(cells.reshape(shape)),)
 
-    def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         parts = [axis.fractions(schema) for axis in self.axes]
         return (self.pick(rows * reduce(np.multiply.outer, parts, np.array(1.0))),)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.clip import LARGEST_SIZE, clip_rows
 from cape.blocks.parts import Part, Pass
@@ -37,7 +38,7 @@ class Custom(Block):
     catches a mistake; a function made to leak can only be caught by reading it.
     """
 
-    function: Callable[[dict[str, NDArray[Any]]], NDArray[np.float64]]
+    function: Callable[[dict[str, NDArray[Any]]], Floats]
     columns: tuple[str, ...]
     size: int
     bound: float
@@ -96,7 +97,7 @@ class _Custom:
             rows = rows[sample(self._stream, len(rows), self._block.rate)]
         self._sums += clip_rows(rows, self._block.bound).sum(axis=0)
 
-    def _require_row_by_row(self, batch: dict[str, NDArray[Any]], rows: NDArray[np.float64]) -> None:
+    def _require_row_by_row(self, batch: dict[str, NDArray[Any]], rows: Floats) -> None:
         """Try the function on single rows: what it gives for one may not depend on the others.
 
         Clipping bounds what one *row* adds; a function that mixes rows (x - x.mean()) has no such bound.
@@ -121,7 +122,7 @@ class _Custom:
 
 def _apply(
     site: str, function: Callable[[dict[str, NDArray[Any]]], Any], batch: dict[str, NDArray[Any]]
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return what the function makes of a batch; of its failure, only the type and the line."""
     try:
         return np.asarray(function(batch), np.float64)

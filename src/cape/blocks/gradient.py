@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clipped import Records, clipped_sum
 from cape.blocks.kept import Kept
@@ -35,7 +35,7 @@ class Gradient(VectorBlock):
     """
 
     network: Network
-    parameters: NDArray[np.float64]
+    parameters: Floats
     clip: float
     rate: float = 1.0
     loss_bound: float | None = None

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
@@ -83,6 +83,6 @@ class Gram(Block):
         square, cross = products[: len(squares)], products[len(squares) :]
         return np.array([found.rows]), np.array(found.sums, np.int64), square, cross
 
-    def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         means = {"count": 1.0, "square": SQUARE}
         return tuple(np.full(array.shape, rows * means.get(array.name, 0.0)) for array in self.arrays(schema))

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.parts import PART_ROWS, Part, Pass
@@ -21,7 +21,6 @@ from cape.noise import SecureStream
 
 __all__ = ["Kept"]
 
-Float64 = NDArray[np.float64]
 Made = TypeVar("Made")
 
 
@@ -36,12 +35,12 @@ class Kept:
         self._made: tuple[Hashable, object] | None = None
 
     @property
-    def x(self) -> Float64:
+    def x(self) -> Floats:
         """The vectors; not to be written to."""
         return _unwritable(self._x[: self._filled])
 
     @property
-    def y(self) -> Float64 | None:
+    def y(self) -> Floats | None:
         """The targets; not to be written to."""
         return None if self._y is None else _unwritable(self._y[: self._filled])
 
@@ -76,6 +75,6 @@ class Kept:
         return [each.result() for each in summers]
 
 
-def _unwritable(array: Float64) -> Float64:
+def _unwritable(array: Floats) -> Floats:
     array.flags.writeable = False
     return array

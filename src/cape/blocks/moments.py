@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.typical import SQUARE
@@ -81,12 +81,12 @@ class Moments(Block):
                     sums[(2, *place)] = totals.products[i]
         return tuple(sums)
 
-    def typical(self, schema: Schema, rows: int) -> tuple[NDArray[np.float64], ...]:
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         arrays = self.arrays(schema)
         groups = 1 if self.by is None else arrays[0].shape[0]
         means = {"count": 1.0, "second": SQUARE}
         return tuple(np.full(array.shape, rows / groups * means.get(array.name, 0.0)) for array in arrays)
 
-    def _zeros(self, schema: Schema) -> NDArray[np.int64]:
+    def _zeros(self, schema: Schema) -> Integers:
         arrays = self.arrays(schema)
         return np.zeros((len(arrays), *arrays[0].shape), np.int64)

@@ -14,9 +14,9 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
@@ -57,7 +57,7 @@ class Nearest(VectorBlock):
             counts[i], sums[i] = np.add.reduce(chosen), x @ chosen
         return counts, sums
 
-    def _nearest(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _nearest(self, x: Floats) -> Integers:
         least = np.full(x.shape[1], np.inf)
         found = np.zeros(x.shape[1], np.int64)
         distance, difference = np.empty(x.shape[1]), np.empty(x.shape[1])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cape import check
+from cape.arrays import Floats
 from cape.errors import InvalidInput
 from cape.noise.stream import SecureStream
 
@@ -23,8 +24,6 @@ __all__ = ["ACTIVATIONS", "LOSSES", "Network"]
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "identity")
 LOSSES = ("cross-entropy", "squared")
-
-Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Network:
             place = stop
         return matrices
 
-    def initial(self, seed: bytes | SecureStream) -> Float64:
+    def initial(self, seed: bytes | SecureStream) -> Floats:
         """Return weights to start from, uniform after He (ReLU) or Glorot, and biases of 0.
 
         They are public: a seed of 32 bytes that all sites know gives all of them the same.
@@ -96,14 +95,14 @@ class Network:
             matrix[:-1] = uniform * math.sqrt(6.0 / fans)
         return parameters
 
-    def check_parameters(self, parameters: ArrayLike) -> Float64:
+    def check_parameters(self, parameters: ArrayLike) -> Floats:
         """Return the parameters as a contiguous vector, or raise `InvalidInput`."""
         vector = np.ascontiguousarray(parameters, np.float64)
         if vector.shape != (self.size,):
             raise InvalidInput(f"parameters must be a vector of {self.size}, not of shape {vector.shape}")
         return vector
 
-    def forward(self, parameters: ArrayLike, x: ArrayLike) -> Float64:
+    def forward(self, parameters: ArrayLike, x: ArrayLike) -> Floats:
         """Return the sums of the last layer, (rows, outputs), in plain floating point."""
         rows = np.asarray(x, np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.inputs:
@@ -115,7 +114,7 @@ class Network:
                 rows = self._activate(rows)
         return rows
 
-    def predict(self, parameters: ArrayLike, x: ArrayLike) -> Float64:
+    def predict(self, parameters: ArrayLike, x: ArrayLike) -> Floats:
         """Return what the network says of each row.
 
         The probability of the second class, (rows,); of each class, (rows, outputs); or the targets.
@@ -128,7 +127,7 @@ class Network:
             last = _sigmoid(last)
         return last[:, 0] if self.outputs == 1 else last
 
-    def _activate(self, sums: Float64) -> Float64:
+    def _activate(self, sums: Floats) -> Floats:
         if self.activation == "relu":
             return np.maximum(sums, 0.0)
         if self.activation == "tanh":
@@ -136,6 +135,6 @@ class Network:
         return _sigmoid(sums) if self.activation == "sigmoid" else sums
 
 
-def _sigmoid(sums: Float64) -> Float64:
+def _sigmoid(sums: Floats) -> Floats:
     small = np.exp(-np.abs(sums))
     return np.where(sums >= 0, 1.0, small) / (1.0 + small)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.rows import PART_ROWS, Converter, Vectors
 from cape.blocks.steps import Steps
@@ -29,8 +30,6 @@ from cape.noise import SecureStream
 __all__ = ["PART_ROWS", "Part", "Pass", "Summer", "Total"]
 
 _HALF, _LOW = 32, (1 << 32) - 1
-
-Int64 = NDArray[np.int64]
 
 
 class Part:
@@ -45,7 +44,7 @@ class Part:
     ) -> None:
         self.schema, self._columns, self.rows = schema, columns, rows
         self._converter = converter
-        self._steps: dict[str, NDArray[np.float64]] = {}
+        self._steps: dict[str, Floats] = {}
         self._vectors: dict[Design, Vectors] = {}
 
     @classmethod
@@ -55,19 +54,19 @@ class Part:
         part._vectors[design] = vectors
         return part
 
-    def steps(self, name: str) -> NDArray[np.float64]:
+    def steps(self, name: str) -> Floats:
         """Return a numeric column in whole steps of 2^-20, NaN for missing."""
         if name not in self._steps:
             self._steps[name] = Steps.of(self.schema.number(name)).count(self._columns[name])
         return self._steps[name]
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
+    def numbers(self, name: str) -> Floats:
         """Return a numeric column between its bounds, NaN for missing; a copy."""
         column = self.schema.number(name)
-        clamped: NDArray[np.float64] = np.clip(self._columns[name], column.low, column.high)
+        clamped: Floats = np.clip(self._columns[name], column.low, column.high)
         return clamped
 
-    def codes(self, name: str) -> Int64:
+    def codes(self, name: str) -> Integers:
         """Return a category column as codes, -1 for missing."""
         return self._columns[name]
 
@@ -106,7 +105,7 @@ class Summer(Protocol):
         """Add a part of the table."""
         ...
 
-    def result(self) -> tuple[Int64, ...]:
+    def result(self) -> tuple[Integers, ...]:
         """Return the sums, in the shapes of `block.arrays`."""
         ...
 
@@ -133,12 +132,12 @@ class Total:
         """The shape of the result."""
         return self._high.shape
 
-    def add(self, part: Int64 | int) -> None:
+    def add(self, part: Integers | int) -> None:
         """Add numbers of the same shape."""
         self._high += part >> _HALF
         self._low += part & _LOW
 
-    def result(self) -> Int64:
+    def result(self) -> Integers:
         """Return the sum."""
         high, low = self._high + (self._low >> _HALF), self._low & _LOW
         largest = np.int64(1 << 31)

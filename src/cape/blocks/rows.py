@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Flags, Floats, Integers
 from cape.blocks.clip import inside
 from cape.blocks.design import Design
 from cape.blocks.steps import ONE, Steps
@@ -33,14 +34,12 @@ PART_ROWS = 1 << 13
 PADDING = 8  # columns of a buffer must not lie a power of two apart, or they share the cache's few places
 _LIMIT = int(ONE) ** 2
 
-Float64 = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Vectors:
     """Complete rows in whole steps: `all` has the entries of x and, below them, y if there is a target."""
 
-    all: Float64
+    all: Floats
     width: int
 
     @property
@@ -49,14 +48,14 @@ class Vectors:
         return int(self.all.shape[1])
 
     @property
-    def x(self) -> Float64:
+    def x(self) -> Floats:
         """The vectors, (width, rows)."""
         return self.all[: self.width]
 
     @property
-    def y(self) -> Float64:
+    def y(self) -> Floats:
         """The targets."""
-        y: Float64 = self.all[self.width]
+        y: Floats = self.all[self.width]
         return y
 
 
@@ -102,7 +101,7 @@ class Converter:
         if rows > self._buffer.shape[1]:
             self._buffer = np.empty((self._height, rows + PADDING))
         filled = self._buffer[:, :rows]
-        missing: NDArray[np.bool_] | None = None
+        missing: Flags | None = None
         start = place = int(self._design.intercept > 0)
         filled[:start] = self._first
         with np.errstate(over="ignore"):  # what overflows is far outside, and clipped
@@ -117,7 +116,7 @@ class Converter:
             self._shorten(filled[start : self.width])
         return Vectors(filled, self.width)
 
-    def _shorten(self, x: Float64) -> None:
+    def _shorten(self, x: Floats) -> None:
         """Divide vectors of t by the norm, or by their own length if that is larger, and truncate."""
         squares, product = np.zeros(x.shape[1]), np.empty(x.shape[1])
         for entries in x:
@@ -143,7 +142,7 @@ class _Numbers:
     whole: bool = True
     width: int = 1
 
-    def fill(self, cells: Float64, out: Float64) -> NDArray[np.bool_] | None:
+    def fill(self, cells: Floats, out: Floats) -> Flags | None:
         """Put the column into the one row of `out`; return which cells are missing, None if none is."""
         found = self.steps.scale(cells, out[0])
         if self.whole:
@@ -163,7 +162,7 @@ class _Codes:
     def width(self) -> int:
         return len(self.codes)
 
-    def fill(self, cells: NDArray[np.int64], out: Float64) -> NDArray[np.bool_] | None:
+    def fill(self, cells: Integers, out: Floats) -> Flags | None:
         """Put the column into the rows of `out`; return which cells are missing, None if none is."""
         for row, code in zip(out, self.codes, strict=True):
             np.multiply(cells == code, self.high - self.low, out=row)
@@ -178,7 +177,7 @@ class _Labels:
 
     width: int = 1
 
-    def fill(self, cells: NDArray[np.int64], out: Float64) -> NDArray[np.bool_] | None:
+    def fill(self, cells: Integers, out: Floats) -> Flags | None:
         """Put the column into the one row of `out`; return which cells are missing, None if none is."""
         out[0] = cells
         return cells < 0 if cells.min(initial=0) < 0 else None

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Integers
 from cape.errors import InvalidInput
 from cape.noise.stream import SecureStream, require_stream
 
@@ -29,7 +29,7 @@ def exact_rate(rate: float) -> float:
     return _threshold(rate) / 2.0**RATE_BITS
 
 
-def sample(stream: SecureStream, rows: int, rate: float) -> NDArray[np.int64]:
+def sample(stream: SecureStream, rows: int, rate: float) -> Integers:
     """Return the numbers of the chosen ones of `rows` records, in rising order (a Poisson sample)."""
     require_stream(stream)
     rows = check.integer("rows", rows, least=0)

@@ -15,13 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.data.schema import Number
 
 __all__ = ["ONE", "T_BITS", "Steps"]
 
-Float64 = NDArray[np.float64]
 
 T_BITS = 20
 """A scaled value is a whole number of steps of 2^-T_BITS."""
@@ -47,13 +46,13 @@ class Steps:
             middle, size, max((number.low - middle) / size, -most), min((number.high - middle) / size, most)
         )
 
-    def count(self, values: Float64) -> Float64:
+    def count(self, values: Floats) -> Floats:
         """Return k for every value, as float64; NaN stays NaN."""
         with np.errstate(over="ignore"):  # what overflows is far outside, and clipped
             steps = self.scale(values, np.empty(values.shape))
         return np.trunc(steps, out=steps)
 
-    def scale(self, values: Float64, out: Float64) -> Float64:
+    def scale(self, values: Floats, out: Floats) -> Floats:
         """Return what `count` truncates, in `out`. Numpy may warn of an overflow, which does not matter."""
         np.subtract(values, self.middle, out=out)
         np.divide(out, self.size, out=out)

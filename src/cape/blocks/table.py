@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import narwhals as nw
-import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.batches import Batches
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
@@ -122,7 +121,7 @@ class Table:
             found.update(zip(others, self._engine.sums([blocks[i] for i in others], stream), strict=True))
         return [found[i] for i in range(len(blocks))]
 
-    def vectors(self, design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    def vectors(self, design: Design) -> tuple[Floats, Floats | None]:
         """Return x (rows, width) and, if the design has a target, y (rows,), in whole steps of 2^-20.
 
         The rows are the complete ones, in their order; every x has a sum of squares of at most 2^40. The

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part, Pass
 from cape.blocks.rows import Vectors
@@ -37,9 +37,6 @@ __all__ = ["Tensors", "Term", "entries", "multiplicities"]
 _MOST_ENTRIES = 1 << 26
 _INWARD = 1 - 2.0**-50
 _CHUNK_CELLS = 1 << 15  # 256 KB of float64, to stay in a core's cache
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ class Tensors(VectorBlock):
     def summer(self, run: Pass) -> _Tensors:
         return _Tensors(self, run)
 
-    def typical(self, schema: Schema, rows: int) -> tuple[Float64, ...]:
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """Return the sums of products of a design's vectors, as if those were normal."""
         mean, spread = vectors(self.design, schema)
         second = spread + np.outer(mean, mean)
@@ -145,7 +142,7 @@ class Tensors(VectorBlock):
         square = 1.0 if two_valued else SQUARE
         deviations = np.sqrt(np.diag(spread))
         with_y = deviations * math.sqrt(square * EXPLAINED / max(1, int(np.count_nonzero(deviations))))
-        sums: list[Float64] = [np.array([float(rows)])]
+        sums: list[Floats] = [np.array([float(rows)])]
         for term in self.terms:
             even, odd = _in_y(term, square, two_valued)
             for multiplicity in term.multiplicities(len(mean)):
@@ -206,7 +203,7 @@ class _Tensors:
             arrays += [sums[found == wanted] for wanted in term.multiplicities(self._width)]
         return tuple(arrays)
 
-    def _exact(self, kind: tuple[int, int]) -> Int64:
+    def _exact(self, kind: tuple[int, int]) -> Integers:
         if kind in self._sums:
             return self._sums[kind].result()
         products = self._products.result()
@@ -215,7 +212,7 @@ class _Tensors:
             return products[np.triu_indices(self._width)]
         return products[last, : self._width] if kind == (1, 1) else products[last, last:]
 
-    def _add_rounded(self, term: Term, sums: Int64, rows: Vectors) -> None:
+    def _add_rounded(self, term: Term, sums: Integers, rows: Vectors) -> None:
         size = max(1, _CHUNK_CELLS // self._width)
         for start in range(0, rows.count, size):
             stop = min(start + size, rows.count)
@@ -229,7 +226,7 @@ class _Tensors:
             _add_entries(sums, coefficient, rows.x[:, start:stop] / ONE, term.degree)
 
 
-def _add_entries(sums: Int64, coefficient: Float64, x: Float64, degree: int) -> None:
+def _add_entries(sums: Integers, coefficient: Floats, x: Floats, degree: int) -> None:
     """Add coefficient times every product of `degree` entries of x, in the order of `entries`, truncated."""
     if degree == 0:
         sums += int(np.add.reduce(np.trunc(coefficient)))
@@ -237,7 +234,7 @@ def _add_entries(sums: Int64, coefficient: Float64, x: Float64, degree: int) -> 
     space = np.empty_like(x)
     place = 0
 
-    def visit(factor: Float64, first: int, left: int) -> None:
+    def visit(factor: Floats, first: int, left: int) -> None:
         nonlocal place
         if left > 1:
             for i in range(first, len(x)):
@@ -251,7 +248,7 @@ def _add_entries(sums: Int64, coefficient: Float64, x: Float64, degree: int) -> 
     visit(coefficient, 0, degree)
 
 
-def _polynomial(target: tuple[float, ...], y: Float64) -> Float64:
+def _polynomial(target: tuple[float, ...], y: Floats) -> Floats:
     value = np.full(y.shape, float(target[-1]))
     for coefficient in reversed(target[:-1]):
         value *= y
@@ -259,14 +256,14 @@ def _polynomial(target: tuple[float, ...], y: Float64) -> Float64:
     return value
 
 
-def _exact(kind: tuple[int, int], rows: Vectors) -> Int64:
+def _exact(kind: tuple[int, int], rows: Vectors) -> Integers:
     """Return the sums of x^degree y^power, in the order of `entries`, for degree 0 or 1."""
     degree, power = kind
     if kind == (0, 0):
         return np.array([rows.count])
     if degree == 0:
         return np.array([int(np.add.reduce(rows.y) if power == 1 else np.dot(rows.y, rows.y))])
-    found: Float64 = rows.x @ rows.y if power else np.add.reduce(rows.x, axis=1)
+    found: Floats = rows.x @ rows.y if power else np.add.reduce(rows.x, axis=1)
     return found.astype(np.int64)
 
 
@@ -274,7 +271,7 @@ def _monomial(term: Term) -> tuple[int, int]:
     return term.degree, len(term.target) - 1
 
 
-def multiplicities(degree: int, width: int) -> Int64:
+def multiplicities(degree: int, width: int) -> Integers:
     """Return the multiplicity of every entry i <= j <= ... of a symmetric tensor, in rising order."""
     last, run = np.zeros(1, np.int64), np.zeros(1, np.int64)
     found = np.full(1, math.factorial(degree))
@@ -302,7 +299,7 @@ def _in_y(term: Term, square: float, two_valued: bool) -> tuple[float, float]:
     return even, odd
 
 
-def _product(mean: Float64, second: Float64, places: NDArray[np.int64]) -> Float64:
+def _product(mean: Floats, second: Floats, places: Integers) -> Floats:
     """Return the mean of products of up to four entries of a normal vector."""
     degree = places.shape[1]
     at = [mean[places[:, i]] for i in range(degree)]

@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.data.schema import Category, Schema
 
 __all__ = ["EXPLAINED", "SQUARE", "below", "vectors"]
 
-Floats = NDArray[np.float64]
 
 _SD = 1 / 3  # of t, before the cut at -1 and 1
 _WITHIN = float(ndtr(1 / _SD) - ndtr(-1 / _SD))

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.data.cells import code_of, is_missing, number_of
 from cape.data.schema import Category, Number, Schema
 from cape.errors import InvalidInput
 
 __all__ = ["Units"]
-
-Floats = NDArray[np.float64]
 
 
 class Units:
@@ -150,7 +149,7 @@ def _numbers(cells: NDArray[Any], name: str) -> Floats:
     return numbers
 
 
-def _codes(cells: NDArray[Any], name: str, column: Category) -> NDArray[np.int64]:
+def _codes(cells: NDArray[Any], name: str, column: Category) -> Integers:
     """Return the place of each cell among the categories, as sites find it; -1 where it is missing."""
     keys = column.codes
     codes = np.full(len(cells), -1, np.int64)

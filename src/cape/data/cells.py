@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cape.arrays import Flags, Floats, Integers
 from cape.data import faults
 from cape.data.categories import Codes
 from cape.data.schema import Category, Column, Number, Schema
@@ -46,10 +47,10 @@ class Cells(ABC):
             return self._numbers(series, column, offset)
         return self._codes(series, column, offset)
 
-    def _numbers(self, series: pl.Series, column: Number, offset: int) -> NDArray[np.float64]:
+    def _numbers(self, series: pl.Series, column: Number, offset: int) -> Floats:
         kind = series.dtype
         if kind == pl.Float64:  # nothing to parse
-            found: NDArray[np.float64] = series.to_numpy()
+            found: Floats = series.to_numpy()
             return found if column.missing else self._complete(series.name, found, np.isnan(found), offset)
         if kind == pl.Object:
             parsed = self._parse_objects(series)
@@ -63,10 +64,10 @@ class Cells(ABC):
             else:
                 parsed = _nothing(series, pl.Float64)
         self._judge(series, column, parsed.is_null() & ~missing, offset)
-        numbers: NDArray[np.float64] = parsed.to_numpy()
+        numbers: Floats = parsed.to_numpy()
         return numbers if column.missing else self._complete(series.name, numbers, np.isnan(numbers), offset)
 
-    def _codes(self, series: pl.Series, column: Category, offset: int) -> NDArray[np.int64]:
+    def _codes(self, series: pl.Series, column: Category, offset: int) -> Integers:
         kind, keys = series.dtype, column.codes
         if kind == pl.Object:
             codes = pl.Series(series.name, [code_of(value, keys) for value in series], dtype=pl.Int64)
@@ -77,7 +78,7 @@ class Cells(ABC):
             missing = series.is_null()
             codes = _match(series, keys)
         self._judge(series, column, codes.is_null() & ~missing, offset)
-        filled: NDArray[np.int64] = codes.fill_null(-1).to_numpy()
+        filled: Integers = codes.fill_null(-1).to_numpy()
         return filled if column.missing else self._complete(series.name, filled, filled < 0, offset)
 
     @abstractmethod
@@ -93,9 +94,7 @@ class Cells(ABC):
         """Do what is to be done about cells that are there and do not fit the schema."""
 
     @abstractmethod
-    def _complete(
-        self, name: str, values: NDArray[Any], missing: NDArray[np.bool_], offset: int
-    ) -> NDArray[Any]:
+    def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
         """Return a column in which nothing may be missing, with nothing missing."""
 
 
@@ -121,9 +120,7 @@ class Strict(Cells):
             self._site, series.name, column, _name(series, row), offset + row, text_file=text_file
         )
 
-    def _complete(
-        self, name: str, values: NDArray[Any], missing: NDArray[np.bool_], offset: int
-    ) -> NDArray[Any]:
+    def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
         if missing.any():
             raise faults.missing_cell(self._site, name, offset + int(np.argmax(missing)))
         return values
@@ -156,9 +153,7 @@ class Lenient(Cells):
         if column.missing:  # else `_complete` counts it
             self.unreadable[series.name] += int(unreadable.sum())
 
-    def _complete(
-        self, name: str, values: NDArray[Any], missing: NDArray[np.bool_], offset: int
-    ) -> NDArray[Any]:
+    def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
         found = int(np.count_nonzero(missing))
         self.unreadable[name] += found
         if not found:

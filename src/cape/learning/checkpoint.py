@@ -32,12 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check, files
+from cape.arrays import Floats
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
 
 __all__ = ["Checkpoint", "State", "fingerprint", "new_run"]
 
-Floats = NDArray[np.float64]
 
 _MEMORY = "memory "
 _KINDS = {"terms": "U", "run": "U", "parameters": "f", "clip": "f", "history": "f", "steps": "i"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Flags, Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Number, Schema
@@ -22,8 +22,6 @@ from cape.show.tables import listed
 
 __all__ = ["KMeansModel", "Vectors"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _TOLD = 6  # columns that a table has room for
 _MOST_PANELS = 12
@@ -89,12 +87,12 @@ class KMeansModel(Shown):
     names: tuple[str, ...]
     centres: Floats
     percentages: Floats
-    clear: NDArray[np.bool_]
+    clear: Flags
     estimates: tuple[Estimate, ...]
     vectors: Floats
     """The centres in units of x, in which rows are compared."""
 
-    def predict(self, data: Any) -> Int64:
+    def predict(self, data: Any) -> Integers:
         """Return the place of the nearest centre in `centres`, from 0; -1 where a column is missing.
 
         `data` maps columns to arrays (a DataFrame does), or is an array with one column for each of the

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats
 from cape.blocks import Block
 from cape.data import Schema
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query, ResumePoint
@@ -41,7 +41,6 @@ from cape.secagg.parameters import MAX_STEPS
 
 __all__ = ["WATCHED", "Descent", "Diverged", "Training"]
 
-Floats = NDArray[np.float64]
 
 _OPTIMISERS = ("sgd", "momentum", "adam")
 WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²

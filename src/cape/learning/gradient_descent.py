@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cape.arrays import Floats
 from cape.blocks import Custom
 from cape.data import Schema
 from cape.engine.estimates import Estimates
@@ -22,9 +23,8 @@ from cape.show.plain import plain
 
 __all__ = ["GradientDescent"]
 
-Floats = NDArray[np.float64]
 _MOST_TOLD = 200
-Gradient = Callable[[dict[str, NDArray[Any]], Floats], NDArray[np.float64]]
+Gradient = Callable[[dict[str, NDArray[Any]], Floats], Floats]
 
 
 @dataclass(frozen=True, init=False)
@@ -139,5 +139,5 @@ class _At:
     gradient: Gradient
     parameters: Floats
 
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> Floats:
         return np.asarray(self.gradient(batch, self.parameters.copy()), np.float64)

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Flags, Floats
 from cape.blocks import Nearest
 from cape.blocks.design import Design
 from cape.data import Schema
@@ -37,7 +37,6 @@ from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
 
 __all__ = ["KMeans", "sensitivity"]
 
-Floats = NDArray[np.float64]
 
 _SEEDS = 128  # enough to tell ten clusters apart in ten dimensions; fewer rows in a cell are lost in noise
 _SEEDS_EACH = 8  # for each cluster at least
@@ -85,7 +84,7 @@ class _Clusters:
         )
 
 
-def clear(counts: Floats, noise: float) -> NDArray[np.bool_]:
+def clear(counts: Floats, noise: float) -> Flags:
     """Return which counts stand out of the noise."""
     return np.asarray(counts > max(_CLEAR * noise, 0.5))
 
@@ -314,7 +313,7 @@ class KMeans(Analysis):
             KMeansModel(self.design, answer.schema, vectors.names, raw, 100 * shares, seen, told, centres),
         )
 
-    def _warn(self, seen: NDArray[np.bool_], noise: float, total: float | None) -> None:
+    def _warn(self, seen: Flags, noise: float, total: float | None) -> None:
         hidden = int((~seen).sum())
         if not hidden:
             return

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats
 from cape.blocks import Design, Gradient
 from cape.blocks.network import Network
 from cape.blocks.units import Units
@@ -24,7 +25,6 @@ from cape.show.tables import listed
 
 __all__ = ["NetworkModel", "NeuralNetwork"]
 
-Floats = NDArray[np.float64]
 
 _LOSS_BOUND = 4.0
 _LOSS = (

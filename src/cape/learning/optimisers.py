@@ -11,24 +11,23 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cape import check
+from cape.arrays import Floats
 from cape.errors import InvalidInput
 
 __all__ = ["SGD", "Adam", "Momentum", "Optimiser"]
-
-Float64 = NDArray[np.float64]
 
 
 class Optimiser(Protocol):
     """What `cape.learning` asks of an optimiser."""
 
-    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Float64:
+    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
         """Return the parameters after one step; the given ones stay as they are."""
         ...
 
-    def state(self) -> dict[str, Float64]:
+    def state(self) -> dict[str, Floats]:
         """Return a copy of what is remembered between steps."""
         ...
 
@@ -43,14 +42,14 @@ class SGD:
     def __init__(self, rate: float) -> None:
         self.rate = check.real("rate", rate, above=0.0)
 
-    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Float64:
+    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
         """Return the parameters after one step; the given ones stay as they are."""
         start, slope = _vectors(parameters, gradient)
         moved = slope * -self.rate
         moved += start
         return moved
 
-    def state(self) -> dict[str, Float64]:
+    def state(self) -> dict[str, Floats]:
         """Return nothing: there is nothing to remember."""
         return {}
 
@@ -65,9 +64,9 @@ class Momentum:
     def __init__(self, rate: float, momentum: float = 0.9) -> None:
         self.rate = check.real("rate", rate, above=0.0)
         self.momentum = check.probability("momentum", momentum)
-        self._velocity: Float64 | None = None
+        self._velocity: Floats | None = None
 
-    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Float64:
+    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
         """Return the parameters after one step; the given ones stay as they are."""
         start, slope = _vectors(parameters, gradient)
         velocity = np.zeros_like(start) if self._velocity is None else self._velocity
@@ -75,7 +74,7 @@ class Momentum:
         self._velocity = self.momentum * velocity + slope
         return start - self.rate * self._velocity
 
-    def state(self) -> dict[str, Float64]:
+    def state(self) -> dict[str, Floats]:
         """Return the velocity; nothing before the first step."""
         return {} if self._velocity is None else {"velocity": self._velocity.copy()}
 
@@ -98,10 +97,10 @@ class Adam:
         self.beta2 = check.probability("beta2", beta2)
         self.eps = check.real("eps", eps, above=0.0)
         self._steps = 0
-        self._first: Float64 | None = None
-        self._second: Float64 | None = None
+        self._first: Floats | None = None
+        self._second: Floats | None = None
 
-    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Float64:
+    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
         """Return the parameters after one step; the given ones stay as they are."""
         start, slope = _vectors(parameters, gradient)
         first = np.zeros_like(start) if self._first is None else self._first
@@ -114,7 +113,7 @@ class Adam:
         root = np.sqrt(self._second) / math.sqrt(1.0 - self.beta2**self._steps)
         return np.asarray(start - rate * self._first / (root + self.eps))
 
-    def state(self) -> dict[str, Float64]:
+    def state(self) -> dict[str, Floats]:
         """Return both running means and the number of steps; nothing before the first step."""
         if self._first is None or self._second is None:
             return {}
@@ -135,14 +134,14 @@ class Adam:
         self._steps = int(np.asarray(state["steps"]).reshape(-1)[0])
 
 
-def _vectors(parameters: ArrayLike, gradient: ArrayLike) -> tuple[Float64, Float64]:
+def _vectors(parameters: ArrayLike, gradient: ArrayLike) -> tuple[Floats, Floats]:
     start, slope = np.asarray(parameters, np.float64), np.asarray(gradient, np.float64)
     if start.shape != slope.shape:
         raise InvalidInput(f"gradient must have the shape {start.shape} of parameters, not {slope.shape}")
     return start, slope
 
 
-def _require_length(name: str, array: Float64, like: Float64) -> None:
+def _require_length(name: str, array: Floats, like: Floats) -> None:
     if array.shape != like.shape:
         raise InvalidInput(f"{name} must have the shape {like.shape}, not {array.shape}")
 

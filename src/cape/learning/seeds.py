@@ -14,16 +14,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.data import Number, Schema
 from cape.noise import SecureStream
 
 __all__ = ["Spread", "cluster", "halves", "nearest", "public_stream", "spread"]
 
-Floats = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _DRAWN = 64  # made-up rows for each point of a spread
 _OFFSET = 0.3  # of a cell's radius, from a centre to those of its halves
@@ -85,7 +83,7 @@ def halves(centres: Floats, variance: float, stream: SecureStream) -> Spread:
     return Spread(points, np.full(len(points), 1 / (4 * width)))  # a mean may be far from where it was sought
 
 
-def nearest(rows: Floats, points: Floats) -> Int64:
+def nearest(rows: Floats, points: Floats) -> Integers:
     """Return which point is nearest to each row."""
     distance = (points**2).sum(axis=1) - 2 * rows @ points.T
     return np.asarray(distance.argmin(axis=1))

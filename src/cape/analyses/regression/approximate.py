@@ -10,15 +10,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from cape import check
+from cape.arrays import Floats
 from cape.errors import InvalidInput
 
 __all__ = ["Approximation", "Fitting", "approximate"]
 
-Floats = NDArray[np.float64]
 Fitting = Literal["minimax", "taylor"]
 
 _POINTS = 1001

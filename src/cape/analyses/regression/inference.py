@@ -24,19 +24,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from cape.analyses.arguments import joined
 from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.moments import SecondMoments
+from cape.arrays import Floats
 from cape.blocks.units import Units
 from cape.data import Category
 from cape.engine.query import Estimate
 
 __all__ = ["Between", "Coefficients", "Reach", "coefficients", "largest", "unreliable", "widest", "z_and_p"]
 
-Floats = NDArray[np.float64]
 
 _ROUNDS = 20
 _FLOOR = 1e-10

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
 from cape.analyses.arguments import features_of, joined
@@ -28,7 +27,6 @@ from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["LinearRegression"]
 
-Floats = NDArray[np.float64]
 
 _TERMS = (Y, YY, X, XY, XX)
 _WEIGHTS = (0.2, 1.0, 0.3, 0.75, 1.0)

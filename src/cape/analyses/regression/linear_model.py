@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape.analyses.regression.effects import effects, forest, plainly
+from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
@@ -20,8 +20,6 @@ from cape.show.numbers import number
 from cape.show.plain import plain
 
 __all__ = ["LinearModel"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,14 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape.analyses.matrices import spectral
 from cape.analyses.regression.ridge import CAUTION, FLOOR, LEAST, MARGIN, SURE
+from cape.arrays import Floats, Integers
 
 __all__ = ["Minimum", "Objective", "dense", "minimum"]
 
-Floats = NDArray[np.float64]
 
 _STEPS = 48  # ridges tried up to degree 2
 _FEW = 12  # and above
@@ -245,7 +244,7 @@ def _in_ball(first: Floats, second: Floats, ball: float) -> Floats:
     return shortened
 
 
-def dense(degree: int, width: int, parts: Sequence[tuple[NDArray[np.int64], Floats]]) -> Floats:
+def dense(degree: int, width: int, parts: Sequence[tuple[Integers, Floats]]) -> Floats:
     """Return the symmetric tensor with these entries at these indices i <= j <= ..., and all their orders."""
     tensor = np.zeros((width,) * degree)
     for places, values in parts:

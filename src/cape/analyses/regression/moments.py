@@ -8,15 +8,14 @@ from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape.analyses.matrices import symmetric
+from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.engine.query import Answer
 
 __all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y", "complete_rows", "pooled"]
 
-Floats = NDArray[np.float64]
 Sums = TypeVar("Sums")
 
 Y, YY, X, XY, XX = Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1), Term(1, (0.0, 1.0)), Term(2)

@@ -37,11 +37,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape.analyses.matrices import CLEAR, spectral, symmetric
 from cape.analyses.regression.moments import complete_rows
 from cape.analyses.regression.normal_odds import MOST_SPREAD
+from cape.arrays import Flags, Floats
 from cape.blocks import Design, Newton
 from cape.blocks.block import T_BITS
 from cape.data import Schema
@@ -49,7 +49,6 @@ from cape.engine.query import Answer, Neighbours, Query
 
 __all__ = ["Step", "newton_query"]
 
-Floats = NDArray[np.float64]
 
 _HESSIAN: dict[str, float] = {"replace-one": 24.0, "add-remove": 11.0}
 _COUNT: dict[str, float] = {"replace-one": 2.0, "add-remove": 0.125}
@@ -97,14 +96,14 @@ class Step:
         values, vectors = np.linalg.eigh(self.hessian)
         return values, vectors
 
-    def _above(self, times: float) -> NDArray[np.bool_]:
+    def _above(self, times: float) -> Flags:
         """Return which eigenvalues would stand out if noise were so many times as large."""
         values, _ = self.spread
         floor = _FLOOR * max(self.count, float(np.abs(values).max(initial=0.0)))
         return values > max(CLEAR * times * spectral(len(values), self.hessian_noise), floor)
 
     @cached_property
-    def clear(self) -> NDArray[np.bool_]:
+    def clear(self) -> Flags:
         """Which eigenvalues stand out from the noise."""
         return self._above(1.0)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape import check
 from cape.analyses.arguments import features_of, joined
@@ -20,6 +19,7 @@ from cape.analyses.regression.effects import effects, forest, plainly
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
+from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units
@@ -32,7 +32,6 @@ from cape.show.plain import plain
 
 __all__ = ["PolynomialLoss", "PolynomialModel"]
 
-Floats = NDArray[np.float64]
 
 _TYPICAL = 2.0  # the length of w that noise is shared out for
 _MOST_ENTRIES = 1 << 24

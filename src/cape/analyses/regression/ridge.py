@@ -30,14 +30,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cape.analyses.matrices import spectral
 from cape.analyses.regression.moments import SecondMoments
+from cape.arrays import Floats
 
 __all__ = ["CAUTION", "FLOOR", "LEAST", "MARGIN", "SURE", "Fit", "fit"]
 
-Floats = NDArray[np.float64]
 
 MARGIN = 0.25  # of the noise's largest eigenvalue, that C + k stays clear of 0
 LEAST = 1e-3  # of it, the smallest ridge that is tried

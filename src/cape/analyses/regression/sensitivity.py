@@ -38,9 +38,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.polynomial import polynomial as poly
-from numpy.typing import NDArray
 
 from cape import check
+from cape.arrays import Floats
 from cape.blocks import Design, Tensors, Term
 from cape.blocks.block import T_BITS
 from cape.data import Schema
@@ -51,7 +51,6 @@ from cape.errors import InvalidInput
 __all__ = ["Target", "joint", "largest", "least_product", "moved", "second_moments"]
 
 Target = Literal["interval", "signs"]
-Floats = NDArray[np.float64]
 
 _TIGHT = 1e-6
 _MOST_BOXES = 1 << 18

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.clipped.grids import grids
 from cape.blocks.clipped.records import Records
 
@@ -23,9 +24,6 @@ LOSS_BITS = 20
 KEEP = 1.0 - 2.0**-24
 """What is left of a gradient after clipping: it covers all rounding."""
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class GradientSum:
@@ -37,7 +35,7 @@ class GradientSum:
         loss: the losses, each cut off at the bound, in units of 2^-20; None if they were not asked for.
     """
 
-    sums: Int64
+    sums: Integers
     below: int
     loss: int | None = None
 
@@ -45,33 +43,33 @@ class GradientSum:
 class Adder(ABC):
     """What every way of adding shares: the grids, the loss, and the totals."""
 
-    def __init__(self, records: Records, vector: Float64, clip: float, loss_bound: float | None) -> None:
+    def __init__(self, records: Records, vector: Floats, clip: float, loss_bound: float | None) -> None:
         self.records, self.clip, self.loss_bound = records, clip, loss_bound
         self.network = network = records.network
         self.layers = grids(network, vector)
         self.below, self.loss = 0, 0
         self.totals = np.zeros(network.size, np.int64)
-        self.parts: list[Int64] = network.matrices(self.totals)
+        self.parts: list[Integers] = network.matrices(self.totals)
         self.prepare(vector)
 
     @abstractmethod
-    def prepare(self, vector: Float64) -> None:
+    def prepare(self, vector: Floats) -> None:
         """Compute from the parameters what every chunk needs."""
 
     @abstractmethod
-    def add(self, steps: Float64, squares: Float64, targets: NDArray[Any]) -> None:
+    def add(self, steps: Floats, squares: Floats, targets: NDArray[Any]) -> None:
         """Add a chunk of records: as in `Records`."""
 
     def result(self) -> GradientSum:
         """Return the totals."""
         return GradientSum(self.totals, self.below, None if self.loss_bound is None else self.loss)
 
-    def divisors(self, lengths: Float64) -> Float64:
+    def divisors(self, lengths: Floats) -> Floats:
         """Count the gradients that are short enough, and return what to divide each by."""
         self.below += int(np.count_nonzero(lengths <= self.clip))
         return np.maximum(lengths, self.clip, out=lengths)
 
-    def add_loss(self, losses: Float64) -> None:
+    def add_loss(self, losses: Floats) -> None:
         """Add the losses of a chunk, each cut off at the bound."""
         assert self.loss_bound is not None
         self.loss += int(np.trunc(np.clip(losses, 0.0, self.loss_bound) * 2.0**LOSS_BITS).sum())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cape.arrays import Floats
 
 __all__ = [
     "SIGMOID_MIDDLE",
@@ -28,15 +29,13 @@ __all__ = [
 
 _SMALL_PRODUCT = 10**6  # OpenBLAS multiplies up to so many numbers a quarter faster
 
-Float64 = NDArray[np.float64]
 
-
-def dot(left: Float64, right: Float64) -> Float64:
+def dot(left: Floats, right: Floats) -> Floats:
     """Return left @ right."""
     return np.asarray(np.matmul(left, right))
 
 
-def product(left: Float64, right: Float64, out: Float64) -> None:
+def product(left: Floats, right: Floats, out: Floats) -> None:
     """Write left @ right, in blocks of rows that BLAS multiplies without packing them first."""
     count, rows = _blocks(len(left), right.size)
     whole = count * rows
@@ -47,14 +46,14 @@ def product(left: Float64, right: Float64, out: Float64) -> None:
         np.matmul(left[whole:], right, out=out[whole:])
 
 
-def cross(left: Float64, right: Float64) -> Float64:
+def cross(left: Floats, right: Floats) -> Floats:
     """Return left.T @ right, in the same blocks."""
     count, rows = _blocks(len(left), left.shape[1] * right.shape[1])
     if count <= 1:
         return np.asarray(left.T @ right)
     whole = count * rows
     stacked = left[:whole].reshape(count, rows, -1).transpose(0, 2, 1)
-    sums: Float64 = np.add.reduce(np.matmul(stacked, right[:whole].reshape(count, rows, -1)), axis=0)
+    sums: Floats = np.add.reduce(np.matmul(stacked, right[:whole].reshape(count, rows, -1)), axis=0)
     if whole < len(left):
         sums += left[whole:].T @ right[whole:]
     return sums
@@ -69,11 +68,11 @@ def _blocks(rows: int, size: int) -> tuple[int, int]:
     return count, rows // count
 
 
-def row_squares(values: Float64) -> Float64:
+def row_squares(values: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", values, values))
 
 
-def row_dots(values: Float64) -> Float64:
+def row_dots(values: Floats) -> Floats:
     return np.asarray(np.vecdot(values, values))
 
 
@@ -85,7 +84,7 @@ _EXP_LOWEST = -60
 _EXP_TABLE = np.array([math.exp(-i / _EXP_PARTS) for i in range(-_EXP_LOWEST * _EXP_PARTS + 1)])
 
 
-def exp(values: Float64) -> Float64:
+def exp(values: Floats) -> Floats:
     """Return exp of values that are at most 0, to a part in 2^36; of less than -60, as of -60."""
     rest = np.maximum(values, _EXP_LOWEST)
     parts = np.rint(rest * -_EXP_PARTS)
@@ -110,12 +109,12 @@ _SIGMOID = np.array(
 _SIGMOID_SLOPE = _SIGMOID * (1.0 - _SIGMOID) / SIGMOID_PARTS
 
 
-def sigmoid(values: Float64) -> Float64:
+def sigmoid(values: Floats) -> Floats:
     """Return 1 / (1 + exp(-x)), to 2^-22."""
     return sigmoid_at(values * SIGMOID_PARTS + SIGMOID_MIDDLE, True)
 
 
-def sigmoid_at(places: Float64, far: bool) -> Float64:
+def sigmoid_at(places: Floats, far: bool) -> Floats:
     """Return the sigmoid of (places - middle) / parts: a table, and its slope in between."""
     if far:
         np.maximum(places, 0.0, out=places)
@@ -128,18 +127,18 @@ def sigmoid_at(places: Float64, far: bool) -> Float64:
     return places
 
 
-def tanh(values: Float64) -> Float64:
+def tanh(values: Floats) -> Floats:
     """Return the hyperbolic tangent, to 2^-30."""
     small = exp(np.abs(values) * -2.0)
     return np.copysign((1.0 - small) / (1.0 + small), values)
 
 
-def cross_entropy(logits: Float64, labels: Float64) -> Float64:
+def cross_entropy(logits: Floats, labels: Floats) -> Floats:
     """Return the loss of logits where labels are 0 or 1."""
     return np.asarray(log(1.0 + exp(-np.abs(logits))) + np.maximum(logits, 0.0) - logits * labels)
 
 
-def log(values: Float64) -> Float64:
+def log(values: Floats) -> Floats:
     """Return the logarithm of values of at least 1, to 2^-30."""
     fraction, exponent = np.frexp(values)
     ratio = (1.0 - fraction) / (1.0 + fraction)

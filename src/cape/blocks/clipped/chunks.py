@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cape import check
+from cape.arrays import Integers
 from cape.blocks.clipped.adder import Adder, GradientSum
 from cape.blocks.clipped.layers import Layers
 from cape.blocks.clipped.one_hidden import OneHidden
@@ -17,15 +18,13 @@ __all__ = ["clipped_sum"]
 
 _MOST_ROWS = 1 << 22  # their sum fits 63 bits
 
-Int64 = NDArray[np.int64]
-
 
 def clipped_sum(
     parameters: ArrayLike,
     records: Records,
     clip: float,
     *,
-    rows: Int64 | None = None,
+    rows: Integers | None = None,
     loss_bound: float | None = None,
 ) -> GradientSum:
     """Return the sum over records of g min(1, clip / |g|), for the gradient g of a record's loss.
@@ -74,7 +73,7 @@ def clipped_sum(
         return adder.result()
 
 
-def _rising(rows: Int64, count: int) -> bool:
+def _rising(rows: Integers, count: int) -> bool:
     """Return whether these are numbers below `count`, each at most once."""
     if not rows.size:
         return True

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.network import Network
 from cape.errors import InvalidInput
 
@@ -20,25 +20,23 @@ __all__ = ["INPUT_BITS", "Layer", "choose_signal_grids", "exponent", "grids", "t
 INPUT_BITS = 20
 _EXACT = 52  # sums of at most 2^52 steps: one bit less than float64 has, for the rounding of the bounds
 
-Float64 = NDArray[np.float64]
-
 
 @dataclass
 class Layer:
     """A layer on its grids."""
 
-    weights: Float64  # from inputs in steps to sums, in steps of the activations or natural
-    bias: Float64 | None  # None where the inputs have a column for it
-    back: Float64  # natural
+    weights: Floats  # from inputs in steps to sums, in steps of the activations or natural
+    bias: Floats | None  # None where the inputs have a column for it
+    back: Floats  # natural
     in_bits: int  # the inputs' grid is 2^-in_bits
     out_bits: int  # the activations'
     cap: float | None  # activations in steps are cut off here
     most: float  # what a sum can come to
-    bounds: Float64  # what the activations can come to
+    bounds: Floats  # what the activations can come to
     signal_bits: int = 0
 
 
-def grids(network: Network, vector: Float64) -> list[Layer]:
+def grids(network: Network, vector: Floats) -> list[Layer]:
     """Choose the grids from the parameters, and put the weights on them."""
     magnitudes = np.abs(vector)
     if not magnitudes.max() <= 2.0**64:
@@ -99,11 +97,11 @@ def exponent(value: float) -> int:
     return max(math.frexp(value)[1], -60)
 
 
-def _on_grid(values: Float64, bits: int) -> Float64:
+def _on_grid(values: Floats, bits: int) -> Floats:
     return np.asarray(np.trunc(values * 2.0**bits) * 2.0**-bits)
 
 
-def truncate(values: Float64, bits: int) -> None:
+def truncate(values: Floats, bits: int) -> None:
     """Round toward zero to multiples of 2^-bits, in place."""
     np.multiply(values, 2.0**bits, out=values)
     np.trunc(values, out=values)

@@ -7,25 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Floats
 from cape.blocks.clipped import arithmetic
 from cape.blocks.clipped.adder import BITS, KEEP, Adder
 from cape.blocks.clipped.grids import Layer, choose_signal_grids, truncate
 
 __all__ = ["Layers"]
 
-Float64 = NDArray[np.float64]
-
 
 class Layers(Adder):
     """Any network: signals of every layer, then one product per layer."""
 
-    def prepare(self, vector: Float64) -> None:
+    def prepare(self, vector: Floats) -> None:
         choose_signal_grids(self.network, self.layers)
 
-    def add(self, steps: Float64, squares: Float64, targets: NDArray[Any]) -> None:
+    def add(self, steps: Floats, squares: Floats, targets: NDArray[Any]) -> None:
         count, last = len(steps), len(self.layers) - 1
-        inputs: list[Float64] = [steps]
-        lengths: list[Float64] = [squares]  # |a|² + 1 of each layer's inputs
+        inputs: list[Floats] = [steps]
+        lengths: list[Floats] = [squares]  # |a|² + 1 of each layer's inputs
         for i, layer in enumerate(self.layers):
             sums = self.records.layers[i][:count]
             arithmetic.product(inputs[i], layer.weights, sums)
@@ -60,7 +59,7 @@ class Layers(Adder):
                 part[:-1] += arithmetic.cross(given, signal).astype(np.int64)
                 part[-1] += signal.sum(axis=0).astype(np.int64) << layer.in_bits
 
-    def _activate(self, sums: Float64, layer: Layer) -> None:
+    def _activate(self, sums: Floats, layer: Layer) -> None:
         """Turn sums into activations in whole steps."""
         kind = self.network.activation
         if kind == "tanh":
@@ -75,7 +74,7 @@ class Layers(Adder):
             np.clip(sums, -layer.cap, layer.cap, out=sums)
         np.trunc(sums, out=sums)
 
-    def _differentiate(self, activations: Float64, signal: Float64, layer: Layer) -> None:
+    def _differentiate(self, activations: Floats, signal: Floats, layer: Layer) -> None:
         """Multiply a signal by the derivative of the activation."""
         kind = self.network.activation
         if kind == "relu":
@@ -84,7 +83,7 @@ class Layers(Adder):
             natural = activations * 2.0**-layer.out_bits
             signal *= 1.0 - natural * natural if kind == "tanh" else natural * (1.0 - natural)
 
-    def _output(self, sums: Float64, targets: NDArray[Any], signal: Float64) -> None:
+    def _output(self, sums: Floats, targets: NDArray[Any], signal: Floats) -> None:
         """Write the derivative of the loss by the last sums."""
         if self.network.loss == "squared":
             np.subtract(sums, targets, out=signal)

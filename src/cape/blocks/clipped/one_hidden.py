@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Floats, Integers
 from cape.blocks.clipped import arithmetic
 from cape.blocks.clipped.adder import BITS, KEEP, Adder, GradientSum
 from cape.blocks.clipped.grids import INPUT_BITS, exponent
@@ -14,14 +15,11 @@ from cape.blocks.clipped.records import MOST_CHUNK
 
 __all__ = ["OneHidden"]
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
-
 
 class OneHidden(Adder):
     """One hidden layer of ReLUs and one output: one number per record stands for all signals (5)."""
 
-    def prepare(self, vector: Float64) -> None:
+    def prepare(self, vector: Floats) -> None:
         weights = np.ascontiguousarray(self.network.matrices(vector)[1][:-1, 0], np.float64)
         # whole numbers of at most 25 bits, and their squares rounded up to what any sum of them can hold
         self.shift = min(25 - exponent(float(np.max(np.abs(weights)))), BITS)
@@ -40,7 +38,7 @@ class OneHidden(Adder):
         self.room = MOST_CHUNK
         self.bits = BITS - output.in_bits
 
-    def add(self, steps: Float64, squares: Float64, targets: NDArray[Any]) -> None:
+    def add(self, steps: Floats, squares: Floats, targets: NDArray[Any]) -> None:
         count = len(steps)
         hidden, output = self.layers
         records = self.records
@@ -74,7 +72,7 @@ class OneHidden(Adder):
         self.room -= count
         self.sums += arithmetic.cross(steps, active)
 
-    def _signal(self, sums: Float64, labels: Float64) -> Float64:
+    def _signal(self, sums: Floats, labels: Floats) -> Floats:
         """Return the derivative of the loss, and add up the loss if it is asked for."""
         sums += self.bias
         if self.network.loss == "squared":
@@ -101,7 +99,7 @@ class OneHidden(Adder):
         return super().result()
 
 
-def _times(sums: Int64, whole: Int64, shift: int) -> Int64:
+def _times(sums: Integers, whole: Integers, shift: int) -> Integers:
     """Return floor(sums whole / 2^shift), which fits 63 bits, without a product that does not."""
     if shift <= 0:
         return (sums * whole) << -shift
