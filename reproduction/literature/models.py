@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cape.analyses.arguments import joined
+from cape.engine.arguments import joined
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.logistic_model import LogisticModel
 

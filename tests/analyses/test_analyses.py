@@ -29,8 +29,8 @@ from cape.analyses import (
     Variance,
     build,
 )
-from cape.analyses.arguments import digits_apart, written
 from cape.data import Category, Number, Schema
+from cape.engine.arguments import digits_apart, written
 from cape.engine.calibration import calibrate
 from cape.errors import InvalidInput, TooNoisyWarning
 

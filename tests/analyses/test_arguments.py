@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.analyses.arguments import features_of, names
 from cape.analyses.pca import PCA, PCAModel
 from cape.analyses.regression.linear import LinearRegression
 from cape.blocks.design import Design
 from cape.data import Number, Schema
+from cape.engine.arguments import features_of, names
 from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
 

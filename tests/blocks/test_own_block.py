@@ -15,13 +15,12 @@ import polars as pl
 import pytest
 
 from cape import Budget, Consortium
-from cape.analyses.planning import Planned
 from cape.blocks import Design, Moments, Table, Tensors, Term, batches
 from cape.blocks.block import T_BITS, Array, Block, Sums, VectorBlock
 from cape.blocks.lazy import Lazy
 from cape.blocks.parts import Part
 from cape.data import Schema, readers
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
 from cape.errors import DataError, InvalidInput
 from cape.noise import SecureStream
 from cape.steward.codes import Denied
@@ -95,7 +94,7 @@ class Foreign(InMemory):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanDistance(Planned):
+class MeanDistance(Analysis):
     """How far a column lies from the middle of its bounds, on average."""
 
     kind: ClassVar[str] = "mean distance"

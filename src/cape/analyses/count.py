@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cape.analyses.arguments import conditions, joined, names
-from cape.analyses.planning import Planned
 from cape.blocks import Axis, Counts
 from cape.data import Number, Schema
 from cape.data.categories import Value
 from cape.data.schema import hint
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.arguments import conditions, joined, names
+from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
 
 __all__ = ["Count"]
 
 
 @dataclass(frozen=True, init=False)
-class Count(Planned):
+class Count(Analysis):
     """How many rows there are, or how many with a value in a column, or in categories.
 
     >>> Count(), Count("age"), Count(sex="female"), Count("chol", sex="female", disease="yes")
@@ -47,8 +46,7 @@ class Count(Planned):
         both = {**(where or {}), **conditions}
         if len(both) < len(where or {}) + len(conditions):
             raise InvalidInput("a column must be given one category, not two")
-        object.__setattr__(self, "columns", names(columns, least=0))
-        object.__setattr__(self, "where", tuple(both.items()))
+        self._set(columns=names(columns, least=0), where=tuple(both.items()))
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         blocks = tuple(

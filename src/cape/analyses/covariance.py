@@ -33,13 +33,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from cape.analyses.arguments import joined, names
+from cape.analyses.columns import OfColumns
 from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums, likely
-from cape.analyses.planning import Planned, unknown, warn_of
 from cape.arrays import Floats
 from cape.blocks import Gram
 from cape.data import Schema
+from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["Correlation", "Covariance", "moved"]
@@ -127,12 +127,8 @@ def _place(i: int, j: int, width: int) -> int:
     return i * width - i * (i + 1) // 2 + j - i - 1
 
 
-@dataclass(frozen=True, init=False)
-class _FromGram(Planned):
-    columns: tuple[str, ...]
-
-    def __init__(self, *columns: str) -> None:
-        object.__setattr__(self, "columns", names(columns, least=2))
+class _FromGram(OfColumns):
+    least: ClassVar[int] = 2
 
     @abstractmethod
     def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
@@ -151,18 +147,12 @@ class _FromGram(Planned):
         return Query((Gram(self.columns),), (scales,), math.sqrt(moved(width, neighbours)))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        (count, first, square, cross), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        total = answer.at_most(float(count[0]))
-        if answer.rows is not None and not any(answer.schema[name].missing for name in self.columns):
-            total, count_noise = float(answer.rows), 0.0
-        matrix = _Matrix(total, first, square, cross, count_noise, *noise)
+        count, count_noise = answer.complete_rows(self.columns)
+        matrix = _Matrix(count, *answer.sums[0][1:], count_noise, *answer.noise[0][1:])
         known = matrix if matrix.column(0).enough else None
         estimates = [self.pair(known, i, j, answer.schema) for i, j in self.pairs]
-        warn_of(estimates)
+        warn_of_unknown(estimates)
         return estimates
-
-    def describe(self) -> str:
-        return f"{self.kind} of {joined(self.columns)}"
 
     def title(self, label: str, schema: Schema) -> str:
         first, between, second = label.partition(", ")

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.analyses.arguments import joined, names
-from cape.analyses.planning import Planned
 from cape.arrays import Floats
 from cape.blocks import Custom
 from cape.data import Schema
+from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates, Labels
-from cape.engine.query import Answer, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Neighbours, Query
 from cape.errors import InvalidInput
 
 __all__ = ["CustomSum"]
@@ -26,7 +25,7 @@ Function = Callable[[dict[str, NDArray[Any]]], Floats]
 
 
 @dataclass(frozen=True, init=False)
-class CustomSum(Planned):
+class CustomSum(Analysis):
     """The sum over the people in the tables of a function of their row, each row clipped to an L2 norm.
 
     >>> Sum.of(lambda batch: batch["weight"] / batch["height"] ** 2, columns=["weight", "height"], bound=60)
@@ -67,12 +66,9 @@ class CustomSum(Planned):
         sizes = check.shape("shape", shape)
         if 0 in sizes:
             raise InvalidInput(f"shape must hold at least one number, not {sizes!r}")
-        given = (columns,) if isinstance(columns, str) else tuple(columns)
-        object.__setattr__(self, "function", function)
-        object.__setattr__(self, "columns", names(given))
-        object.__setattr__(self, "bound", check.real("bound", bound, above=0.0))
-        object.__setattr__(self, "shape", sizes)
-        object.__setattr__(self, "name", name)
+        given = names((columns,) if isinstance(columns, str) else columns)
+        bound = check.real("bound", bound, above=0.0)
+        self._set(function=function, columns=given, bound=bound, shape=sizes, name=name)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         block = Custom(_Flat(self.function), self.columns, math.prod(self.shape), self.bound)

@@ -12,15 +12,15 @@ import numpy as np
 from scipy.special import chdtrc
 
 from cape import check
-from cape.analyses.arguments import conditions, digits_apart, names, written
+from cape.analyses.columns import OfColumns
 from cape.analyses.moments import enough
-from cape.analyses.planning import Planned
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.data import Number, Schema
+from cape.engine.arguments import conditions, digits_apart, names, written
 from cape.engine.estimates import Estimates, Labels
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.show import Bars, Figure, HeatMap, Mark
@@ -73,7 +73,7 @@ def _adds_up(rows: float, schema: Schema, columns: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, init=False)
-class Histogram(Planned):
+class Histogram(Analysis):
     """How many people in the tables fall into each bin of a numeric column, or into each category.
 
     >>> Histogram("age", edges=[18, 40, 65, 90]), Histogram("age", bins=20), Histogram("sex")
@@ -98,10 +98,10 @@ class Histogram(Planned):
             raise InvalidInput("either edges or bins must be given, not both")
         if edges is not None and (isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable)):
             raise InvalidInput(f"edges must be numbers that rise, as in [18, 40, 65, 90], not {edges!r}")
-        object.__setattr__(self, "column", name)
-        object.__setattr__(self, "edges", None if edges is None else tuple(rising(name, edges).tolist()))
-        object.__setattr__(
-            self, "bins", None if bins is None else check.integer("bins", bins, least=1, most=_MOST_BINS)
+        self._set(
+            column=name,
+            edges=None if edges is None else tuple(rising(name, edges).tolist()),
+            bins=None if bins is None else check.integer("bins", bins, least=1, most=_MOST_BINS),
         )
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
@@ -201,8 +201,7 @@ class Independence:
     p_value: float
 
 
-@dataclass(frozen=True, init=False)
-class ContingencyTable(Planned):
+class ContingencyTable(OfColumns):
     """How many people in the tables there are for each combination of two or more columns' categories.
 
     **Sensitivity** sqrt(2) under replace-one, 1 under add-remove: `one_hot` has the proof.
@@ -211,10 +210,7 @@ class ContingencyTable(Planned):
     kind: ClassVar[str] = "contingency-table"
     example: ClassVar[dict[str, Any]] = {"columns": ["sex", "disease"]}
     whole: ClassVar[bool] = True
-    columns: tuple[str, ...]
-
-    def __init__(self, *columns: str) -> None:
-        object.__setattr__(self, "columns", names(columns, least=2))
+    least: ClassVar[int] = 2
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         return _table_query(Counts(tuple(Axis(name) for name in self.columns)), schema, neighbours)

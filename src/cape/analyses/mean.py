@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cape.analyses.arguments import joined, names
+from cape.analyses.columns import OfColumns
 from cape.analyses.custom import CustomSum
 from cape.analyses.moments import NORMAL, Sums, Weights, by_missing, kurtosis
-from cape.analyses.planning import Planned, warn_of
 from cape.analyses.tree import level_axes
 from cape.arrays import Floats
 from cape.blocks import Block, Counts, Moments
 from cape.data import Number, Schema
+from cape.engine.estimates import warn_of_unknown
 from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
@@ -26,8 +24,7 @@ __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
 _BINS = 16  # enough to tell a kurtosis
 
 
-@dataclass(frozen=True, init=False)
-class _FromMoments(Planned):
+class _FromMoments(OfColumns):
     """One number per column from its count, sum and sum of squares, and counts in a few bins if asked for.
 
     Columns that never miss a cell go into a block of their own. Under replace-one their count is public
@@ -36,11 +33,6 @@ class _FromMoments(Planned):
     **Sensitivity.** The root of the sum over columns of `Weights.moved`: columns move independently, so the
     supremum of the sum is the sum of the suprema, and it is attained.
     """
-
-    columns: tuple[str, ...]
-
-    def __init__(self, *columns: str) -> None:
-        object.__setattr__(self, "columns", names(columns))
 
     @abstractmethod
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
@@ -90,11 +82,8 @@ class _FromMoments(Planned):
                 )
                 found[name] = self.estimate(name, answer.schema.number(name), sums)
         estimates = [found[name] for name in self.columns]
-        warn_of(estimates)
+        warn_of_unknown(estimates)
         return estimates
-
-    def describe(self) -> str:
-        return f"{self.kind.replace('-', ' ')} of {joined(self.columns)}"
 
     def units(self, schema: Schema) -> Sequence[float]:
         return [schema.number(name).half for name in self.columns]
@@ -162,24 +151,19 @@ class Variance(_FromMoments):
         return [half**2 for half in super().units(schema)]
 
 
-class StandardDeviation(Variance):
+class StandardDeviation(_FromMoments):
     """The population's standard deviation of each column: the root of `Variance`, which see."""
 
     kind: ClassVar[str] = "standard-deviation"
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"]}
+    shape_matters: ClassVar[bool] = True
+    weights = Variance.weights
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         return sums.deviation_estimate(name, column)
 
-    def title(self, label: str, schema: Schema) -> str:
-        return schema.title(label)
 
-    def units(self, schema: Schema) -> Sequence[float]:
-        return _FromMoments.units(self, schema)
-
-
-@dataclass(frozen=True, init=False)
-class Sum(Planned):
+class Sum(OfColumns):
     """The sum of each column over the people in the tables; a missing cell adds nothing.
 
     sum(x) = half sum(t) + middle count, from two sums that every kind of table can compute. Like a count it
@@ -200,22 +184,8 @@ class Sum(Planned):
 
     kind: ClassVar[str] = "sum"
     example: ClassVar[dict[str, Any]] = {"columns": ["age"]}
-    columns: tuple[str, ...]
-
-    def __init__(self, *columns: str) -> None:
-        object.__setattr__(self, "columns", names(columns))
-
-    @staticmethod
-    def of(
-        function: Callable[[dict[str, NDArray[Any]]], Floats],
-        *,
-        columns: tuple[str, ...] | list[str],
-        bound: float,
-        shape: int | tuple[int, ...] = (),
-        name: str = "sum",
-    ) -> CustomSum:
-        """Return the sum over rows of any function of a row, clipped to an L2 norm: see `CustomSum`."""
-        return CustomSum(function, columns=columns, bound=bound, shape=shape, name=name)
+    of: ClassVar[type[CustomSum]] = CustomSum
+    """The sum over rows of any function of a row, each row clipped to an L2 norm."""
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the first moments of each column, shared out by its own bounds."""
@@ -245,9 +215,6 @@ class Sum(Planned):
                 )
             )
         return estimates
-
-    def describe(self) -> str:
-        return f"sum of {joined(self.columns)}"
 
     def units(self, schema: Schema) -> Sequence[float]:
         return [schema.number(name).half for name in self.columns]

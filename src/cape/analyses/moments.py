@@ -29,9 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
-from cape.analyses.planning import unknown
 from cape.arrays import Floats
 from cape.data import Number, Schema
+from cape.engine.estimates import Interval, unknown
 from cape.engine.query import Estimate, Neighbours
 
 __all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis", "likely"]
@@ -216,6 +216,11 @@ class Sums:
         low = max((centre**2 - noise2) / (centre + root), 0.0) if centre + root > 0 else 0.0
         return low, min((centre + root) / bend, 1.0) if bend > 0 else 1.0
 
+    def deviation_interval(self, level: float) -> tuple[float, float]:
+        """Return the roots of the ends of `variance_interval`."""
+        low, high = self.variance_interval(level)
+        return math.sqrt(low), math.sqrt(high)
+
     def mean_estimate(self, label: str, column: Number) -> Estimate:
         """Return the population's mean, in the column's unit."""
         if not self.enough:
@@ -226,7 +231,7 @@ class Sums:
             column.half * math.sqrt(self.likely_variance / self.count),
             column.half * self.mean_noise,
             (column.low, column.high),
-            _MeanInterval(self, column),
+            _InUnits(self.mean_interval, column.middle, column.half),
         )
 
     def variance_estimate(self, label: str, column: Number) -> Estimate:
@@ -240,7 +245,7 @@ class Sums:
             unit * self.variance_sampling,
             unit * self.variance_noise,
             (0.0, unit),
-            _VarianceInterval(self, unit),
+            _InUnits(self.variance_interval, 0.0, unit),
         )
 
     def deviation_estimate(self, label: str, column: Number) -> Estimate:
@@ -261,35 +266,18 @@ class Sums:
             of_root(self.variance_sampling, self.likely_variance),
             of_root(self.variance_noise, self.variance),
             (0.0, column.half),
-            _DeviationInterval(self, column.half),
+            _InUnits(self.deviation_interval, 0.0, column.half),
         )
 
 
 @dataclass(frozen=True)
-class _MeanInterval:
-    sums: Sums
-    column: Number
+class _InUnits:
+    """An interval of a scaled quantity, in the column's unit."""
 
-    def __call__(self, level: float) -> tuple[float, float]:
-        low, high = self.sums.mean_interval(level)
-        return self.column.middle + self.column.half * low, self.column.middle + self.column.half * high
-
-
-@dataclass(frozen=True)
-class _VarianceInterval:
-    sums: Sums
+    scaled: Interval
+    middle: float
     unit: float
 
     def __call__(self, level: float) -> tuple[float, float]:
-        low, high = self.sums.variance_interval(level)
-        return self.unit * low, self.unit * high
-
-
-@dataclass(frozen=True)
-class _DeviationInterval:
-    sums: Sums
-    unit: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        low, high = self.sums.variance_interval(level)
-        return self.unit * math.sqrt(low), self.unit * math.sqrt(high)
+        low, high = self.scaled(level)
+        return self.middle + self.unit * low, self.middle + self.unit * high

@@ -16,17 +16,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cape import check
-from cape.analyses.arguments import joined, names
 from cape.analyses.matrices import spectral, symmetric, without_repulsion
 from cape.analyses.moments import enough, likely
-from cape.analyses.planning import unknown
 from cape.analyses.regression.sensitivity import joint
 from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Schema
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.arguments import joined, names
+from cape.engine.estimates import unknown
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
@@ -89,11 +89,12 @@ class PCA(Analysis):
             columns = tuple(columns[0])
         if not isinstance(center, bool):
             raise InvalidInput(f"center must be True or False, not {center!r}")
-        object.__setattr__(self, "columns", names(columns))
-        known = None if components is None else check.integer("components", components, least=1)
-        object.__setattr__(self, "components", known)
-        object.__setattr__(self, "norm", None if norm is None else check.real("norm", norm, above=0.0))
-        object.__setattr__(self, "center", center)
+        self._set(
+            columns=names(columns),
+            components=None if components is None else check.integer("components", components, least=1),
+            norm=None if norm is None else check.real("norm", norm, above=0.0),
+            center=center,
+        )
 
     @property
     def _design(self) -> Design:
@@ -158,11 +159,7 @@ class PCA(Analysis):
         return AnalysisResult(estimates, model)
 
     def expected(
-        self,
-        schema: Schema,
-        noise: Sequence[Sequence[float]],
-        rows: int,
-        neighbours: Neighbours = "replace-one",
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
         """Return the noise of each variance and share, for independent columns as they are planned for."""
         unit = self._design.length(schema) ** 2
@@ -202,10 +199,8 @@ class _Noisy:
 
     @classmethod
     def of(cls, answer: Answer, design: Design, center: bool) -> _Noisy:
-        (count, *sums), (count_noise, *noise) = answer.sums[0], answer.noise[0]
-        rows = answer.at_most(float(count[0]))
-        if answer.rows is not None and not design.missing(answer.schema):
-            rows, count_noise = float(answer.rows), 0.0
+        (_, *sums), (_, *noise) = answer.sums[0], answer.noise[0]
+        rows, count_noise = answer.complete_rows(design.columns)
         held = max(rows, 1.0)
         mean, mean_noise = np.zeros(design.width(answer.schema)), 0.0
         if center:

@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from cape import check
-from cape.analyses.arguments import digits_apart, joined, names, written
 from cape.analyses.moments import enough
-from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.data import Schema
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.arguments import digits_apart, joined, names, written
+from cape.engine.estimates import unknown, warn_of_unknown
+from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Line, Mark
@@ -110,7 +110,7 @@ class _QuantileInterval:
 
 
 @dataclass(frozen=True, init=False)
-class _FromTree(Planned):
+class _FromTree(Analysis):
     """A distribution function per column.
 
     **Sensitivity.** With L levels of scale 1 and, where the number of rows is private, the total with
@@ -171,8 +171,7 @@ class ECDF(_FromTree):
     shape_matters: ClassVar[bool] = True
 
     def __init__(self, *columns: str, bins: int = 64) -> None:
-        object.__setattr__(self, "columns", names(columns))
-        object.__setattr__(self, "bins", check_bins(bins))
+        self._set(columns=names(columns), bins=check_bins(bins))
 
     def finish(self, answer: Answer) -> list[Estimate]:
         estimates = []
@@ -188,7 +187,7 @@ class ECDF(_FromTree):
             for label, share, privacy in zip(labels, curve.shares[1:-1], noise[1:-1], strict=True):
                 sampling = proportion_error(float(share), curve.count)
                 estimates.append(Estimate(label, float(share), sampling, float(privacy), (0.0, 1.0)))
-        warn_of(estimates)
+        warn_of_unknown(estimates)
         return estimates
 
     def describe(self) -> str:
@@ -219,9 +218,7 @@ class Quantiles(_FromTree):
     probs: tuple[float, ...]
 
     def __init__(self, *columns: str, probs: Iterable[float] = (0.25, 0.5, 0.75), bins: int = 256) -> None:
-        object.__setattr__(self, "columns", names(columns))
-        object.__setattr__(self, "probs", _probs(probs))
-        object.__setattr__(self, "bins", check_bins(bins))
+        self._set(columns=names(columns), probs=_probs(probs), bins=check_bins(bins))
 
     def finish(self, answer: Answer) -> list[Estimate]:
         estimates = []
@@ -231,7 +228,7 @@ class Quantiles(_FromTree):
                 label = f"{name} quantile {prob:g}"
                 missing = unknown(label, column.low, column.high)
                 estimates.append(missing if curve is None else curve.quantile(label, prob))
-        warn_of(estimates)
+        warn_of_unknown(estimates)
         return estimates
 
     def describe(self) -> str:

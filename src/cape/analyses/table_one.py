@@ -42,16 +42,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.arguments import joined, names
 from cape.analyses.histogram import one_hot
 from cape.analyses.moments import Sums, Weights, enough, kurtosis
-from cape.analyses.planning import Planned, unknown, warn_of
 from cape.analyses.quantiles import Curve, proportion_error
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
 from cape.arrays import Floats
 from cape.blocks import Axis, Block, Counts, Moments
 from cape.data import Number, Schema
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.arguments import joined, names
+from cape.engine.estimates import unknown, warn_of_unknown
+from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.show import Figure, Intervals, Mark, Table
 from cape.show.figures import DOTS, extent
@@ -108,7 +108,7 @@ class _Arrays:
 
 
 @dataclass(frozen=True, init=False)
-class TableOne(Planned):
+class TableOne(Analysis):
     """Mean (SD) and median [IQR] of numeric columns, n (%) of categories, for everyone and by group.
 
     >>> TableOne("age", "chol", "sex", by="disease")
@@ -131,9 +131,7 @@ class TableOne(Planned):
 
     def __init__(self, *columns: str, by: str | None = None, bins: int = 64) -> None:
         names(columns if by is None else (*columns, by))
-        object.__setattr__(self, "columns", names(columns))
-        object.__setattr__(self, "by", by)
-        object.__setattr__(self, "bins", check_bins(bins))
+        self._set(columns=names(columns), by=by, bins=check_bins(bins))
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         if self.by is not None:
@@ -180,7 +178,7 @@ class TableOne(Planned):
         estimates = []
         for group, arrays in self._groups(answer):
             estimates += self._column(answer, f" | {group}" if self.by else "", arrays)
-        warn_of(estimates)
+        warn_of_unknown(estimates)
         return estimates
 
     def describe(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from cape import check
-from cape.errors import InvalidInput
+from cape.errors import InvalidInput, TooNoisyWarning
 
-__all__ = ["Estimate", "Estimates", "Interval", "Labels"]
+__all__ = ["Estimate", "Estimates", "Interval", "Labels", "unknown", "warn_of_unknown"]
 
 Floats = NDArray[np.float64]
 Interval = Callable[[float], tuple[float, float]]
@@ -52,6 +53,37 @@ class Estimate:
             reach = float(ndtri((1 + level) / 2)) * self.standard_error
             low, high = self.value - reach, self.value + reach
         return max(low, self.within[0]), min(high, self.within[1])
+
+
+@dataclass(frozen=True)
+class _Anywhere:
+    """An interval that is the same at every level: all that is possible."""
+
+    low: float
+    high: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        return self.low, self.high
+
+
+def unknown(label: str, low: float, high: float, value: float | None = None) -> Estimate:
+    """Return an estimate of which only the bounds are known; `value` is their middle if it is not given."""
+    half = high / 2 - low / 2
+    middle = low + half if value is None else value
+    return Estimate(label, middle, 0.0, half, (low, high), _Anywhere(low, high))
+
+
+def warn_of_unknown(estimates: Sequence[Estimate]) -> None:
+    """Warn, once, of all estimates that noise hides."""
+    hidden = [estimate.label for estimate in estimates if isinstance(estimate.at, _Anywhere)]
+    if hidden:
+        more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+        warnings.warn(
+            f"there is too much noise to say anything about {hidden[0]!r}{more}: the interval is all that is "
+            "possible; use a larger share, more epsilon, more rows or fewer columns",
+            TooNoisyWarning,
+            stacklevel=3,
+        )
 
 
 class Labels(Sequence[str]):

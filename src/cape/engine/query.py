@@ -7,8 +7,9 @@ noise of a known scale. The analysis turns that into `Estimate`s. Nothing else p
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 from cape import check
 from cape.blocks import Array, Block
 from cape.data import Schema
-from cape.engine.estimates import Estimate
-from cape.errors import InvalidInput
+from cape.engine.estimates import Estimate, Estimates
+from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, Intervals, Shown, Table
 from cape.show.figures import DOTS, dots, to_scale
 from cape.show.tables import listed
@@ -34,11 +35,14 @@ __all__ = [
     "Conversation",
     "Estimate",
     "Neighbours",
+    "Noise",
     "Query",
     "ResumePoint",
 ]
 
 Neighbours = Literal["replace-one", "add-remove"]
+Noise = Sequence[Sequence[float]]
+"""For each block and array of a query, the standard deviation of the noise in every entry."""
 Floats = NDArray[np.float64]
 
 
@@ -113,9 +117,16 @@ class Answer:
     rows: int | None
     schema: Schema
 
-    def at_most(self, count: float) -> float:
-        """Return a noisy number of rows, cut at the public one: nearer the truth, whatever that is."""
-        return count if self.rows is None else min(count, float(self.rows))
+    def complete_rows(self, columns: Iterable[str]) -> tuple[float, float]:
+        """Return how many rows miss none of these columns, and the noise in that number: 0 if it is public.
+
+        The first array of the first block counts them. The count is cut at the public number of rows: that
+        is nearer the truth, whatever the truth is.
+        """
+        if self.rows is not None and not any(self.schema[name].missing for name in columns):
+            return float(self.rows), 0.0
+        count = float(self.sums[0][0][0])
+        return count if self.rows is None else min(count, float(self.rows)), self.noise[0][0]
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,11 @@ class Analysis(ABC):
     whole: ClassVar[bool] = False
     """Whether estimates count people, and are shown without digits after the point."""
 
+    def _set(self, **fields: Any) -> None:
+        """Set fields of a frozen analysis: for constructors that check or convert their arguments."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     @property
     def sampling(self) -> float:
         """The probability with which each row takes part in each stage, drawn in secret at the site."""
@@ -191,19 +207,24 @@ class Analysis(ABC):
         answer = yield self.query(schema, neighbours)
         return self.finish(answer)
 
-    @abstractmethod
     def expected(
-        self,
-        schema: Schema,
-        noise: Sequence[Sequence[float]],
-        rows: int,
-        neighbours: Neighbours = "replace-one",
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
-        """Return, per label, the privacy noise that this noise in the sums would leave, with no data.
+        """Return, per label, the privacy error that this noise in the sums would leave, without any data.
 
-        In the column's own unit, for `rows` rows in all; where the effect depends on the data, for the
-        middle of the bounds.
+        The sums of `rows` typical rows (`cape.blocks.typical`) are finished as released ones would be.
         """
+        answer = Answer(
+            tuple(block.typical(schema, rows) for block in self.query(schema, neighbours).blocks),
+            tuple(tuple(each) for each in noise),
+            rows if neighbours == "replace-one" else None,
+            schema,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooNoisyWarning)
+            found = self.finish(answer)
+        estimates = Estimates.of(found.estimates if isinstance(found, AnalysisResult) else found)
+        return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
 
     @abstractmethod
     def describe(self) -> str:

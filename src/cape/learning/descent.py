@@ -20,7 +20,7 @@ import json
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -31,7 +31,16 @@ from cape import check
 from cape.arrays import Floats
 from cape.blocks import Block
 from cape.data import Schema
-from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query, ResumePoint
+from cape.engine.query import (
+    Analysis,
+    AnalysisResult,
+    Answer,
+    Conversation,
+    Neighbours,
+    Noise,
+    Query,
+    ResumePoint,
+)
 from cape.engine.stages import SLACK
 from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
@@ -266,11 +275,7 @@ class Descent(Analysis):
         return Checkpoint(path, hashlib.sha256(asked.encode()).hexdigest())
 
     def expected(
-        self,
-        schema: Schema,
-        noise: Sequence[Sequence[float]],
-        rows: int,
-        neighbours: Neighbours = "replace-one",
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
         """Return the noise in each entry of a step's mean gradient, in its own unit."""
         each = noise[0][0] * self.training.first_clip() / (rows * self.training.sampling)

@@ -30,7 +30,16 @@ from cape.arrays import Flags, Floats
 from cape.blocks import Nearest
 from cape.blocks.design import Design
 from cape.data import Schema
-from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Estimate, Neighbours, Query
+from cape.engine.query import (
+    Analysis,
+    AnalysisResult,
+    Answer,
+    Conversation,
+    Estimate,
+    Neighbours,
+    Noise,
+    Query,
+)
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.learning.clusters import KMeansModel, Vectors
 from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
@@ -225,11 +234,7 @@ class KMeans(Analysis):
         return self._finding(_Clusters(vectors.within(found.centres), found.variance), answer)
 
     def expected(
-        self,
-        schema: Schema,
-        noise: Sequence[Sequence[float]],
-        rows: int,
-        neighbours: Neighbours = "replace-one",
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
         """Return the noise of the last step alone, for clusters of equal size in the middle of the bounds."""
         vectors = Vectors(self.design, schema)

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cape.analyses.arguments import joined
 from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.moments import SecondMoments
 from cape.arrays import Floats
 from cape.blocks.units import Units
 from cape.data import Category
+from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 
 __all__ = ["Between", "Coefficients", "Reach", "coefficients", "largest", "unreliable", "widest", "z_and_p"]

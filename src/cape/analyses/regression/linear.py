@@ -11,9 +11,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape import check
-from cape.analyses.arguments import features_of, joined
-from cape.analyses.planning import Planned, unknown
 from cape.analyses.regression.inference import Coefficients, Reach, coefficients, largest, unreliable, widest
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
@@ -22,7 +19,9 @@ from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
 from cape.data import Category, Schema
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.arguments import joined, regression
+from cape.engine.estimates import unknown
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["LinearRegression"]
@@ -37,7 +36,7 @@ INTERCEPT = "intercept"
 
 
 @dataclass(frozen=True, init=False)
-class LinearRegression(Planned):
+class LinearRegression(Analysis):
     """The target as a linear function of the features, by least squares over complete rows.
 
     Two sets of coefficients come out of one release. *Estimates* are least squares less what noise does to
@@ -88,21 +87,7 @@ class LinearRegression(Planned):
         ridge: float | Literal["auto"] = "auto",
         norm: float | None = None,
     ) -> None:
-        if not isinstance(target, str):
-            raise InvalidInput(f"target must be a column's name, not {target!r}")
-        if not isinstance(intercept, bool):
-            raise InvalidInput(f"intercept must be True or False, not {intercept!r}")
-        if isinstance(ridge, str) and ridge != "auto":
-            raise InvalidInput(f"ridge must be 'auto' or a number, not {ridge!r}")
-        given = {
-            "target": target,
-            "features": features_of(features, intercept),
-            "intercept": intercept,
-            "ridge": ridge if isinstance(ridge, str) else check.real("ridge", ridge, least=0.0),
-            "norm": None if norm is None else check.real("norm", norm, above=0.0),
-        }
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        self._set(**regression(target, features, intercept=intercept, ridge=ridge, norm=norm))
         _ = self.design  # refuses a target among the features
 
     @property

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.analyses.arguments import features_of, joined
 from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.logistic_model import LogisticModel
@@ -41,6 +40,7 @@ from cape.blocks import Design, Term
 from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Number, Schema
+from cape.engine.arguments import features_of, joined
 from cape.engine.query import (
     Analysis,
     AnalysisResult,

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from cape import check
-from cape.analyses.arguments import joined
 from cape.analyses.regression.effects import effects, forest, plainly
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
+from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.show import Figure, Shown, Table

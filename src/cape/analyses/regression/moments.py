@@ -14,7 +14,7 @@ from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.engine.query import Answer
 
-__all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y", "complete_rows", "pooled"]
+__all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y", "pooled"]
 
 Sums = TypeVar("Sums")
 
@@ -51,7 +51,7 @@ class SecondMoments:
         noise = dict.fromkeys(sums, 0.0)
         for at, term in enumerate(terms, start=1):
             sums[term], noise[term] = arrays[at], noises[at]
-        count, count_noise = complete_rows(answer, design)
+        count, count_noise = answer.complete_rows(design.columns)
         above = arrays[-1] if width > 1 else np.zeros(0)
         return cls(
             count, float(sums[Y][0]), float(sums[YY][0]), sums[X], sums[XY], symmetric(sums[XX], above),
@@ -67,13 +67,6 @@ class SecondMoments:
     def enough(self) -> bool:
         """Whether the number of rows can be divided by."""
         return self.count > max(2.0, 3 * self.count_noise)
-
-
-def complete_rows(answer: Answer, design: Design) -> tuple[float, float]:
-    """Return how many rows have all that the design needs, and the noise in that: none where it is public."""
-    if answer.rows is not None and not design.missing(answer.schema):
-        return float(answer.rows), 0.0
-    return answer.at_most(float(answer.sums[0][0][0])), answer.noise[0][0]
 
 
 def pooled(first: Sums, second: Sums, noise: str) -> Sums:

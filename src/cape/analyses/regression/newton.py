@@ -39,7 +39,6 @@ from functools import cached_property
 import numpy as np
 
 from cape.analyses.matrices import CLEAR, spectral, symmetric
-from cape.analyses.regression.moments import complete_rows
 from cape.analyses.regression.normal_odds import MOST_SPREAD
 from cape.arrays import Flags, Floats
 from cape.blocks import Design, Newton
@@ -85,7 +84,7 @@ class Step:
         """Return what an answer to `newton_query` at these weights holds."""
         _, gradient, square, cross = answer.sums[0]
         _, gradient_noise, _, hessian_noise = answer.noise[0]
-        count, _ = complete_rows(answer, design)
+        count, _ = answer.complete_rows(design.columns)
         return cls(
             weights, gradient, symmetric(square, cross), gradient_noise, hessian_noise, max(count, 1.0)
         )

@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cape import check
-from cape.analyses.arguments import features_of, joined
-from cape.analyses.planning import Planned, unknown
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
 from cape.analyses.regression.effects import effects, forest, plainly
 from cape.analyses.regression.inference import Reach
@@ -24,7 +22,9 @@ from cape.blocks.design import Design
 from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units
 from cape.data import Schema
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.arguments import joined, regression
+from cape.engine.estimates import unknown
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import number
@@ -40,7 +40,7 @@ _MOST_RIDGE = 1e50
 
 
 @dataclass(frozen=True, init=False)
-class PolynomialLoss(Planned):
+class PolynomialLoss(Analysis):
     """The w that minimises the sum over complete rows of sum_j c_j(y) (x·w)^j, j = 1 to 4, over |w| <=
     radius.
 
@@ -95,24 +95,15 @@ class PolynomialLoss(Planned):
         ridge: float | Literal["auto"] = "auto",
         norm: float | None = None,
     ) -> None:
-        if not isinstance(target, str):
-            raise InvalidInput(f"target must be a column's name, not {target!r}")
-        if not isinstance(intercept, bool):
-            raise InvalidInput(f"intercept must be True or False, not {intercept!r}")
-        if isinstance(ridge, str) and ridge != "auto":
-            raise InvalidInput(f"ridge must be 'auto' or a number, not {ridge!r}")
-        cleaned = _clean(coefficients)
-        given = {
-            "target": target,
-            "features": features_of(features, intercept),
-            "coefficients": cleaned,
-            "intercept": intercept,
-            "radius": check.real("radius", radius, above=0.0, most=1e6),
-            "ridge": ridge if isinstance(ridge, str) else _ridge(ridge, _unit(cleaned)),
-            "norm": None if norm is None else check.real("norm", norm, above=0.0),
-        }
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        self._set(
+            **regression(target, features, intercept=intercept, ridge=ridge, norm=norm),
+            coefficients=_clean(coefficients),
+            radius=check.real("radius", radius, above=0.0, most=1e6),
+        )
+        if self.ridge != "auto" and not self.ridge / _unit(self.coefficients) <= _MOST_RIDGE:
+            raise InvalidInput(
+                f"ridge must be at most {_MOST_RIDGE:g} times the largest coefficient, not {ridge!r}"
+            )
         _ = self.design  # refuses a target among the features
 
     @staticmethod
@@ -193,10 +184,8 @@ class PolynomialLoss(Planned):
     def _objective(self, answer: Answer) -> tuple[Objective, float]:
         """Return the noisy polynomial and the number of rows."""
         width = self.design.width(answer.schema)
-        (count, *arrays), (_, *stds) = answer.sums[0], answer.noise[0]
-        rows = answer.at_most(float(count[0]))
-        if answer.rows is not None and not self.design.missing(answer.schema):
-            rows = float(answer.rows)
+        (_, *arrays), (_, *stds) = answer.sums[0], answer.noise[0]
+        rows, _ = answer.complete_rows(self.design.columns)
         tensors, noise, at = [], [], 0
         for term, size in self._terms:
             parts = []
@@ -328,15 +317,6 @@ def _clean(given: Any) -> tuple[tuple[int, tuple[float, ...]], ...]:
 def _unit(coefficients: tuple[tuple[int, tuple[float, ...]], ...]) -> float:
     """Return the largest coefficient: the unit of the loss."""
     return max(abs(a) for _, c in coefficients for a in c)
-
-
-def _ridge(given: Any, unit: float) -> float:
-    ridge = check.real("ridge", given, least=0.0)
-    if not ridge / unit <= _MOST_RIDGE:
-        raise InvalidInput(
-            f"ridge must be at most {_MOST_RIDGE:g} times the largest coefficient, not {given!r}"
-        )
-    return ridge
 
 
 def _gradient_noise(objective: Objective, w: Floats) -> Floats:

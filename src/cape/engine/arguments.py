@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cape import check
 from cape.data import Schema
 from cape.errors import InvalidInput
 
-__all__ = ["conditions", "digits_apart", "features_of", "joined", "names", "written"]
+__all__ = ["conditions", "digits_apart", "features_of", "joined", "names", "regression", "written"]
 
 _MOST_DIGITS = 17  # tell any two floats apart
 
@@ -40,6 +41,25 @@ def features_of(given: Any, intercept: bool) -> tuple[str, ...]:
             "intercept=False"
         )
     return features
+
+
+def regression(
+    target: Any, features: Any, *, intercept: Any, ridge: Any, norm: float | None
+) -> dict[str, Any]:
+    """Return the arguments that regressions have in common, or raise `InvalidInput`."""
+    if not isinstance(target, str):
+        raise InvalidInput(f"target must be a column's name, not {target!r}")
+    if not isinstance(intercept, bool):
+        raise InvalidInput(f"intercept must be True or False, not {intercept!r}")
+    if isinstance(ridge, str) and ridge != "auto":
+        raise InvalidInput(f"ridge must be 'auto' or a number, not {ridge!r}")
+    return {
+        "target": target,
+        "features": features_of(features, intercept),
+        "intercept": intercept,
+        "ridge": ridge if isinstance(ridge, str) else check.real("ridge", ridge, least=0.0),
+        "norm": None if norm is None else check.real("norm", norm, above=0.0),
+    }
 
 
 def conditions(label: str, columns: Sequence[str], schema: Schema) -> str:
