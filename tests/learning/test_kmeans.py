@@ -11,6 +11,7 @@ import pytest
 from sklearn.cluster import KMeans as Plain
 
 from cape.blocks import Design, Nearest, Table
+from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Answer
@@ -18,7 +19,6 @@ from cape.engine.schemes import SCHEMES
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.learning import kmeans
-from cape.learning.clusters import Vectors
 from cape.learning.kmeans import KMeans, _Clusters, summarise
 from cape.learning.seeds import cluster, public_stream, spread
 from cape.noise import SecureStream
@@ -227,11 +227,11 @@ def test_errors_are_as_large_as_is_said(neighbours):
     frame = plane(3000)
     rows, table = frame.to_numpy().clip(-10, 10), Table("a", frame, PLANE)
     rng = np.random.default_rng(7)
-    vectors = Vectors(Design(("x", "y")), PLANE)
+    units = Units(Design(("x", "y")), PLANE)
     centres, sizes = [], []
     for _ in range(40):
         found, asked = converse(KMeans(["x", "y"], 4), table, 15.0, rng, neighbours=neighbours)
-        last = vectors.back(np.array(asked[-1].blocks[0].centres))
+        last = units.back(np.array(asked[-1].blocks[0].centres))
         side = np.argmin(((rows[:, None] - last) ** 2).sum(axis=2), axis=1)
         means = np.array([rows[side == i].mean(axis=0) for i in range(4)])
         places = np.argmin(((found.model.centres[:, None] - means) ** 2).sum(axis=2), axis=1)
@@ -496,7 +496,7 @@ def test_what_a_study_file_would_say():
         ((["x"], 2), {"norm": 0}, "norm"),
         ((["x"], 2), {"seed": -1}, "seed"),
         (([], 2), {}, "at least one column"),
-        ((["x", "x"], 2), {}, "only once"),
+        ((["x", "x"], 2), {}, "named twice"),
         (([3], 2), {}, "columns must be names"),
     ],
 )

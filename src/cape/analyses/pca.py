@@ -21,7 +21,6 @@ from cape.analyses.moments import enough, likely
 from cape.analyses.regression.sensitivity import joint
 from cape.arrays import Floats
 from cape.blocks import Design, Term
-from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.arguments import joined, names
@@ -163,7 +162,7 @@ class PCA(Analysis):
     ) -> dict[str, float]:
         """Return the noise of each variance and share, for independent columns as they are planned for."""
         unit = self._design.length(schema) ** 2
-        second = Units(self._design, schema).typical(SQUARE)
+        second = Units(self._design, schema).typical()
         mean = second[0, 1:] if self.center else np.zeros(len(second) - 1)
         total = float(np.trace(second[1:, 1:] - np.outer(mean, mean)))
         each = noise[0][2 if self.center else 1] / max(rows, 1)
@@ -284,7 +283,7 @@ class PCAModel(Shown):
             raise InvalidInput(
                 f"scores must have {len(self.components)} columns, not the shape {scores.shape}"
             )
-        return Units(self.design, self.schema).back(scores @ self.components + self.mean)
+        return Units(self.design, self.schema).from_t(scores @ self.components + self.mean)
 
     def tables(self) -> Sequence[Table]:
         by_label = {each.label: each for each in self.estimates}

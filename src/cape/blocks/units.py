@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
+from cape.blocks.typical import vectors
 from cape.data.cells import code_of, is_missing, number_of
 from cape.data.schema import Category, Number, Schema
 from cape.errors import InvalidInput
@@ -17,26 +18,29 @@ __all__ = ["Units"]
 
 
 class Units:
-    """From weights of (1, x), x as a site makes it, to coefficients in the columns' units."""
+    """From weights of (1, x), x as a site makes it, to coefficients in the columns' units, and back.
+
+    Attributes:
+        names: what each entry of x is called.
+        unit: how much of the column's unit an entry of 1 stands for; 0 is the middle of the bounds.
+        low, high: the bounds of each entry in the column's unit; those of an indicator are 0 and 1.
+    """
 
     def __init__(self, design: Design, schema: Schema) -> None:
         self.design, self.schema = design, schema
         self.names = design.names(schema)
         self._length = design.length(schema)
-        width = len(self.names) + 1
-        self._matrix = np.zeros((width, width))
-        self._matrix[0, 0] = 1.0
-        at = 1
+        entries: list[tuple[float, float, float, float]] = []
         for name in design.features:
             column = schema[name]
             if isinstance(column, Number):
-                self._matrix[at, at] = 1 / (self._length * column.half)
-                self._matrix[0, at] = -column.middle / (self._length * column.half)
-                at += 1
+                entries.append((column.middle, column.half, column.low, column.high))
             else:
-                for _ in column.values[1:]:
-                    self._matrix[at, at] = 1 / self._length
-                    at += 1
+                entries += [(0.0, 1.0, 0.0, 1.0)] * (len(column.values) - 1)
+        self._middle, self._half, self.low, self.high = np.array(entries).T
+        self.unit = self._half * self._length
+        self._matrix = np.diag(np.concatenate([[1.0], 1 / self.unit]))
+        self._matrix[0, 1:] = -self._middle / self.unit
 
     def values(self, weights: Floats) -> Floats:
         """Return the intercept and the coefficients."""
@@ -46,25 +50,27 @@ class Units:
         """Return the covariance of the intercept and the coefficients."""
         return np.asarray(self._matrix @ matrix @ self._matrix.T)
 
-    def typical(self, square: float) -> Floats:
-        """Return the mean of (1, x)(1, x)' for independent columns with mean t² of `square`."""
-        means, covariance = [1.0], [np.zeros((1, 1))]
-        for name in self.design.features:
-            column = self.schema[name]
-            if isinstance(column, Number):
-                means.append(0.0)
-                covariance.append(np.full((1, 1), square / self._length**2))
-            else:
-                share = 1 / len(column.values)
-                many = len(column.values) - 1
-                means += [share / self._length] * many
-                covariance.append((share * np.eye(many) - share**2) / self._length**2)
-        second = np.outer(means, means)
-        at = 0
-        for part in covariance:
-            second[at : at + len(part), at : at + len(part)] += part
-            at += len(part)
+    def typical(self) -> Floats:
+        """Return the mean of (1, x)(1, x)' over typical rows (`cape.blocks.typical`)."""
+        mean, covariance = vectors(self.design, self.schema)
+        first = np.concatenate([[1.0], mean])
+        second = np.outer(first, first)
+        second[1:, 1:] += covariance
         return second
+
+    def within(self, points: Floats) -> Floats:
+        """Return vectors moved to where means of rows can be: within the bounds, and not longer than 1."""
+        low, high = (self.low - self._middle) / self.unit, (self.high - self._middle) / self.unit
+        cut = np.clip(points, low, high)
+        return np.asarray(cut / np.fmax(np.linalg.norm(cut, axis=1, keepdims=True), 1.0))
+
+    def back(self, points: Floats) -> Floats:
+        """Return vectors in the columns' units, within their bounds; an indicator as a fraction."""
+        return np.clip(self._middle + self.unit * points, self.low, self.high)
+
+    def from_t(self, t: Floats) -> dict[str, Floats]:
+        """Return rows of t by name, numbers in their columns' units."""
+        return dict(zip(self.names, (self._middle + self._half * t).T, strict=True))
 
     def rows(self, data: Any) -> Floats:
         """Return x of each row of a table, as a site makes it, NaN where a column is missing.
@@ -95,21 +101,6 @@ class Units:
             return x
         longer = np.linalg.norm(x, axis=1, keepdims=True)
         return np.asarray(x / np.fmax(longer, 1.0))
-
-    def back(self, t: Floats) -> dict[str, Floats]:
-        """Return rows of t by name, numbers in their columns' units."""
-        found: dict[str, Floats] = {}
-        place = 0
-        for name in self.design.features:
-            column = self.schema[name]
-            if isinstance(column, Number):
-                found[name] = column.middle + column.half * t[:, place]
-                place += 1
-            else:
-                for value in column.values[1:]:
-                    found[f"{name}={value}"] = t[:, place]
-                    place += 1
-        return found
 
 
 def _cells(data: Any, name: str, place: int, width: int, category: bool) -> NDArray[Any]:

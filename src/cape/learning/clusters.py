@@ -11,7 +11,7 @@ import numpy as np
 from cape.arrays import Flags, Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.units import Units
-from cape.data import Number, Schema
+from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.learning.seeds import nearest
 from cape.show import Figure, Intervals, Mark, Shown, Table
@@ -20,53 +20,11 @@ from cape.show.numbers import count, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
 
-__all__ = ["KMeansModel", "Vectors"]
+__all__ = ["KMeansModel"]
 
 
 _TOLD = 6  # columns that a table has room for
 _MOST_PANELS = 12
-
-
-class Vectors:
-    """From the columns' units to the vectors that sites make of rows, and back."""
-
-    def __init__(self, design: Design, schema: Schema) -> None:
-        self._design, self._schema = design, schema
-        self.names = design.names(schema)
-        columns = [schema[name] for name in design.features]
-        length = design.length(schema)
-        middle: list[float] = []
-        unit: list[float] = []
-        low: list[float] = []
-        high: list[float] = []
-        for column in columns:
-            if isinstance(column, Number):
-                middle, unit = [*middle, column.middle], [*unit, column.half * length]
-                low, high = [*low, column.low], [*high, column.high]
-            else:
-                many = len(column.values) - 1
-                middle, unit = middle + [0.0] * many, unit + [length] * many
-                low, high = low + [0.0] * many, high + [1.0] * many
-        self._middle, self.unit = np.array(middle), np.array(unit)
-        self.low, self.high = np.array(low), np.array(high)
-
-    def within(self, points: Floats) -> Floats:
-        """Return vectors moved to where means of rows can be: within the bounds, and not longer than 1."""
-        low, high = (self.low - self._middle) / self.unit, (self.high - self._middle) / self.unit
-        cut = np.clip(points, low, high)
-        return np.asarray(cut / np.fmax(np.linalg.norm(cut, axis=1, keepdims=True), 1.0))
-
-    def back(self, points: Floats) -> Floats:
-        """Return vectors in the columns' units, within their bounds; an indicator as a fraction."""
-        return np.clip(self._middle + self.unit * points, self.low, self.high)
-
-    def of(self, data: Any) -> Floats:
-        """Return the vector of each row of a table, as a site makes it; NaN where a column is missing.
-
-        `data` maps columns to arrays (a DataFrame does), or is an array with one column for each of the
-        design's if all are numbers.
-        """
-        return Units(self._design, self._schema).rows(data)
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +57,7 @@ class KMeansModel(Shown):
         clustering's if all are numbers. Distances are those that sites take: every number in units of half
         its bounds.
         """
-        x = Vectors(self.design, self.schema).of(data)
+        x = Units(self.design, self.schema).rows(data)
         missing = np.asarray(np.isnan(x).any(axis=1))
         return np.where(missing, -1, nearest(np.where(missing[:, None], 0.0, x), self.vectors))
 

@@ -31,6 +31,7 @@ from cape import check
 from cape.arrays import Floats
 from cape.blocks import Block
 from cape.data import Schema
+from cape.data.schema import hint
 from cape.engine.query import (
     Analysis,
     AnalysisResult,
@@ -108,6 +109,15 @@ class Training:
             check.integer("rows", self.rows, least=1)
         if self.checkpoint is not None and not isinstance(self.checkpoint, (str, Path)):
             raise InvalidInput(f"checkpoint must be a path, not {self.checkpoint!r}")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Training:
+        """Return the training with these options, or raise `InvalidInput`."""
+        known = [each.name for each in fields(cls)]
+        for option in options:
+            if option not in known:
+                raise InvalidInput(f"unknown training option {option!r}{hint(option, known)}")
+        return cls(**options)
 
     @property
     def steps(self) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from cape.arrays import Floats
 from cape.blocks import Custom
 from cape.data import Schema
+from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates
 from cape.engine.query import AnalysisResult
 from cape.errors import InvalidInput
@@ -65,16 +66,12 @@ class GradientDescent(Descent):
             begin = np.empty(0)
         if begin.ndim != 1 or not begin.size or not np.all(np.isfinite(begin)):
             raise InvalidInput("start must be a vector of finite parameters")
-        given = (columns,) if isinstance(columns, str) else tuple(columns) if _listed(columns) else ()
-        if not given or not all(isinstance(name, str) for name in given):
-            raise InvalidInput(f"columns must name at least one column, not {columns!r}")
-        object.__setattr__(self, "gradient", gradient)
-        object.__setattr__(self, "columns", given)
-        object.__setattr__(self, "first", tuple(begin.tolist()))
-        try:
-            object.__setattr__(self, "training", Training(**training))
-        except TypeError as error:
-            raise InvalidInput(f"gradient descent cannot be told this: {error}") from None
+        self._set(
+            gradient=gradient,
+            columns=names((columns,) if isinstance(columns, str) else columns),
+            first=tuple(begin.tolist()),
+            training=Training.of(training),
+        )
         if self.training.watched:
             raise InvalidInput("losses are watched, and clips adapted, in a NeuralNetwork only")
 
@@ -94,17 +91,13 @@ class GradientDescent(Descent):
 
     def describe(self) -> str:
         return (
-            f"gradient descent on a function of {', '.join(self.columns)}, "
+            f"gradient descent on a function of {joined(self.columns)}, "
             f"{count(len(self.first), 'parameter')}, in {count(self.training.steps, 'step')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         name = getattr(self.gradient, "__qualname__", type(self.gradient).__name__)
         return {**super().to_dict(), "gradient": name, "code": fingerprint(self.gradient)}
-
-
-def _listed(columns: Any) -> bool:
-    return isinstance(columns, (list, tuple))
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,7 +29,10 @@ from cape import check
 from cape.arrays import Flags, Floats
 from cape.blocks import Nearest
 from cape.blocks.design import Design
+from cape.blocks.units import Units
 from cape.data import Schema
+from cape.engine.arguments import joined, names
+from cape.engine.estimates import unknown
 from cape.engine.query import (
     Analysis,
     AnalysisResult,
@@ -40,9 +43,10 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning
-from cape.learning.clusters import KMeansModel, Vectors
+from cape.errors import TooNoisyWarning
+from cape.learning.clusters import KMeansModel
 from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
+from cape.show.numbers import count
 
 __all__ = ["KMeans", "sensitivity"]
 
@@ -170,22 +174,14 @@ class KMeans(Analysis):
         norm: float | None = None,
         seed: int = 0,
     ) -> None:
-        if isinstance(columns, Mapping) or not isinstance(columns, Iterable):
-            raise InvalidInput(f"columns must be names, as in KMeans(['age', 'chol'], 4), not {columns!r}")
-        named = (columns,) if isinstance(columns, str) else tuple(columns)
-        for name in named:
-            if not isinstance(name, str):
-                raise InvalidInput(f"columns must be names, as in KMeans(['age', 'chol'], 4), not {name!r}")
-        given = {
-            "columns": named,
-            "clusters": check.integer("clusters", clusters, least=1, most=_MOST_CLUSTERS),
-            "steps": check.integer("steps", steps, least=1, most=100),
-            "norm": None if norm is None else check.real("norm", norm, above=0.0),
-            "seed": check.integer("seed", seed, least=0, most=2**64 - 1),
-        }
-        for key, value in given.items():
-            object.__setattr__(self, key, value)
-        _ = self.design  # refuses no column, and one that is named twice
+        self._set(
+            columns=names((columns,) if isinstance(columns, str) else columns),
+            clusters=check.integer("clusters", clusters, least=1, most=_MOST_CLUSTERS),
+            steps=check.integer("steps", steps, least=1, most=100),
+            norm=None if norm is None else check.real("norm", norm, above=0.0),
+            seed=check.integer("seed", seed, least=0, most=2**64 - 1),
+        )
+        _ = self.design  # refuses a norm that is too small
 
     @property
     def design(self) -> Design:
@@ -205,8 +201,8 @@ class KMeans(Analysis):
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for the summary, and step after step."""
-        vectors = Vectors(self.design, schema)
-        many, width = self.clusters, len(vectors.names)
+        units = Units(self.design, schema)
+        many, width = self.clusters, len(units.names)
         centres = np.zeros((1, width))
         if many > 1:
             stream = public_stream(self.seed, "restarts")
@@ -217,43 +213,42 @@ class KMeans(Analysis):
                 parts = halves(centres, float(seeds.variance.mean()), stream)
                 answer = yield self._ask(parts.points, neighbours, f"{many} clusters halved")
                 centres = cluster(*summarise(parts, *self._read(answer)), many, stream, _RESTARTS)
-            centres = vectors.within(centres)
+            centres = units.within(centres)
         found = _Clusters(centres, np.full((many, width), 1 / width))  # rows are no longer than 1
         for step in range(1 if many == 1 else self.steps):
             answer = yield self._ask(found.centres, neighbours, f"step {step + 1}")
             counts, sums, noise = self._read(answer)
             found = found.step(counts, sums, noise)
-            found = _Clusters(vectors.within(found.centres), found.variance)
+            found = _Clusters(units.within(found.centres), found.variance)
         return self._finding(found, answer)
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step from the centres of `query` says."""
-        vectors = Vectors(self.design, answer.schema)
+        units = Units(self.design, answer.schema)
         start = self._start(answer.schema)
-        found = _Clusters(start, np.full(start.shape, 1 / len(vectors.names))).step(*self._read(answer))
-        return self._finding(_Clusters(vectors.within(found.centres), found.variance), answer)
+        found = _Clusters(start, np.full(start.shape, 1 / len(units.names))).step(*self._read(answer))
+        return self._finding(_Clusters(units.within(found.centres), found.variance), answer)
 
     def expected(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
         """Return the noise of the last step alone, for clusters of equal size in the middle of the bounds."""
-        vectors = Vectors(self.design, schema)
+        units = Units(self.design, schema)
         (count_noise, sum_noise), k = noise[0], self.clusters
         public = neighbours == "replace-one" and not self.design.missing(schema)
         size = rows / k
         sizes = min(100 * _share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
-        half = (vectors.high - vectors.low) / 2
+        half = (units.high - units.low) / 2
         told = bool(clear(np.array([size]), count_noise)[0])
-        errors = np.minimum(vectors.unit * sum_noise / size, half) if told else half
+        errors = np.minimum(units.unit * sum_noise / size, half) if told else half
         expected: dict[str, float] = {}
         for i in range(k):
             expected[_label(i, "% of rows")] = sizes
-            expected |= {_label(i, name): float(e) for name, e in zip(vectors.names, errors, strict=True)}
+            expected |= {_label(i, name): float(e) for name, e in zip(units.names, errors, strict=True)}
         return expected
 
     def describe(self) -> str:
-        named = ", ".join(self.columns[:-1]) + (" and " if len(self.columns) > 1 else "") + self.columns[-1]
-        return f"{self.clusters} cluster{'s' if self.clusters > 1 else ''} of rows by {named} (k-means)"
+        return f"{count(self.clusters, 'cluster')} of rows by {joined(self.columns)} (k-means)"
 
     @property
     def _halved(self) -> bool:
@@ -286,7 +281,7 @@ class KMeans(Analysis):
 
     def _finding(self, found: _Clusters, answer: Answer) -> AnalysisResult:
         counts, _, (count_noise, _) = self._read(answer)
-        vectors = Vectors(self.design, answer.schema)
+        units = Units(self.design, answer.schema)
         k = self.clusters
         order = np.argsort(-counts, kind="stable")
         counts, centres, variance = counts[order], found.centres[order], found.variance[order]
@@ -296,7 +291,7 @@ class KMeans(Analysis):
         raw_noise = answer.noise[0][0]
         seen = clear(counts, count_noise) & known
         shares = np.clip(counts / total, 0.0, 1.0) if known else np.full(k, 1 / k)
-        raw, errors = vectors.back(centres), np.sqrt(variance) * vectors.unit
+        raw, errors = units.back(centres), np.sqrt(variance) * units.unit
         estimates = []
         for i in range(k):
             size = _label(i, "% of rows")
@@ -304,18 +299,18 @@ class KMeans(Analysis):
                 error = _share_noise(float(shares[i]), k, rows is not None) * raw_noise / total
                 estimates.append(Estimate(size, 100 * float(shares[i]), 0.0, 100 * error, (0.0, 100.0)))
             else:
-                estimates.append(_unknown(size, 0.0, 100.0, 100 / k))
-            for j, name in enumerate(vectors.names):
-                low, high, value = float(vectors.low[j]), float(vectors.high[j]), float(raw[i, j])
+                estimates.append(unknown(size, 0.0, 100.0, 100 / k))
+            for j, name in enumerate(units.names):
+                low, high, value = float(units.low[j]), float(units.high[j]), float(raw[i, j])
                 if seen[i]:
                     estimates.append(Estimate(_label(i, name), value, 0.0, float(errors[i, j]), (low, high)))
                 else:
-                    estimates.append(_unknown(_label(i, name), low, high, value))
+                    estimates.append(unknown(_label(i, name), low, high, value))
         self._warn(seen, count_noise, total if known else None)
         told = tuple(estimates)
         return AnalysisResult(
             told,
-            KMeansModel(self.design, answer.schema, vectors.names, raw, 100 * shares, seen, told, centres),
+            KMeansModel(self.design, answer.schema, units.names, raw, 100 * shares, seen, told, centres),
         )
 
     def _warn(self, seen: Flags, noise: float, total: float | None) -> None:
@@ -350,18 +345,3 @@ def _share_noise(share: float, clusters: int, public: bool) -> float:
     if public:  # counts are made to add up to the total
         return math.sqrt(1 - 1 / clusters)
     return math.sqrt((1 - share) ** 2 + (clusters - 1) * share**2)
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """An interval that is the same at every level: all that is possible."""
-
-    low: float
-    high: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        return self.low, self.high
-
-
-def _unknown(label: str, low: float, high: float, value: float) -> Estimate:
-    return Estimate(label, value, 0.0, high / 2 - low / 2, (low, high), _Whole(low, high))

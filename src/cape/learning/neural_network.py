@@ -77,14 +77,13 @@ class NeuralNetwork(Descent):
             raise InvalidInput(
                 f"hidden must be how many units each layer has, as in (64, 16), not {hidden!r}"
             )
-        object.__setattr__(self, "target", target)
-        object.__setattr__(self, "features", tuple(features))
-        object.__setattr__(self, "hidden", tuple(check.integer("hidden", n, least=1) for n in hidden))
-        object.__setattr__(self, "activation", activation)
-        try:
-            object.__setattr__(self, "training", Training(**training))
-        except TypeError as error:
-            raise InvalidInput(f"a neural network cannot be told this: {error}") from None
+        self._set(
+            target=target,
+            features=tuple(features),
+            hidden=tuple(check.integer("hidden", n, least=1) for n in hidden),
+            activation=activation,
+            training=Training.of(training),
+        )
         Design(self.features, self.target)
         Network(1, self.hidden, 1, self.activation)
 

@@ -1,14 +1,15 @@
-"""Steps downhill: plain, with momentum, and Adam. They see what was released, and spend nothing.
+"""Gradient steps: plain, with momentum, and Adam. They see released numbers only, and spend nothing.
 
-The state is plain arrays: `state()` gives a copy of it for a checkpoint, and `restore(state)` takes it
-back, after which the steps are the same to the bit.
+The state is plain arrays: `state()` returns a copy for a checkpoint. After `restore(state)` the steps are the
+same to the bit.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,118 +21,92 @@ from cape.errors import InvalidInput
 __all__ = ["SGD", "Adam", "Momentum", "Optimiser"]
 
 
-class Optimiser(Protocol):
-    """What `cape.learning` asks of an optimiser."""
+class Optimiser(ABC):
+    """What `cape.learning` asks of an optimiser. `memory` names the arrays that it keeps between steps."""
 
-    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
-        """Return the parameters after one step; the given ones stay as they are."""
-        ...
-
-    def state(self) -> dict[str, Floats]:
-        """Return a copy of what is remembered between steps."""
-        ...
-
-    def restore(self, state: Mapping[str, ArrayLike]) -> None:
-        """Go on from a state that `state` returned."""
-        ...
-
-
-class SGD:
-    """parameters - rate * gradient."""
+    memory: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, rate: float) -> None:
         self.rate = check.real("rate", rate, above=0.0)
+        self._kept: dict[str, Floats] = {}
 
+    @abstractmethod
     def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
         """Return the parameters after one step; the given ones stay as they are."""
+
+    def state(self) -> dict[str, Floats]:
+        """Return a copy of what is kept between steps; nothing before the first step."""
+        return {name: array.copy() for name, array in self._kept.items()}
+
+    def restore(self, state: Mapping[str, ArrayLike]) -> None:
+        """Continue from a state that `state` returned."""
+        if state and set(state) != set(self.memory):
+            wanted = ", ".join(self.memory) or "nothing"
+            raise InvalidInput(f"state must hold {wanted}, not {', '.join(sorted(state))}")
+        self._kept = {name: np.array(array, np.float64) for name, array in state.items()}
+
+    def _recall(self, name: str, like: Floats) -> Floats:
+        """Return a kept array, or zeros before the first step."""
+        array = self._kept.get(name, np.zeros_like(like))
+        _require_shape(name, array, like)
+        return array
+
+
+class SGD(Optimiser):
+    """parameters - rate * gradient."""
+
+    def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
         start, slope = _vectors(parameters, gradient)
         moved = slope * -self.rate
         moved += start
         return moved
 
-    def state(self) -> dict[str, Floats]:
-        """Return nothing: there is nothing to remember."""
-        return {}
 
-    def restore(self, state: Mapping[str, ArrayLike]) -> None:
-        """Go on from a state that `state` returned."""
-        _require(state, ())
-
-
-class Momentum:
+class Momentum(Optimiser):
     """Velocity = momentum * velocity + gradient; parameters - rate * velocity."""
 
+    memory: ClassVar[tuple[str, ...]] = ("velocity",)
+
     def __init__(self, rate: float, momentum: float = 0.9) -> None:
-        self.rate = check.real("rate", rate, above=0.0)
+        super().__init__(rate)
         self.momentum = check.probability("momentum", momentum)
-        self._velocity: Floats | None = None
 
     def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
-        """Return the parameters after one step; the given ones stay as they are."""
         start, slope = _vectors(parameters, gradient)
-        velocity = np.zeros_like(start) if self._velocity is None else self._velocity
-        _require_length("velocity", velocity, start)
-        self._velocity = self.momentum * velocity + slope
-        return start - self.rate * self._velocity
-
-    def state(self) -> dict[str, Floats]:
-        """Return the velocity; nothing before the first step."""
-        return {} if self._velocity is None else {"velocity": self._velocity.copy()}
-
-    def restore(self, state: Mapping[str, ArrayLike]) -> None:
-        """Go on from a state that `state` returned."""
-        if _require(state, ("velocity",)):
-            self._velocity = np.array(state["velocity"], np.float64)
-        else:
-            self._velocity = None
+        velocity = self.momentum * self._recall("velocity", start) + slope
+        self._kept = {"velocity": velocity}
+        return start - self.rate * velocity
 
 
-class Adam:
+class Adam(Optimiser):
     """Steps divided by the root of a running mean of squares (Kingma and Ba, 2015)."""
+
+    memory: ClassVar[tuple[str, ...]] = ("first", "second", "steps")
 
     def __init__(
         self, rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
     ) -> None:
-        self.rate = check.real("rate", rate, above=0.0)
+        super().__init__(rate)
         self.beta1 = check.probability("beta1", beta1)
         self.beta2 = check.probability("beta2", beta2)
         self.eps = check.real("eps", eps, above=0.0)
-        self._steps = 0
-        self._first: Floats | None = None
-        self._second: Floats | None = None
 
     def step(self, parameters: ArrayLike, gradient: ArrayLike) -> Floats:
-        """Return the parameters after one step; the given ones stay as they are."""
         start, slope = _vectors(parameters, gradient)
-        first = np.zeros_like(start) if self._first is None else self._first
-        second = np.zeros_like(start) if self._second is None else self._second
-        _require_length("first", first, start)
-        self._steps += 1
-        self._first = self.beta1 * first + (1.0 - self.beta1) * slope
-        self._second = self.beta2 * second + (1.0 - self.beta2) * slope * slope
-        rate = self.rate / (1.0 - self.beta1**self._steps)
-        root = np.sqrt(self._second) / math.sqrt(1.0 - self.beta2**self._steps)
-        return np.asarray(start - rate * self._first / (root + self.eps))
-
-    def state(self) -> dict[str, Floats]:
-        """Return both running means and the number of steps; nothing before the first step."""
-        if self._first is None or self._second is None:
-            return {}
-        return {
-            "first": self._first.copy(),
-            "second": self._second.copy(),
-            "steps": np.array([float(self._steps)]),
-        }
+        steps = self._kept.get("steps", np.zeros(1)) + 1.0
+        first = self.beta1 * self._recall("first", start) + (1.0 - self.beta1) * slope
+        second = self.beta2 * self._recall("second", start) + (1.0 - self.beta2) * slope * slope
+        self._kept = {"first": first, "second": second, "steps": steps}
+        made = int(steps[0])
+        rate = self.rate / (1.0 - self.beta1**made)
+        root = np.sqrt(second) / math.sqrt(1.0 - self.beta2**made)
+        return np.asarray(start - rate * first / (root + self.eps))
 
     def restore(self, state: Mapping[str, ArrayLike]) -> None:
-        """Go on from a state that `state` returned."""
-        if not _require(state, ("first", "second", "steps")):
-            self._steps, self._first, self._second = 0, None, None
-            return
-        first, second = np.array(state["first"], np.float64), np.array(state["second"], np.float64)
-        _require_length("second", second, first)
-        self._first, self._second = first, second
-        self._steps = int(np.asarray(state["steps"]).reshape(-1)[0])
+        super().restore(state)
+        if self._kept:
+            _require_shape("second", self._kept["second"], self._kept["first"])
+            _require_shape("steps", self._kept["steps"], np.zeros(1))
 
 
 def _vectors(parameters: ArrayLike, gradient: ArrayLike) -> tuple[Floats, Floats]:
@@ -141,15 +116,6 @@ def _vectors(parameters: ArrayLike, gradient: ArrayLike) -> tuple[Floats, Floats
     return start, slope
 
 
-def _require_length(name: str, array: Floats, like: Floats) -> None:
+def _require_shape(name: str, array: Floats, like: Floats) -> None:
     if array.shape != like.shape:
         raise InvalidInput(f"{name} must have the shape {like.shape}, not {array.shape}")
-
-
-def _require(state: Mapping[str, ArrayLike], names: tuple[str, ...]) -> bool:
-    """Return whether the state holds these arrays, or raise if it holds something else."""
-    if not state:
-        return False
-    if set(state) != set(names):
-        raise InvalidInput(f"state must hold {', '.join(names) or 'nothing'}, not {', '.join(sorted(state))}")
-    return True

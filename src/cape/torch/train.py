@@ -111,10 +111,7 @@ def train(
         **training: epochs, sampling, clip, rate, optimiser, checkpoint, rows: see `cape.learning.Training`.
     """
     require_loss(loss)
-    try:
-        how = Training(**training)
-    except TypeError as error:
-        raise InvalidInput(f"unknown training option: {error}") from None
+    how = Training.of(training)
     if how.watched:
         raise InvalidInput("losses are tracked, and clips adapted, in a NeuralNetwork only")
     if not isinstance(module, torch.nn.Module):

@@ -37,7 +37,6 @@ from cape.analyses.regression.odds_intervals import after_steps, from_moments, s
 from cape.analyses.regression.outlook import INTERCEPT, Outlook, frame
 from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Term
-from cape.blocks.typical import SQUARE
 from cape.blocks.units import Units
 from cape.data import Number, Schema
 from cape.engine.arguments import features_of, joined
@@ -378,7 +377,7 @@ class LogisticRegression(Analysis):
         Without a ridge; the Hessian is then a quarter of the second moments.
         """
         units = Units(self._design(False), schema)
-        second = units.typical(SQUARE)
+        second = units.typical()
         count = max(rows, 1)
         if self.steps:
             F = frame(len(units.names), self.intercept)
