@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cape.engine.arguments import joined
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.logistic_model import LogisticModel
+from cape.engine.arguments import joined
 
 __all__ = ["LinearByMethod", "LogisticByMethod"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn import decomposition
 
 from cape.analyses.matrices import nearest_positive, shrunk, symmetric, without_repulsion
-from cape.analyses.pca import PCA, _Noisy, _told
+from cape.analyses.pca import PCA, _component, _Noisy
 from cape.data import Number, Schema
 from cape.errors import InvalidInput, TooNoisyWarning
 
@@ -42,13 +42,13 @@ def test_the_share_of_the_only_component_there_is():
     values = np.random.default_rng(0).random(20_000)
     assert (np.array([value**2 for value in values.tolist()]) > values**2).any()
     for value in values:
-        _, share = _told(0, np.array([value, 0.0]), np.array([1.0, 0.0]), found, True, float(value), 1.0)
+        _, share = _component(0, np.array([value, 0.0]), np.array([1.0, 0.0]), found, True, float(value), 1.0)
         assert (share.value, share.sampling) == (1.0, 0.0)
 
 
 def test_a_variance_that_noise_cut_to_0_keeps_a_sampling_error():
     found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
-    told = _told(1, np.array([0.5, 0.0]), np.array([0.0, 1.0]), found, False, 0.5, 1.0)
+    told = _component(1, np.array([0.5, 0.0]), np.array([0.0, 1.0]), found, False, 0.5, 1.0)
     assert all(estimate.value == 0 and estimate.sampling > 0 for estimate in told)
 
 
@@ -113,7 +113,7 @@ def test_what_noise_adds_to_an_eigenvalue_is_taken_off():
 
 def test_a_component_that_noise_hides_is_told_with_a_number():
     rng = np.random.default_rng(7)
-    with pytest.warns(TooNoisyWarning, match=r"component \d cannot be told from noise.*\d"):
+    with pytest.warns(TooNoisyWarning, match=r"component \d cannot be distinguished from noise.*\d"):
         found, _ = converse(PCA(*NAMES), SCHEMA, as_table(people(rng, 500)), rng)
     assert not all(found.model.clear)
     assert "(noise)" in found.model.summary()

@@ -1,8 +1,8 @@
-"""What is asked: each analysis knows its sensitivity, its shape and what noisy sums say about it.
+"""The analyses: each knows its sensitivity, the sums it needs, and how to turn noisy sums into estimates.
 
 `Estimate.sampling` is the error from having seen a sample of a population: for means, variances,
-covariances, correlations, quantiles, distribution functions and percentages. Counts and sums are about the
-people in the tables themselves: they have no sampling error, and their intervals count privacy noise only.
+covariances, correlations, quantiles, distribution functions and percentages. Counts and sums describe the
+people in the tables themselves: they have no sampling error, and their intervals cover privacy noise only.
 """
 
 from cape.analyses.count import Count

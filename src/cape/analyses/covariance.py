@@ -72,7 +72,6 @@ class _Matrix:
     cross_noise: float
 
     def column(self, i: int) -> Sums:
-        """Return the sums of one column."""
         return Sums(
             self.count,
             float(self.first[i]),
@@ -91,7 +90,6 @@ class _Matrix:
 
     @property
     def means(self) -> Floats:
-        """The means of t."""
         return np.clip(self.first / self.count, -1.0, 1.0)
 
     @cached_property
@@ -132,12 +130,12 @@ class _FromGram(OfColumns):
 
     @abstractmethod
     def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
-        """Return what is said about two columns, or about one if they are the same."""
+        """Return the estimate for two columns, or for one if both are the same."""
 
     @property
     @abstractmethod
     def pairs(self) -> list[tuple[int, int]]:
-        """Which pairs of columns are told about."""
+        """The pairs of columns, by place, that are reported."""
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         for name in self.columns:
@@ -162,8 +160,8 @@ class _FromGram(OfColumns):
 class Covariance(_FromGram):
     """The population's covariance matrix, over the rows where no named column is missing.
 
-    The estimate is made positive semidefinite by putting negative eigenvalues, which only noise can cause, to
-    0: the nearest such matrix. Sampling errors are those of a normal population.
+    The estimate is made positive semidefinite by setting negative eigenvalues, which only noise can cause,
+    to 0: this is the nearest such matrix. Sampling errors are those of a normal population.
 
     **Sensitivity** sqrt(2) (k + 1/2) for k columns under replace-one, sqrt(k² + k + 1) under add-remove:
     `moved`.

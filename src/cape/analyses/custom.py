@@ -36,7 +36,7 @@ class CustomSum(Analysis):
         columns: what it reads.
         bound: the largest L2 norm of one row's contribution; longer ones are scaled down to it.
         shape: of one row's contribution; () is a single number.
-        name: how the numbers are called.
+        name: the label of the numbers.
 
     **Sensitivity** 2 under replace-one and 1 under add-remove, in units of the bound. The site scales every
     row down to the bound and rounds it toward zero in units of bound 2^-20, so in units of the bound a row

@@ -1,4 +1,4 @@
-"""Symmetric matrices that were released with noise: put together, and made possible again.
+"""Symmetric matrices that were released with noise: assembled, and made positive semidefinite.
 
 The noise of a released matrix is independent above the diagonal, with standard deviation `noise`, and
 sqrt(2) times that on it: then it looks the same in every basis, and its largest eigenvalue is about 2 sqrt(d)
@@ -23,7 +23,7 @@ CLEAR = 3.0
 
 
 def symmetric(diagonal: Floats, above: Floats) -> Floats:
-    """Return the matrix with this diagonal, and this above it, row by row, and below it."""
+    """Return the symmetric matrix with this diagonal and these entries above it, row by row."""
     width = len(diagonal)
     matrix = np.zeros((width, width))
     matrix[np.triu_indices(width, 1)] = above
@@ -31,22 +31,22 @@ def symmetric(diagonal: Floats, above: Floats) -> Floats:
 
 
 def nearest_positive(matrix: Floats) -> Floats:
-    """Return the nearest positive semidefinite matrix: negative eigenvalues put to 0."""
+    """Return the nearest positive semidefinite matrix: negative eigenvalues set to 0."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def spectral(width: int, noise: float) -> float:
-    """Return how large the eigenvalues of the noise are."""
+    """Return the largest eigenvalue to expect of the noise."""
     return 2 * math.sqrt(width) * noise
 
 
 def shrunk(matrix: Floats, noise: float) -> tuple[Floats, float]:
-    """Return the matrix drawn to a multiple of the identity, as far as noise makes that closer, and positive.
+    """Return the matrix shrunk toward a multiple of the identity as far as its noise warrants, and positive.
 
-    (1 - r) M + r m I, with m the mean of the diagonal, is nearest to what M is without noise for
+    (1 - r) M + r m I, with m the mean of the diagonal, is nearest to M without its noise for
     r = E||noise without its trace||² / E||M - m I||² (Ledoit and Wolf 2004, with the noise known). The second
-    number is 1 - r: how much of the noise is left.
+    number is 1 - r: the part of the noise that is left.
     """
     width = len(matrix)
     middle = max(float(np.trace(matrix)) / width, 0.0)
@@ -58,11 +58,11 @@ def shrunk(matrix: Floats, noise: float) -> tuple[Floats, float]:
 
 
 def without_repulsion(values: Floats, noise: float) -> Floats:
-    """Return eigenvalues, less what noise pushes them apart by.
+    """Return eigenvalues without the repulsion that noise adds.
 
-    Noise moves the eigenvalue l_i of a matrix up by noise² sum_j 1 / (l_i - l_j), to second order; of one
-    that stands alone, by d noise² / l. Where two eigenvalues are closer than the noise, which of them
-    is which is not known, and the push between them is bounded.
+    Noise moves the eigenvalue l_i of a matrix up by noise² sum_j 1 / (l_i - l_j), to second order; an
+    isolated one by d noise² / l. Two eigenvalues that are closer than the noise cannot be told apart: the
+    repulsion between them is bounded.
     """
     gaps = values[:, None] - values[None, :]
     bounded = gaps / (gaps**2 + 2 * noise**2) if noise > 0 else np.zeros_like(gaps)

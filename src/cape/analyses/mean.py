@@ -21,7 +21,7 @@ from cape.engine.query import Answer, Estimate, Neighbours, Query
 
 __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
 
-_BINS = 16  # enough to tell a kurtosis
+_BINS = 16  # enough to estimate a kurtosis
 
 
 class _FromMoments(OfColumns):
@@ -36,11 +36,11 @@ class _FromMoments(OfColumns):
 
     @abstractmethod
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
-        """Return how the release is shared among the sums of each of so many columns."""
+        """Return the weights of the sums of each of `columns` columns."""
 
     @abstractmethod
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
-        """Return what the sums of a column say."""
+        """Return the estimate that the sums of a column give."""
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the moments of the columns, and their counts in bins."""
@@ -152,7 +152,7 @@ class Variance(_FromMoments):
 
 
 class StandardDeviation(_FromMoments):
-    """The population's standard deviation of each column: the root of `Variance`, which see."""
+    """The population's standard deviation of each column: the root of `Variance`."""
 
     kind: ClassVar[str] = "standard-deviation"
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"]}

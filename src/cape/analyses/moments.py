@@ -1,4 +1,4 @@
-"""The count, the sum and the sum of squares of a scaled column: how far one row moves them, what they say.
+"""The count, the sum and the sum of squares of a scaled column: sensitivity, estimates and intervals.
 
 Claim. With weights a, b, c (one over the squared scale) on the sums of t, of t² and on the count, and
 tables of counts over the column with weights that add up to e, one row moves a column's sums, each divided
@@ -109,12 +109,12 @@ def enough(count: float, noise: float) -> bool:
 
 
 def likely(value: float, noise: float) -> float:
-    """Return what a quantity in [0, 1] that was released as `value`, cut at 0, is thought to be: never 0.
+    """Return the expected size of a quantity in [0, 1] that was released as `value` and cut at 0: never 0.
 
     The mean of a normal one that is known to be positive, value + noise phi(v) / Phi(v) with v = value /
     noise: 0.8 of the noise where the release says 0, and the release itself, to half a percent of the
-    noise, from three times the noise on. A sampling error that took the cut 0 at its word would deny that
-    people were sampled; this one errs to the large side, and only where noise outweighs it.
+    noise, from three times the noise on. A sampling error computed from the cut value would be 0; this
+    one errs on the large side, and only where noise outweighs it.
     """
     if noise == 0:
         return value
@@ -136,7 +136,7 @@ class Sums:
 
     @property
     def enough(self) -> bool:
-        """Whether anything can be said."""
+        """Whether the count is large enough to divide by."""
         return enough(self.count, self.count_noise)
 
     @property
@@ -185,8 +185,8 @@ class Sums:
         The m for which it lies within q standard errors solve a quadratic: no ratio of normals is
         approximated, and where noise could make the count 0 the interval is all of [-1, 1]. q is Student's,
         with the degrees of freedom (Satterthwaite) that match how well v is known, from a sample and
-        through noise: that counts what v may be where noise cut it to 0, so `likely_variance`, which counts
-        it too, would be once too often.
+        through noise. They already allow for the v that noise cut to 0; `likely_variance` would allow for it
+        twice.
         """
         sampled = self.count * self.variance
         first = min(max(self.first, -self.count), self.count)

@@ -49,12 +49,12 @@ class PCA(Analysis):
     """The directions in which scaled columns vary most, and how much they vary in them.
 
     Columns enter as t, from -1 to 1 between their bounds, and categories as 0 or 1 for each value but the
-    first: variances are in those units, and bounds take the part that standardising has elsewhere. The
-    matrix is that of the paper's capePCA, second moments with noise that is the same in every direction.
+    first: variances are in those units, and bounds take the place of standardisation. The matrix
+    is that of the paper's capePCA, second moments with noise that is the same in every direction.
 
     Noise pushes eigenvalues apart: the largest look larger than they are. What it adds, to second order, is
-    taken off (`matrices.without_repulsion`). A component whose eigenvalue is within the noise's own is told
-    apart, with a warning. Sampling errors are those of a normal population.
+    subtracted (`matrices.without_repulsion`). A component whose eigenvalue is no larger than those of the
+    noise is marked, with a warning. Sampling errors are those of a normal population.
 
     **Sensitivity** sqrt(2) 9/8 under replace-one, sqrt(2) if not centred: with s = x·z two rows of length 1
     move the sum of xx' by ||xx' - zz'||² = 2 (1 - s²) and that of x by 2 (1 - s), a quarter of which
@@ -65,8 +65,8 @@ class PCA(Analysis):
         columns: numeric columns, or categories.
         components: how many, by default all.
         norm: the length, in units of t, that longer rows are shortened to; by default none is. A shorter
-            one makes for less noise: noise is in proportion to its square.
-        center: whether means are taken off.
+            norm means less noise: noise is proportional to its square.
+        center: whether means are subtracted.
     """
 
     kind: ClassVar[str] = "pca"
@@ -119,7 +119,7 @@ class PCA(Analysis):
         many, unit = self._many(schema), self._design.length(schema) ** 2
         if not enough(found.count, found.count_noise):
             labels = [_label(i, what) for i in range(many) for what in ("variance", "share")]
-            _warn(f"noise in the number of rows, {found.count_noise:.3g}, hides it: nothing can be said")
+            _warn(f"noise of {found.count_noise:.3g} hides the number of rows: no component can be estimated")
             return AnalysisResult(
                 [unknown(label, 0.0, unit if "variance" in label else 1.0) for label in labels]
             )
@@ -135,12 +135,12 @@ class PCA(Analysis):
         total = max(float(np.trace(matrix)), float(variances[:many].sum()), 1e-300)
         estimates: list[Estimate] = []
         for i in range(many):
-            estimates += _told(i, variances, vectors[:, i], found, bool(clear[i]), total, unit)
+            estimates += _component(i, variances, vectors[:, i], found, bool(clear[i]), total, unit)
         hidden = np.nonzero(~clear[:many])[0]
         if len(hidden) and found.noise > 0:
             first = int(hidden[0])
             _warn(
-                f"component {first + 1} cannot be told from noise: its variance looks like "
+                f"component {first + 1} cannot be distinguished from noise: its variance is estimated as "
                 f"{unit * values[first]:.3g}, and noise alone gives up to {unit * edge:.3g}; use fewer "
                 "columns, a smaller norm, a larger share, more epsilon or more rows"
             )
@@ -218,10 +218,10 @@ class _Noisy:
         return math.hypot(math.sqrt(2) * self.noise, 2 * at * self.mean_noise, by_count)
 
 
-def _told(
+def _component(
     i: int, variances: Floats, vector: Floats, found: _Noisy, clear: bool, total: float, unit: float
 ) -> list[Estimate]:
-    """Return the variance of a component and its share; noise that hides it is all its error."""
+    """Return the variance of a component and its share; where noise hides it, its error is the noise."""
     value = float(variances[i])
     freedom = max(found.count - 1, 1.0)
     noise = found.along(vector, value) if clear else spectral(len(variances), found.noise)
@@ -247,10 +247,10 @@ class PCAModel(Shown):
     """Directions, one a row of `components`, in units of t; the largest entry of each is positive.
 
     Attributes:
-        explained_variance: along each component, without what noise adds.
+        explained_variance: along each component, corrected for what noise adds.
         explained_variance_ratio: the same as a share of all variance.
         mean: of t, by column; 0 if columns were not centred.
-        clear: whether a component could be told from noise.
+        clear: whether a component stands out from the noise.
     """
 
     design: Design
@@ -265,7 +265,7 @@ class PCAModel(Shown):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each entry of a component belongs to."""
+        """The column, or category, of each entry of a component."""
         return self.design.names(self.schema)
 
     def transform(self, data: Any) -> Floats:
@@ -289,9 +289,9 @@ class PCAModel(Shown):
         by_label = {each.label: each for each in self.estimates}
         rows: list[tuple[str, ...]] = []
         for what in ("variance", "share"):
-            told = [by_label[_label(i, what)] for i in range(len(self.clear))]
-            rows.append((what, *(rounded(each.value, each.standard_error) for each in told)))
-            rows.append(("  95% interval", *(between(each.interval(), each.standard_error) for each in told)))
+            found = [by_label[_label(i, what)] for i in range(len(self.clear))]
+            rows.append((what, *(rounded(e.value, e.standard_error) for e in found)))
+            rows.append(("  95% interval", *(between(e.interval(), e.standard_error) for e in found)))
         for j, name in enumerate(self.names):
             rows.append((self._called(name), *(f"{row[j]:.3f}" for row in self.components)))
         title = f"principal components ({self.count:,.0f} rows)"
@@ -318,7 +318,7 @@ class PCAModel(Shown):
 
     def notes(self) -> Sequence[str]:
         return [
-            "Columns count from -1 to 1 between their bounds. Variances are without what noise adds to them."
+            "Columns are scaled to -1 to 1 between their bounds. Variances are corrected for what noise adds."
         ]
 
     def to_dict(self) -> dict[str, Any]:

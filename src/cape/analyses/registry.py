@@ -51,7 +51,7 @@ KINDS: dict[str, type[Analysis]] = {
 
 
 def keys_of(kind: str) -> list[str]:
-    """Return what may be said of an analysis of this kind, besides the kind."""
+    """Return the keys that a study file may give for an analysis of this kind, besides `kind`."""
     made = KINDS[kind]
     parameters = inspect.signature(made).parameters.values()
     own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -61,7 +61,7 @@ def keys_of(kind: str) -> list[str]:
 def build(description: Mapping[str, Any]) -> Analysis:
     """Return the analysis that a study file describes, as in {"kind": "mean", "columns": ["age"]}.
 
-    Its share of the budget is the study's business, and is left aside.
+    Its budget share belongs to the study and is ignored here.
     """
     given = dict(description)
     if "kind" not in given:

@@ -11,8 +11,8 @@ columns by 1.
 | n (%) | counts of categories | 2 |
 | n | people in each group | 1/2 |
 
-An SD is harder to tell than a mean: noise e in the mean of t² leaves e / (2 SD) in the SD, twice as much for
-an SD of 1/4. Hence 3/2; more would be paid for by all other lines.
+An SD is harder to estimate than a mean: noise e in the mean of t² leaves e / (2 SD) in the SD, twice as
+much for an SD of 1/4. Hence 3/2; a larger weight would make all other lines noisier.
 The count of the first line is also the root of the tree of the second, and the better for it; the tree's
 counts give the kurtosis that the error of the SD needs.
 
@@ -65,7 +65,7 @@ _MEDIAN = 2.0
 _CATEGORY = 2.0
 _SIZE = 0.5
 _PERCENT = 100.0
-_LEAST_NOISE = 1e-9  # of a count that has none: it outweighs all others
+_LEAST_NOISE = 1e-9  # in place of 0, so that an exact count outweighs all others
 _QUARTILES = (("Q1", 0.25), ("median", 0.5), ("Q3", 0.75))
 _STEMS = ("mean", "SD", *(stem for stem, _ in _QUARTILES))
 
@@ -78,7 +78,6 @@ class _Noisy:
     noise: float
 
     def of(self, group: int) -> _Noisy:
-        """Return the sums of one group."""
         return _Noisy(self.values[group], self.noise)
 
     @property
@@ -248,7 +247,7 @@ class TableOne(Analysis):
         return Weights(1.0, 2.75, 2.25, _MEDIAN)
 
     def _groups(self, answer: Answer) -> Iterator[tuple[str, _Arrays]]:
-        """Yield what is known of everyone, then of each group."""
+        """Yield the arrays of everyone, then of each group."""
         groups = 1 if self.by is None else len(answer.schema.category(self.by).values)
         flat = iter(
             _Noisy(array if self.by is not None else array[None], std)
@@ -289,7 +288,7 @@ class TableOne(Analysis):
                 yield columns[name][0].within
 
     def _sizes(self, answer: Answer, groups: int, counted: Sequence[_Noisy]) -> _Noisy:
-        """Return how many people are in each group: the average of all that counts them, by their noise.
+        """Return how many people are in each group: an average of all counts of them, by their noise.
 
         Where the number of rows is public and no group is missing, the sizes add up to it: the nearest that
         do have 1 - 1/groups of the variance.

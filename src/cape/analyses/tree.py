@@ -67,7 +67,7 @@ class Tree:
 
     Attributes:
         prefixes: how many rows lie below each edge, from 0 to all of them.
-        within: the variance of each of them if the total were known.
+        within: the variance of each prefix if the total were known.
         root: the variance of the total.
     """
 
@@ -79,7 +79,7 @@ class Tree:
     def fit(cls, levels: Sequence[Floats], noise: Sequence[float]) -> Tree:
         """Return the least-squares fit to noisy counts, the root first, given the noise on each level.
 
-        Noise of 0 says that a level is exact.
+        A level with noise of 0 is exact.
         """
         fits = [np.asarray(levels[-1], np.float64)]
         variances = [noise[-1] ** 2]

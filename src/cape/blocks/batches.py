@@ -34,7 +34,6 @@ class Batches:
         self.unreadable: dict[str, int] = {}  # of every column, in the last pass that read it to its end
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
@@ -57,7 +56,6 @@ class Batches:
         return kept
 
     def clamped(self) -> dict[str, int]:
-        """Return how many cells of each numeric column lie outside its bounds."""
         bounds = {name: column for name, column in self._schema.items() if isinstance(column, Number)}
         counts = dict.fromkeys(bounds, 0)
         for columns, _ in self._read(list(bounds)):

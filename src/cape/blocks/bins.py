@@ -58,7 +58,6 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """How many bins there are."""
         return len(self.edges) - 1
 
     def find(self, values: Floats) -> Integers:

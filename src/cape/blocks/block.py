@@ -41,7 +41,6 @@ class Array:
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
         return math.prod(self.shape)
 
 
@@ -57,10 +56,10 @@ class Block(ABC):
     It may say
       - `pushed`: the same sums, computed inside the engine of a lazy table (DuckDB, Dask, Spark, Ibis) with
         `Lazy.totals`. Otherwise such a table refuses the block, and says what to use instead.
-      - `typical`: the sums over rows as people might be (`cape.blocks.typical`), for plans. Otherwise plans
+      - `typical`: the sums over typical rows (`cape.blocks.typical`), for plans. Otherwise plans
         take them to be 0.
       - `rate`, if it adds up a sample of the rows, which it draws from the stream of the pass.
-      - `brings_code`, if it runs a function that came with it: no site does that for others.
+      - `brings_code`, if it runs a function that came with it: a site never runs one for others.
 
     A sum over the vectors that a `Design` makes of rows is a `VectorBlock`. If it needs all vectors together,
     it is `at_once`, and says `over` instead of `added`.
@@ -112,7 +111,7 @@ class Block(ABC):
         raise lazy.refusal(f"sums of kind {type(self).__name__}")
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        """Return the sums, in units of 1, if rows are as people might be, with no cell missing."""
+        """Return the sums over typical rows, in units of 1, with no cell missing."""
         return tuple(np.zeros(array.shape) for array in self.arrays(schema))
 
 

@@ -58,7 +58,6 @@ class Axis:
         return None if self.edges is None else Bins.of(self.edges)
 
     def bins(self, schema: Schema) -> int:
-        """Return the number of bins."""
         if self.edges is None:
             return len(schema.category(self.column).values)
         schema.number(self.column)

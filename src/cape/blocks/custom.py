@@ -1,4 +1,4 @@
-"""Sums of a function that the user brings along, each row clipped; see `clip` for why the bound holds."""
+"""Sums of a function that the user provides, each row clipped; see `clip` for why the bound holds."""
 
 from __future__ import annotations
 

@@ -57,7 +57,6 @@ class Design:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
         return self.features if self.target is None else (*self.features, self.target)
 
     def check(self, schema: Schema) -> None:

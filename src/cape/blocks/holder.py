@@ -1,4 +1,4 @@
-"""What a consortium asks of a site that holds something else than a table: tensors, say, or a simulation."""
+"""Sites that hold something other than a table, such as tensors or a simulation."""
 
 from __future__ import annotations
 

@@ -116,7 +116,6 @@ class Lazy:
         return faults.not_lazy(self._site, what)
 
     def rows(self) -> int:
-        """Return the number of rows."""
         (row,) = self._collect(self._frame.select(nw.len().alias("rows")))
         rows = int(row["rows"])
         if rows > _MOST_ROWS:

@@ -64,12 +64,10 @@ class Network:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Fan in and fan out of each layer."""
         return tuple(itertools.pairwise((self.inputs, *self.hidden, self.outputs)))
 
     @cached_property
     def size(self) -> int:
-        """How many parameters there are."""
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in self.shapes)
 
     def matrices(self, parameters: NDArray[Any]) -> list[NDArray[Any]]:

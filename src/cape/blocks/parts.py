@@ -1,4 +1,4 @@
-"""A table as summers see it: parts of at most 8192 rows, converted once however many blocks ask.
+"""A table as summers see it: parts of at most 8192 rows, converted once for all blocks.
 
 Claim. Sums are the true integers: the same multiset of rows gives the same bits, whichever parts it comes in.
 Reason. A part has at most 8192 rows of whole steps k with |k| <= 2^20. Its float64 sums of k, and of k^2
@@ -33,7 +33,7 @@ _HALF, _LOW = 32, (1 << 32) - 1
 
 
 class Part:
-    """At most 8192 rows: columns as they were read, and in steps or as vectors once somebody asks."""
+    """At most 8192 rows: columns as they were read, and in steps or as vectors on demand."""
 
     def __init__(
         self,
@@ -124,12 +124,10 @@ class Total:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
         return self._high.size
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the result."""
         return self._high.shape
 
     def add(self, part: Integers | int) -> None:

@@ -22,7 +22,6 @@ class Pushdown:
         self._site, self._schema, self._frame = site, schema, frame
 
     def rows(self) -> int:
-        """Return the number of rows."""
         return self._lazy([]).rows()
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
@@ -33,11 +32,9 @@ class Pushdown:
         return [block.pushed(lazy) for block in blocks]
 
     def clamped(self) -> dict[str, int]:
-        """Return how many cells of each numeric column lie outside its bounds."""
         return self._lazy([name for name, each in self._schema.items() if isinstance(each, Number)]).outside()
 
     def check(self) -> None:
-        """Check every cell of the schema's columns."""
         self._lazy(list(self._schema)).check()
 
     def _lazy(self, wanted: Sequence[str]) -> Lazy:

@@ -44,7 +44,6 @@ class Vectors:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
         return int(self.all.shape[1])
 
     @property
@@ -54,7 +53,6 @@ class Vectors:
 
     @property
     def y(self) -> Floats:
-        """The targets."""
         y: Floats = self.all[self.width]
         return y
 
@@ -163,7 +161,6 @@ class _Codes:
         return len(self.codes)
 
     def fill(self, cells: Integers, out: Floats) -> Flags | None:
-        """Put the column into the rows of `out`; return which cells are missing, None if none is."""
         for row, code in zip(out, self.codes, strict=True):
             np.multiply(cells == code, self.high - self.low, out=row)
             if self.low:
@@ -178,6 +175,5 @@ class _Labels:
     width: int = 1
 
     def fill(self, cells: Integers, out: Floats) -> Flags | None:
-        """Put the column into the one row of `out`; return which cells are missing, None if none is."""
         out[0] = cells
         return cells < 0 if cells.min(initial=0) < 0 else None

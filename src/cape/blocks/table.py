@@ -65,7 +65,7 @@ class Table:
             raise InvalidInput(f"schema must be a Schema, not {type(schema).__name__}")
         if unreadable not in ("error", "missing"):
             raise InvalidInput(f"unreadable must be 'error' or 'missing', not {unreadable!r}")
-        self._name, self._schema = name, schema
+        self.name, self.schema = name, schema
         lenient = unreadable == "missing"
         opened = open_source(name, source, lenient=lenient)
         self._engine: Batches | Pushdown = (
@@ -77,16 +77,6 @@ class Table:
         self._asked: Design | None = None  # the design of the last sums over vectors
         self._kept: Kept | None = None
         self._too_large: Design | None = None
-
-    @property
-    def name(self) -> str:
-        """How errors call the site."""
-        return self._name
-
-    @property
-    def schema(self) -> Schema:
-        """The columns that the rows are read by."""
-        return self._schema
 
     def rows(self) -> int:
         """Return the number of rows. Whether others may know it depends on the study's neighbours."""
@@ -103,7 +93,7 @@ class Table:
         for block in blocks:
             if not isinstance(block, Block):
                 raise InvalidInput(f"a block must be one of cape.blocks, such as Moments, not {block!r}")
-            block.arrays(self._schema)
+            block.arrays(self.schema)
         with self._lock:
             return self._add_up(blocks, stream)
 
@@ -136,12 +126,12 @@ class Table:
         return kept.x, kept.y
 
     def _vectors(self, design: Design) -> Kept:
-        design.check(self._schema)
+        design.check(self.schema)
         if isinstance(self._engine, Pushdown):
-            raise faults.not_lazy(self._name, "vectors of whole rows")
+            raise faults.not_lazy(self.name, "vectors of whole rows")
         kept = self._keep(design)
         if kept is None:
-            raise faults.too_large(self._name)
+            raise faults.too_large(self.name)
         return kept
 
     def _asked_again(self, blocks: Sequence[Block]) -> Kept | None:
@@ -187,7 +177,7 @@ class Table:
         For the site's own eyes, like `clamped`. A table that was opened with "error" raises instead.
         """
         self._engine.check()
-        return dict.fromkeys(self._schema, 0) | self.counted_as_missing
+        return dict.fromkeys(self.schema, 0) | self.counted_as_missing
 
     def check(self) -> None:
         """Read every cell that the schema names, and raise `DataError` at the first that does not fit.
@@ -201,7 +191,7 @@ class Table:
     def require_rows(self) -> None:
         """Raise `DataError` if the table is empty: where sizes are public, that is more likely a mistake."""
         if self.rows() == 0:
-            raise faults.empty(self._name)
+            raise faults.empty(self.name)
 
     def __repr__(self) -> str:
-        return f"Table({self._name!r}, {self._schema!r})"
+        return f"Table({self.name!r}, {self.schema!r})"

@@ -1,8 +1,8 @@
-"""Rows as people might be, for plans: what a block's sums would come to before any row is read.
+"""Typical rows, for plans: what a block's sums would be, before any row is read.
 
 Numbers are taken to be spread around the middle of their bounds with an SD of a sixth of their width, as a
 normal population cut at three SDs: bounds that people choose leave room on both sides, and rows spread
-evenly over them would promise too much of everything that is divided by a variance. Categories are equally
+evenly over them would make every plan that divides by a variance too optimistic. Categories are equally
 common. Features of a regression are independent of each other, and explain half of the target's variance,
 each the same share of it.
 """

@@ -1,4 +1,4 @@
-"""A row as sites see it, x, and back: models in the columns' own units, and predictions for new rows."""
+"""Between x, a row as sites see it, and the columns' own units: for models, and predictions for new rows."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Cells(ABC):
 
     @abstractmethod
     def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
-        """Do what is to be done about cells that are there and do not fit the schema."""
+        """Raise an error for, or count, cells that are present but do not fit the schema."""
 
     @abstractmethod
     def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:

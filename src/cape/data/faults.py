@@ -1,4 +1,4 @@
-"""What a site's people are told when their table cannot be used: column, row and what was expected.
+"""Errors for the people at a site whose table cannot be used: the column, the row and what was expected.
 
 Never a cell: texts are made here from the schema, names and types alone. Exceptions of other libraries
 quote cells, so `guarded` drops them and keeps only the name of their type.

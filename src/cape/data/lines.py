@@ -1,4 +1,4 @@
-"""A text file read so that a line is a row, whatever stands in it.
+"""A text file read so that every line is a row, whatever it contains.
 
 Claim. What is read of a line depends on that line and the first one (the header) only: a file in which one
 line is replaced by any other gives the same number of rows, and the same cells in all other rows.

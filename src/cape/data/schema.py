@@ -183,7 +183,6 @@ class Schema(Mapping[str, Column]):
         return self.label(name) + rest
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a study file would say."""
         return {
             name: (
                 {"low": c.low, "high": c.high} if isinstance(c, Number) else {"categories": list(c.values)}

@@ -1,10 +1,10 @@
-"""Where a site's rows are: descriptions of what needs more than a path, and how any source is opened.
+"""Sources of a site's rows: descriptions of those that need more than a path, and how each is opened.
 
 A path or glob of CSV or Parquet is scanned by polars and streamed, never loaded whole; a database query is
 streamed too where its driver can. DataFrames and Arrow tables are read in slices. What is lazy and not
 polars (DuckDB, Dask, Spark, Ibis) stays a narwhals frame, for `cape.blocks.pushdown`.
 
-Opened to be read whatever stands in a cell (`lenient`), a text file is read line by line (`cape.data.lines`),
+Opened so that any cell can be read (`lenient`), a text file is read line by line (`cape.data.lines`),
 SQLite's texts need not be UTF-8, and a lazy table is fetched: an engine may stop at a cell it cannot convert.
 """
 

@@ -1,4 +1,4 @@
-"""Arguments of analyses, clean or refused, and how columns and numbers are written in labels."""
+"""Arguments of analyses, checked, and how labels write columns and numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cape.errors import InvalidInput
 
 __all__ = ["conditions", "digits_apart", "features_of", "joined", "names", "regression", "written"]
 
-_MOST_DIGITS = 17  # tell any two floats apart
+_MOST_DIGITS = 17  # enough for any two floats to differ
 
 
 def names(given: Iterable[Any], least: int = 1) -> tuple[str, ...]:
-    """Return columns' names, all different and at least so many, or raise `InvalidInput`."""
+    """Return the names of distinct columns, at least `least` of them, or raise `InvalidInput`."""
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise InvalidInput(f"columns must be a list of names, not {given!r}")
     columns = tuple(given)
@@ -63,7 +63,7 @@ def regression(
 
 
 def conditions(label: str, columns: Sequence[str], schema: Schema) -> str:
-    """Return 'sex=male, ill=yes', whose conditions are on these columns in turn, as people read it."""
+    """Return a label such as 'sex=male, ill=yes', with conditions on these columns in turn, for readers."""
     parts = [label]
     for name in columns:
         head, found, value = parts[-1].partition(f", {name}=")
@@ -80,7 +80,7 @@ def joined(columns: Sequence[str]) -> str:
 
 
 def digits_apart(rising: Sequence[float]) -> int:
-    """Return how few digits keep rising numbers apart in text."""
+    """Return how many digits are needed for rising numbers to differ as text."""
     for digits in range(4, _MOST_DIGITS):
         if all(a != b for a, b in itertools.pairwise(f"{number:.{digits}g}" for number in rising)):
             return digits
@@ -88,5 +88,5 @@ def digits_apart(rising: Sequence[float]) -> int:
 
 
 def written(number: float, digits: int) -> str:
-    """Return a number as text with so many digits, or with as many as it has."""
+    """Return a number as text with `digits` digits, or in full."""
     return repr(number) if digits == _MOST_DIGITS else f"{number:.{digits}g}"

@@ -1,4 +1,4 @@
-"""Learning in rounds: every step is one release, and the next question depends on its answer."""
+"""Iterative learning: every training step is one release, and the next query depends on its answer."""
 
 from cape.learning.descent import Descent, Diverged, Training
 from cape.learning.gradient_descent import GradientDescent

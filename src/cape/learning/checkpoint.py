@@ -1,16 +1,16 @@
-"""A run on disk: where it stands, and how many of its steps have begun, so that it can go on after a crash.
+"""The state of a run on disk, with the number of steps begun, so that the run can be resumed after a crash.
 
-Claim. A run that goes on never releases more steps than were planned, whenever it was cut off.
+Claim. A resumed run never releases more steps than planned, whenever it was interrupted.
 Reason. The file is replaced in one move, after a sync, when a step is paid for and before anything of it is
-computed, and already counts that step as begun. Whoever goes on from it counts the step as spent, whether or
-not its answer was seen.
+computed, and already counts that step as begun. A resumed run counts the step as spent, whether or not its
+answer was seen.
 Tested in tests/learning/test_checkpoint.py.
 
-What a file says is believed only where it can be right: as many steps as were planned at most, arrays of the
-shapes that the run has, finite numbers. One that somebody has edited can make a run worse, and can make it
-ask steps again that were asked before, by which they are paid for again (`release.run` counts what it asks);
-it cannot make it ask more than it pays for. Nothing in a file is executed, and no more of it is read than a
-checkpoint of this run can have: no compression, sizes compared before they are allocated.
+A file is accepted only if it is plausible: at most as many steps as planned, arrays of the run's shapes,
+finite numbers. An edited file can make a run worse, and can make it repeat steps, which are then paid for
+again (the session counts every query); it cannot make the run ask more than it pays for.
+Nothing in a file is executed, and no more is read than a checkpoint of this run can hold: nothing is
+decompressed, and sizes are compared before memory is allocated.
 
 A checkpoint holds released numbers only (parameters, the optimiser's memory): it is as public as the result.
 """
@@ -53,7 +53,7 @@ def new_run() -> str:
 
 @dataclass
 class State:
-    """Where a run stands, after `done` steps of which `begun` were begun."""
+    """The state of a run: `begun` steps were begun, and `done` of them are done."""
 
     run: str
     parameters: Floats
@@ -65,19 +65,18 @@ class State:
 
     @property
     def curve(self) -> Floats:
-        """The history as rows."""
         return np.array(self.history, np.float64).reshape(-1, 4)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file for the state of runs of one analysis; `terms` tell its runs from those of another."""
+    """A file for the state of runs of one analysis, which `terms` identify."""
 
     path: Path
     terms: str
 
     def read(self, fresh: State, planned: int) -> State | None:
-        """Return the state of the run that was cut off, None if there is no file.
+        """Return the state of the interrupted run, None if there is no file.
 
         `fresh` is the state that the run began with, and `planned` how many steps it has.
         """
@@ -99,7 +98,7 @@ class Checkpoint:
         if size >= 0:
             try:
                 found = _arrays(self.path)
-            except Exception:  # bent bytes: zipfile and numpy raise ten kinds of errors
+            except Exception:  # of malformed bytes, zipfile and numpy raise ten kinds of errors
                 found = {}
         if not found:
             raise InvalidInput(f"{self._shown} is not a checkpoint; remove it, or name another file")
@@ -140,7 +139,7 @@ class Checkpoint:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return what is in the file. Raises all kinds of errors if it is no checkpoint."""
+    """Return the arrays in the file, or raise any kind of error if it is not a checkpoint."""
     found: dict[str, NDArray[Any]] = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
@@ -153,7 +152,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
                 raise ValueError("more than we write")
     if not _KINDS.keys() <= found.keys():
         raise ValueError("less than we write")
-    str(found["terms"]), str(found["run"])  # code points may be none
+    str(found["terms"]), str(found["run"])  # raises for invalid code points
     return found
 
 
@@ -185,16 +184,16 @@ def _state(found: Mapping[str, NDArray[Any]]) -> State:
 
 
 def _wrong(state: State, fresh: State, planned: int) -> str:
-    """Return what cannot be so; nothing if all can."""
+    """Return what is implausible about a state, "" if nothing is."""
     if not 0 <= len(state.history) <= state.done <= state.begun <= planned:
         return f"it counts {state.done} steps done and {state.begun} begun of {planned}"
     if not re.fullmatch(r"[0-9a-f]{32}", state.run):
-        return "its run has no name"
+        return "the name of its run is not valid"
     if state.parameters.shape != fresh.parameters.shape or not np.isfinite(state.parameters).all():
         return "its parameters are not those of a run"
     if not (math.isfinite(state.clip) and state.clip > 0):
-        return "its clip is no length"
-    if not np.isfinite(state.curve[:, 1:]).all() or np.isinf(state.curve).any():  # a loss may be none
+        return "its clip is not a positive number"
+    if not np.isfinite(state.curve[:, 1:]).all() or np.isinf(state.curve).any():  # a loss may be NaN
         return "its history is not that of a run"
     for name, array in state.memory.items():
         least, shape = (1.0, (1,)) if name == "steps" else (-math.inf, fresh.parameters.shape)
@@ -205,7 +204,7 @@ def _wrong(state: State, fresh: State, planned: int) -> str:
 
 
 def fingerprint(function: Any) -> str:
-    """Return what tells functions apart that have the same name: a run may not go on with another one."""
+    """Return a hash of a function's code: a run must not resume with another function of the same name."""
     code = getattr(function, "__code__", None)
     if code is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a clustering leaves behind: centres in people's units, the nearest for new rows, a table to read."""
+"""The model of a clustering: centres in the columns' units, predictions, tables and figures."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class KMeansModel(Shown):
         names: what each entry of a centre is called: a numeric column, or "column=value".
         centres: (clusters, names), in the columns' units; for a category the fraction that has the value.
         percentages: how many of the rows belong to each cluster.
-        clear: whether noise let each cluster be seen; the centre of one that is not is a place where it was
-            looked for.
+        clear: whether noise let each cluster be seen; the centre of a hidden one is only
+            where it was looked for.
         estimates: the same with their errors.
     """
 

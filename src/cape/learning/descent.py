@@ -1,4 +1,4 @@
-"""Gradient descent in which every step is one release: broadcast, add up, release, move, and again.
+"""Gradient descent in which every training step is one release: broadcast, add up, release, update.
 
 Claim. A step whose query is made by `Descent.question` costs at most the mu of its stage.
 Reason. A record adds to the sums a vector of length at most 1 in units of the clip (each block's own claim).
@@ -57,16 +57,16 @@ WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient:
 _MOST_EPOCHS = 1e6
 _QUANTILE = 0.5
 _CLIP_RATE = 0.2
-_TOO_LARGE = 1e6  # parameters beyond it are of no use, and the run is stopped
+_TOO_LARGE = 1e6  # parameters beyond it are useless, and the run stops
 
 
 class Diverged(CapeError):
-    """Parameters that exploded: the steps so far are spent, the rest is not."""
+    """The parameters diverged: the steps so far are spent, the rest are not."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """How to descend: public choices, the same at every site.
+    """Options of training: public, and the same at every site.
 
     Attributes:
         epochs: how often each row is used, on average.
@@ -77,8 +77,8 @@ class Training:
         optimiser: "adam", "momentum" or "sgd".
         watch: also release the mean loss in each step, for a learning curve; costs 3% of the budget.
         seed: of the first weights, which are public.
-        checkpoint: a file to go on from if the run is cut off.
-        rows: how many rows to reckon with, where their number is private ("add-remove").
+        checkpoint: a file from which an interrupted run is resumed.
+        rows: the number of rows to assume, where it is private ("add-remove").
     """
 
     epochs: float = 50.0
@@ -121,7 +121,7 @@ class Training:
 
     @property
     def steps(self) -> int:
-        """How many steps that makes."""
+        """The number of training steps."""
         return max(1, round(self.epochs / self.sampling))
 
     def noise(self, epsilon: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
@@ -156,11 +156,11 @@ class Training:
 
 
 class Descent(Analysis):
-    """An analysis that is learned step by step. What differs is the block, the start and the finding."""
+    """An analysis that is learned step by step. A subclass says its block, its start and its result."""
 
     training: Training
     options: ClassVar[tuple[str, ...]] = tuple(each.name for each in fields(Training))
-    """What a study file may say besides."""
+    """Further keys that a study file may give."""
 
     @abstractmethod
     def start(self, schema: Schema) -> Floats:
@@ -190,7 +190,7 @@ class Descent(Analysis):
         if neighbours == "add-remove" and self.training.rows is None:
             raise InvalidInput(
                 "a step divides by the number of rows, which is private under 'add-remove': "
-                "say with rows = ... how many to reckon with"
+                "give the number to assume, as rows = ..."
             )
         block = self.block(schema, parameters, clip)
         beside = 2 / WATCHED**2 if self.training.watched else 0.0
@@ -204,13 +204,13 @@ class Descent(Analysis):
         return self.question(schema, neighbours, self.start(schema), self.training.first_clip())
 
     def finish(self, answer: Answer) -> AnalysisResult:
-        """There is nothing to be said after one answer: see `conduct`."""
+        """Raise an error: one answer is not enough, see `conduct`."""
         raise InvalidInput(f"{self.kind!r} is learned step by step, not from one answer")
 
     def converse(
         self, schema: Schema, neighbours: Neighbours, terms: str
     ) -> tuple[ResumePoint | None, Conversation]:
-        """Descend, from the beginning or from where the checkpoint says."""
+        """Train from the beginning, or resume from the checkpoint."""
         checkpoint = self._checkpoint(schema, terms)
         state = State(new_run(), self.start(schema), self.training.first_clip())
         held = None if checkpoint is None else checkpoint.read(state, self.training.steps)
@@ -224,7 +224,6 @@ class Descent(Analysis):
         return begun, self._descend(schema, neighbours, state, checkpoint)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
-        """Descend from the beginning, without a checkpoint."""
         state = State(new_run(), self.start(schema), self.training.first_clip())
         return self._descend(schema, neighbours, state, None)
 
@@ -250,7 +249,7 @@ class Descent(Analysis):
         return self.found(schema, state.parameters, state.curve)
 
     def _move(self, state: State, optimiser: Optimiser, answer: Answer) -> str:
-        """Take one step downhill; return what may be said of it."""
+        """Take one training step, and return its note."""
         training = self.training
         count = (answer.rows or training.rows or 1) * training.sampling
         gradient = np.asarray(answer.sums[0][0], np.float64).reshape(-1) * (state.clip / count)
@@ -263,7 +262,7 @@ class Descent(Analysis):
         moved = optimiser.step(state.parameters, gradient)
         if not np.all(np.isfinite(moved)) or np.max(np.abs(moved), initial=0.0) > _TOO_LARGE:
             raise Diverged(
-                f"the parameters exploded after {len(state.history)} steps; use a smaller rate "
+                f"the parameters diverged after {len(state.history)} steps; use a smaller rate "
                 f"(now {training.rate:g}) or a smaller clip. These steps stay spent"
             )
         state.parameters = moved
@@ -273,14 +272,14 @@ class Descent(Analysis):
         return f"loss {max(loss, 0.0):.4g}" if training.watch else ""
 
     loss_bound: float = 1.0
-    """What losses are cut off at, and divided by."""
+    """The bound at which losses are cut off, and by which they are divided."""
 
     def _checkpoint(self, schema: Schema, terms: str) -> Checkpoint | None:
         if self.training.checkpoint is None:
             return None
         path = Path(self.training.checkpoint)
         if not os.path.isdir(path.parent):  # False for a name that is too long, where Path raises
-            raise InvalidInput(f"the folder of the checkpoint is not there: {path.parent}")
+            raise InvalidInput(f"the folder of the checkpoint does not exist: {path.parent}")
         asked = json.dumps([self.to_dict(), schema.to_dict(), terms], sort_keys=True, default=str)
         return Checkpoint(path, hashlib.sha256(asked.encode()).hexdigest())
 

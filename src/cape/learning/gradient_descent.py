@@ -1,4 +1,4 @@
-"""Gradient descent on any loss: the gradient of one row is a function that the user brings along."""
+"""Gradient descent on any loss: the user provides the gradient of one row as a function."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GradientDescent(Descent):
 
     **Sensitivity.** A row's gradient is shortened to the clip and rounded toward zero (`cape.blocks.clip`),
     so in units of the clip it has length at most 1: 2 under replace-one, 1 under add-remove. That holds for a
-    function that treats each row by itself; whoever allows a function has to read it.
+    function that treats each row by itself; anyone who approves a function must read it.
     """
 
     kind: ClassVar[str] = "gradient-descent"
@@ -84,7 +84,7 @@ class GradientDescent(Descent):
         return Custom(function, self.columns, len(self.first), clip, self.training.sampling)
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
-        """Return the parameters; their errors depend on the loss, and are not told."""
+        """Return the parameters; their errors depend on the loss and are not reported."""
         labels = [f"w[{i}]" for i in range(len(parameters))]
         estimates = Estimates(labels, parameters, np.nan, np.nan)
         return AnalysisResult(estimates, DescentModel(parameters, history))
@@ -102,14 +102,13 @@ class GradientDescent(Descent):
 
 @dataclass(frozen=True, repr=False)
 class DescentModel(Shown):
-    """Parameters that were learned, and how."""
+    """Learned parameters, and the history of training."""
 
     parameters: Floats
     history: Floats
 
     @property
     def learning_curve(self) -> list[Any]:
-        """What was released of each step."""
         return history_table(self.history)
 
     def tables(self) -> Sequence[Table]:

@@ -185,7 +185,6 @@ class KMeans(Analysis):
 
     @property
     def design(self) -> Design:
-        """How a row becomes x."""
         return Design(self.columns, norm=self.norm)
 
     def stages(self) -> tuple[float, ...]:

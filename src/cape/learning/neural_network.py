@@ -97,7 +97,6 @@ class NeuralNetwork(Descent):
         return Design(self.features, self.target, cube=True)
 
     def network(self, schema: Schema) -> Network:
-        """Return the architecture."""
         inputs = self.design().width(schema)
         column = schema[self.target]
         if not isinstance(column, Category):
@@ -138,7 +137,7 @@ class NeuralNetwork(Descent):
 
 @dataclass(frozen=True, repr=False)
 class NetworkModel(Shown):
-    """A network that was learned, and how."""
+    """A learned network, and the history of training."""
 
     schema: Schema
     design: Design

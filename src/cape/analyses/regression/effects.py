@@ -31,12 +31,10 @@ class Effect:
 
     @property
     def label(self) -> str:
-        """The name of the coefficient."""
         return self.released.label
 
     @property
     def value(self) -> float:
-        """The coefficient."""
         return self.per * self.released.value
 
     @property
@@ -50,7 +48,6 @@ class Effect:
         return self.per * self.released.privacy
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return its interval."""
         low, high = self.released.interval(level)
         return self.per * low, self.per * high
 

@@ -169,7 +169,6 @@ class Reach:
     bias: float
 
     def __call__(self, level: float) -> tuple[float, float]:
-        """Return its ends at a level."""
         reach = self.bias + float(ndtri((1 + level) / 2)) * self.error
         return self.value - reach, self.value + reach
 
@@ -182,7 +181,6 @@ class Between:
     errors: tuple[float, float]
 
     def __call__(self, level: float) -> tuple[float, float]:
-        """Return its ends at a level."""
         z = float(ndtri((1 + level) / 2))
         ends = list(zip(self.values, self.errors, strict=True))
         return min(value - z * error for value, error in ends), max(

@@ -92,7 +92,6 @@ class LinearRegression(Analysis):
 
     @property
     def design(self) -> Design:
-        """How a row becomes x and y."""
         return Design(self.features, self.target, self.norm)
 
     @property
@@ -147,7 +146,7 @@ class LinearRegression(Analysis):
         return f"linear regression of {self.target} on {joined(self.features)}"
 
     def _limits(self, units: Units) -> list[tuple[float, float]]:
-        """Return what the coefficients can be if no column moves the target by more than its whole range."""
+        """Return bounds on coefficients, if no column moves the target by more than its whole range."""
         column = units.schema.number(self.target)
         slopes = widest(units, 2.0, 1.0) * column.half
         limits = [(-float(slope), float(slope)) for slope in slopes[1:]]
@@ -203,7 +202,7 @@ class LinearRegression(Analysis):
                 needed = 3 * known.noise / max(known.smallest, known.noise / 3)
                 text += f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough."
         warnings.warn(
-            f"{text} Wide intervals count on no column moving {self.target} by more than its whole range.",
+            f"{text} Wide intervals assume that no column moves {self.target} by more than its whole range.",
             TooNoisyWarning,
             stacklevel=3,
         )

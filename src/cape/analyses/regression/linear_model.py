@@ -1,4 +1,4 @@
-"""What a linear regression leaves behind: coefficients in people's units, predictions, a table to read."""
+"""The model of a linear regression: coefficients in the columns' units, predictions, tables and figures."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class LinearModel(Shown):
         return np.asarray(column.middle + column.half * np.clip(y, -1.0, 1.0))
 
     @property
-    def _told(self) -> list[str]:
-        """How much is explained, and how far predictions are off, in words where it is not known."""
+    def _accuracy(self) -> list[str]:
+        """The share of variance explained and the error of predictions; in words where they are not known."""
         known = math.isfinite(self.r_squared)
         said = [f"R² {number(self.r_squared)}" if known else "R² is not known"]
         if math.isfinite(self.residual):
@@ -101,7 +101,7 @@ class LinearModel(Shown):
 
     def notes(self) -> Sequence[str]:
         ridge = [] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"]
-        notes = [f"{'; '.join([*self._told, *ridge])} (root mean square, estimated from the release)."]
+        notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if math.isfinite(self.noise) and self.noise > 0:

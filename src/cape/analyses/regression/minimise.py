@@ -52,19 +52,15 @@ class Objective:
 
     @property
     def degree(self) -> int:
-        """The largest degree."""
         return max(j for j, _ in self.tensors)
 
     def value(self, w: Floats) -> float:
-        """Return F(w)."""
         return sum(float(_contract(tensor, w, j)) for j, tensor in self.tensors)
 
     def gradient(self, w: Floats) -> Floats:
-        """Return its gradient."""
         return np.asarray(sum((j * _contract(t, w, j - 1) for j, t in self.tensors), np.zeros(self.width)))
 
     def hessian(self, w: Floats) -> Floats:
-        """Return its second derivatives."""
         parts = (j * (j - 1) * _contract(t, w, j - 2) for j, t in self.tensors if j > 1)
         return np.asarray(sum(parts, np.zeros((self.width, self.width))))
 

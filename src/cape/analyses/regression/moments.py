@@ -60,7 +60,6 @@ class SecondMoments:
 
     @property
     def width(self) -> int:
-        """The number of entries of x."""
         return len(self.xy)
 
     @property

@@ -119,7 +119,6 @@ class PolynomialLoss(Analysis):
 
     @property
     def design(self) -> Design:
-        """How a row becomes x and y."""
         return Design(self.features, self.target, self.norm, 1.0 if self.intercept else 0.0)
 
     @property
