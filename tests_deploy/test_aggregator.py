@@ -29,7 +29,7 @@ def test_resume_goes_on_after_the_last_finished_analysis(world: World) -> None:
     world.back()
     refused = world.submit(study, out="resumed")
     assert refused.returncode == 2
-    assert "--resume goes on with it" in refused.stderr
+    assert "--resume continues it" in refused.stderr
     done = world.submit(study, "--resume")
     assert done.returncode == 0, done.stderr
     found = world.results("resumed")

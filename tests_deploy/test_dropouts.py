@@ -27,7 +27,7 @@ def test_a_job_killed_at_each_round_costs_that_site_alone_and_it_is_back_in_the_
     done = world.submit(study)
     assert done.returncode == 0, done.stderr
     assert not left(world), done.stderr
-    assert "d is gone" in done.stderr
+    assert "d was lost in round" in done.stderr
     found = world.results(study.stem)["analyses"]
     require_right(found)
     took_part = ["d" in each["participants"] for each in found]

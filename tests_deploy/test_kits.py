@@ -172,7 +172,7 @@ def test_a_site_joins_with_its_own_kit_only(kits: Path, tmp_path: Path) -> None:
     with Daemon(folder, place, link_may_read_rows=True):
         done = cape("join", kits / "sites" / "a", "--link", place)
         assert done.returncode == 2
-        assert "the kit is that of site 'a'" in done.stderr
+        assert "the kit is for site 'a'" in done.stderr
         assert "is 'b'" in done.stderr
     assert "is not a site's kit" in cape("join", kits / "aggregator", "--link", place).stderr
     assert "is not an aggregator's kit" in cape("serve", kits / "sites" / "a").stderr

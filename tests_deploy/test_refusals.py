@@ -49,7 +49,7 @@ def test_each_reason_reaches_the_coordinator_and_nothing_is_spent(world: World, 
     assert "b: refuses analysis 1 (roster:" in told
     assert "c: refuses analysis 1 (budget:" in told
     assert "d: refuses analysis 1 (schema:" in told
-    assert "0 of 4 sites would answer analysis 1, and min_sites asks for 3" in told
+    assert "0 of 4 sites would answer analysis 1, but min_sites requires 3" in told
     assert "Nothing was spent" in told
     assert {site: len(world.here.site(site).ledger.entries()) for site in SITES} == lines
 
@@ -67,7 +67,7 @@ def test_a_held_study_waits_for_the_steward(world: World, policies) -> None:
     study = world.study("held", mean(0.5))
     done = world.submit(study)
     assert done.returncode == 1
-    assert "the study waits for the steward of a" in done.stderr
+    assert "the study awaits approval by the steward of a" in done.stderr
     assert "Nothing was spent" in done.stderr
     command = [*world.command(study)[:3], "site", "approve", "held", "--site", str(world.here.site("a").path)]
     approved = subprocess.run(command, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """CAPE: private statistics across sites, with the accuracy of a trusted curator.
 
-`import cape` loads nothing heavy: every name below is imported when it is first used.
+`import cape` loads nothing heavy: a name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -50,37 +50,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cape.analyses": (
-        "ContingencyTable",
-        "Correlation",
-        "Count",
-        "Covariance",
-        "ECDF",
-        "Histogram",
-        "LinearRegression",
-        "LogisticRegression",
-        "Mean",
-        "PCA",
-        "PolynomialLoss",
-        "Quantiles",
-        "StandardDeviation",
-        "Sum",
-        "TableOne",
-        "Variance",
-    ),
-    "cape.learning": ("learning", "GradientDescent", "KMeans", "NeuralNetwork"),
-    "cape.noise": ("noise",),
-    "cape.privacy": ("privacy", "Budget", "Guarantee"),
-    "cape.engine.consortium": ("Consortium",),
-    "cape.secagg": ("secagg",),
-    "cape.data": ("Category", "Csv", "Database", "Number", "Schema", "Site"),
-    "cape.study": ("Study",),
-    # not in __all__: they need an extra
-    "cape.sklearn": ("sklearn",),
-    "cape.torch": ("torch",),
+    "cape.analyses": "ContingencyTable Correlation Count Covariance ECDF Histogram LinearRegression "
+    "LogisticRegression Mean PCA PolynomialLoss Quantiles StandardDeviation Sum TableOne Variance",
+    "cape.data": "Category Csv Database Number Schema Site",
+    "cape.engine.consortium": "Consortium",
+    "cape.learning": "learning GradientDescent KMeans NeuralNetwork",
+    "cape.noise": "noise",
+    "cape.privacy": "privacy Budget Guarantee",
+    "cape.secagg": "secagg",
+    "cape.sklearn": "sklearn",  # not in __all__, like torch: they need an extra
+    "cape.study": "Study",
+    "cape.torch": "torch",
 }
 # name -> the module that holds it; a module's own name stands for the module itself
-_LAZY = {name: home for home, names in _HOMES.items() for name in names}
+_LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ECDF",

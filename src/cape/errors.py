@@ -1,7 +1,7 @@
-"""Everything that CAPE raises or warns about: one tree, so that one `except cape.CapeError` suffices.
+"""All errors and warnings of CAPE. Errors form one tree, so `except cape.CapeError` catches them all.
 
-A message names what was wrong, the value, and what would be right. It never holds a cell of a table,
-a count of rows or a secret: an error may travel to a coordinator who must not learn them.
+A message says what is wrong, which value, and what would be right. It never contains a cell of a table, a
+number of rows or a secret, because an error may reach a coordinator who must not learn them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class CapeError(Exception):
 
 
 class InvalidInput(CapeError, ValueError):
-    """An argument that cannot be right, whatever the data."""
+    """An argument that is invalid whatever the data."""
 
 
 class DataError(CapeError):
     """A site's table cannot be read, or does not fit the schema.
 
-    The text is for people at the site: it names a column, a row and what was expected, never a cell.
-    Anyone else may see `public` only, which leaves out the row, the path and the names in the table.
+    The text is for people at the site: it names a column, a row and what was expected, never a cell. Everyone
+    else may see only `public`, which omits the row, the path and the names in the table.
     """
 
     def __init__(self, site: str, problem: str, column: str | None = None) -> None:
@@ -47,7 +47,7 @@ class DataError(CapeError):
 
     @property
     def public(self) -> str:
-        """What the coordinator may be told."""
+        """The message that may leave the site."""
         why = "its table could not be used"
         if self.column is not None:
             why = f"column {self.column!r} does not match the schema"
@@ -59,11 +59,11 @@ class BudgetExceeded(CapeError):
 
 
 class OverflowRisk(CapeError, OverflowError):
-    """A sum plus its noise could leave the range of the integers that carry it."""
+    """A sum plus its noise could exceed the range of its integers."""
 
 
 class MissingExtra(CapeError, ImportError):
-    """An optional dependency is needed and not installed."""
+    """An optional dependency is needed but not installed."""
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs an optional dependency: pip install 'cape-dp[{extra}]'")
@@ -71,21 +71,21 @@ class MissingExtra(CapeError, ImportError):
 
 
 class ProtocolError(CapeError):
-    """A run of a protocol between sites cannot go on as asked. Nothing was revealed."""
+    """A protocol run between sites cannot continue. Nothing was revealed."""
 
 
 class BadMessage(ProtocolError):
-    """A message that is malformed, forged, or does not fit what its sender said before."""
+    """A message is malformed, forged, or contradicts an earlier one of its sender."""
 
 
 class Refused(ProtocolError):
-    """A well-formed message that this party will not answer, now or ever."""
+    """A well-formed message is refused, and the refusal remains in force."""
 
 
 class TooFewSites(ProtocolError):
-    """Fewer sites are left than the threshold: there will be no sum.
+    """Fewer sites remain than the threshold, so there is no sum.
 
-    `sent` says whether a message that depends on data had left a site by then.
+    `sent` says whether a message that depends on data had already left a site.
     """
 
     sent: bool = False
@@ -96,8 +96,8 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class TooNoisyWarning(UserWarning):
-    """An answer says next to nothing, because of noise; its interval is all that is possible."""
+    """Noise hides the answer: its interval covers every possible value."""
 
 
 class LedgerWarning(UserWarning):
-    """A site's ledger is not what it was: lines that it has signed are missing or changed."""
+    """A site's ledger has changed: lines that the site signed are missing or different."""

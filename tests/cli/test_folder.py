@@ -98,11 +98,11 @@ def test_a_finished_study_is_not_asked_again_unless_that_is_wanted(cape: Cape, s
     done = cape("run", study, "--out", out)
     assert done.code == 0
     assert f"{out} holds analyses 1, 2, 3, 4 of this study, released on " in done.out
-    assert "A new run costs the budget anew (epsilon = 2, delta = 1e-06): --again." in done.out
+    assert "A new run costs the budget again (epsilon = 2, delta = 1e-06): --again." in done.out
     assert json.loads(cape("run", study, "--only", "mean", "--json", "--out", out).out) == results(out)
     done = cape("run", study, "--again", "--out", out)
     assert done.code == 0
-    assert f"{out} holds other results: these go to {out}-2." in done.err
+    assert f"{out} holds other results; these go to {out}-2." in done.err
     assert cape("run", study, "--again", "--out", out).code == 0
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     values = {str(results(Path(f"{out}{end}"))["analyses"][0]["estimates"]) for end in ("", "-2", "-3")}
@@ -123,7 +123,7 @@ def test_another_study_gets_a_folder_of_its_own(cape: Cape, study: Path, change:
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     done = cape("run", study, "--only", "mean", "--out", out, *more)
     assert (done.code, numbers(Path(f"{out}-2"))) == (0, [1])
-    assert f"{out} holds other results: these go to {out}-2." in done.err
+    assert f"{out} holds other results; these go to {out}-2." in done.err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -135,7 +135,7 @@ def test_what_failed_earlier_stays_spent_and_what_cannot_be_paid_is_left_out(cap
     done = cape("run", study, "--out", out)
     assert (done.code, numbers(out), results(out)["budget"]["spent"]) == (1, [1, 3, 4], 1)
     assert "share must be at most what is left" in done.err
-    assert f"Earlier runs in {out} count. --again runs the study anew, elsewhere." in done.err
+    assert f"Earlier runs in {out} count. --again starts again in a new folder." in done.err
     assert cape("run", study, "--again", "--out", out).code == 0
     assert numbers(Path(f"{out}-2")) == [1, 2, 3, 4]
 

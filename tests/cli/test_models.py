@@ -108,7 +108,7 @@ def test_a_model_is_shown_as_far_as_it_fits_the_screen(cape, models, monkeypatch
     monkeypatch.setenv("COLUMNS", "60")
     narrow = cape("run", models, "--only", "logistic-regression").out
     assert "odds ratio" in narrow
-    assert "Not shown, for lack of room: " in narrow
+    assert "Not shown for lack of space: " in narrow
     assert max(map(len, narrow.splitlines())) <= 60
 
 

@@ -16,7 +16,7 @@ def test_a_plan_needs_no_data(cape, study):
         "local",
         "pooled",
         "expected error",
-        "all together",
+        "total",
         "halve",
         "mean |error|",
     ):
@@ -60,7 +60,7 @@ def test_what_is_public_costs_nothing_in_a_plan_and_in_a_run(cape, study):
     assert cape("plan", study).code == 0
     done = cape("run", study, "--json", "--out", study.parent / "out")
     assert json.loads(done.out)["budget"]["spent"] == 0
-    assert "Only what is public was asked" in (study.parent / "out" / "report.html").read_text()
+    assert "Only public facts were asked for" in (study.parent / "out" / "report.html").read_text()
 
 
 def test_text_in_brackets_is_shown_and_not_taken_for_markup(cape, change):
@@ -85,3 +85,27 @@ def test_help_has_an_example(cape):
         assert done.code == 0
         assert "Example" in done.out
         assert "--json" in done.out
+
+
+def test_a_plan_names_columns_as_results_do_and_slopes_per_as_many_units(cape, study):
+    text = study.read_text().replace(
+        "age = [18, 90]", 'age = {low = 18, high = 90, label = "Age", unit = "years", per = 10}'
+    )
+    start = text[: text.index("[[analysis]]")]
+    study.write_text(
+        start
+        + '[[analysis]]\nkind = "mean"\ncolumns = ["age"]\n'
+        + '[[analysis]]\nkind = "linear-regression"\ntarget = "weight"\nfeatures = ["age"]\n'
+    )
+    slope = json.loads(cape("plan", study, "--json").out)["analyses"][1]["noise"]["age"]["cape"]
+    lines = cape("plan", study).out.splitlines()
+    assert any("Age (years)" in line for line in lines)
+    (line,) = [line for line in lines if "Age (per 10 years)" in line]
+    assert float(line.split("│")[2]) == pytest.approx(10 * slope, rel=0.01)
+
+
+def test_a_narrow_screen_leaves_out_columns_of_a_plan_and_not_what_they_are(cape, study, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = cape("plan", study).out
+    assert "Not shown for lack of space: expected error, local." in shown
+    assert max(map(len, shown.splitlines())) <= 60

@@ -58,7 +58,7 @@ def test_the_report_says_what_a_board_asks(page):
     for words in (
         "lungs & <hearts>",
         "three clinics",
-        "What is promised to each person",
+        "What is guaranteed to each person",
         "epsilon = 2 at delta = 1e-06",
         "blind guessing finds 5%",
         "the aggregator and 1 site of the 3 together",

@@ -112,9 +112,9 @@ def test_a_missing_file_is_one_line(cape, study):
         written = (study.parent / "out" / name).read_text()
         assert "could not answer: its table could not be used" in written
         assert "b.csv" not in written
-    assert "What is promised" not in written
+    assert "What is guaranteed" not in written
     assert "epsilon = 0" not in written
-    assert "Nothing was released, and nothing of the budget was spent." in written
+    assert "Nothing was released, and none of the budget was spent." in written
     assert not done.out.strip().startswith("1.")
 
 
@@ -277,7 +277,7 @@ def test_ctrl_c_while_results_are_shown(cape, study, monkeypatch):
     monkeypatch.setattr("cape.cli.output._show", interrupt)
     done = cape("run", study)
     assert done.code == 130
-    assert "interrupted while results were being shown" in done.err
+    assert "interrupted while showing results" in done.err
     assert "Nothing was spent" not in done.err
     assert "100% spent" in done.err
 

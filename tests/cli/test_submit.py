@@ -99,7 +99,7 @@ def test_a_whole_study(world: World):
     study = three(world)
     results = submit(world, study)
     assert (numbers(results), results.failure, results.budget.spent) == ([1, 2, 3], None, Fraction(3, 4))
-    with pytest.raises(InvalidInput, match="--resume goes on with it"):
+    with pytest.raises(InvalidInput, match="--resume continues it"):
         submit(world, study)
     Net.opens = False
     again = submit(world, study, resume=True)
@@ -111,7 +111,7 @@ def test_a_whole_study(world: World):
 
 
 def test_there_must_be_something_to_resume(world: World):
-    with pytest.raises(InvalidInput, match="holds no record to go on with"):
+    with pytest.raises(InvalidInput, match="holds no record to resume"):
         submit(world, world.study(MEAN), resume=True)
 
 

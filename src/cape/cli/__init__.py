@@ -1,7 +1,7 @@
 """The command `cape`: what people type.
 
-Exit status 0 when it worked, 1 when it failed, 2 when it was used wrongly, 130 when it was interrupted;
-errors are one or two lines. Everything heavy is imported inside `main`, so that Ctrl-C is quiet there too.
+Exit status: 0 success, 1 failure, 2 wrong use, 130 interrupted. Errors are one or two lines. Everything heavy
+is imported inside `main`, so that Ctrl-C is quiet during imports too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command, and turn errors into a line that says what to do."""
+    """Run the command, and report an error in a line that says what to do."""
     try:
         from cape.cli import commands
 
@@ -37,20 +37,20 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(_TRACEBACK):
             raise
-        # Other people's messages may quote a cell, so only the kind of the error is shown.
+        # The message of another library may quote a cell, so only the kind of the error is shown.
         print(
-            f"cape: an error that it did not expect ({type(error).__name__}); {_TRACEBACK}=1 shows where",
+            f"cape: unexpected error ({type(error).__name__}); set {_TRACEBACK}=1 to see where",
             file=sys.stderr,
         )
         sys.exit(1)
 
 
 def _by_keyboard(left: SystemExit) -> bool:
-    """Return whether typer made this of a Ctrl-C that no command has reported."""
+    """Return whether typer raised this for a Ctrl-C that no command has reported."""
     return left.__context__ is not None and isinstance(left.__context__.__cause__, KeyboardInterrupt)
 
 
 def _interrupted() -> None:
-    """Say so. `cape run` reports by itself from where it may have spent something."""
+    """Report it; `cape run` does so itself once it may have spent something."""
     print("cape: interrupted. Nothing was spent.", file=sys.stderr)
     sys.exit(_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`cape bench`: measurements, each with its bar. They come with the source, and run as their own process."""
+"""`cape bench`: measurements against their bars. They need a checkout and run in a process of their own."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def bench(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure speed, memory and error, each against its bar; beside other libraries where there are any.
+    """Measure speed, memory and error, each against its bar, and compare with other libraries.
 
-    It needs a checkout with its test packages (`make bench` sees to both). All of it takes long: give names.
+    It needs a checkout with its test packages, as in `make bench`. Running everything takes long: give names.
     Exit status 1 if a bar does not hold.
 
     Example: [bold]cape bench privacy release[/bold]
     """
     if not (_ROOT / "benchmarks" / "__main__.py").is_file():
-        raise InvalidInput("the measurements come with the source: run `make bench` in a checkout")
+        raise InvalidInput("measurements are not part of the package: run `make bench` in a checkout")
     found = []
     command = [sys.executable, "-m", "benchmarks", *(names or [])]
     with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as measuring:
@@ -50,7 +50,7 @@ def bench(
 
 
 def _said(line: Mapping[str, Any]) -> str:
-    """Return a measurement as people read it."""
+    """Return a measurement as text."""
     if "skipped" in line:
         return f"{line['name']}: skipped, {line['skipped']}"
     bar = f"at {'most' if line['better'] == 'lower' else 'least'} {line['bar']:g}"

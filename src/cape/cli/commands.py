@@ -1,4 +1,4 @@
-"""The commands as typer knows them, and how their warnings look."""
+"""The commands, registered with typer, and how warnings are printed."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show a warning as one line, without the place in our code that it came from."""
+    """Print a warning as one line, without its place in the code."""
     typer.echo(f"cape: warning: {check.plain(' '.join(str(message).split()), 600)}", err=True)

@@ -1,12 +1,12 @@
-"""The folder of a study's results: it belongs to one study, and loses nothing that was released.
+"""The folder of a study's results: it belongs to one study and never loses a release.
 
-Claim. An analysis that stands in `results.json` stays there, also when the process is killed at any moment.
-Reason. A folder belongs to the study whose hash stands in its `results.json`. Another study, and a study that
-is run again, get a folder of their own. One process at a time holds a folder, by a lock. It writes each
-release at once, as a whole file that replaces the earlier one and holds all that stood there.
+Claim. An analysis in `results.json` stays there, even if the process is killed at any moment.
+Reason. A folder belongs to the study whose hash is in its `results.json`. Another study, and a second run of
+the same study, get a folder of their own. A lock admits one process at a time. It writes each release at
+once, as a whole file that atomically replaces the earlier one and contains everything that was in it.
 Tested in tests/cli/test_folder.py, with the process killed.
 
-The folder is the memory of the budget too: what earlier runs of `cape run` spent in it counts in the next.
+The folder also remembers the budget: what earlier runs of `cape run` spent in it counts in the next.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ RESULTS = "results.json"
 
 
 class ResultsFolder:
-    """A folder that this process holds, and what earlier runs left in it.
+    """A folder that this process has locked, and what earlier runs left in it.
 
     Attributes:
-        released: the analyses that stand in it, by their number, as `results.json` has them.
-        spent: what share of the budget they took, with what failed.
+        released: the analyses in it, by number, as in `results.json`.
+        spent: the budget share that they and failed analyses took.
     """
 
     def __init__(self, path: Path, study: Study, scheme: str, by: Literal["run", "submit"]) -> None:
@@ -52,7 +52,7 @@ class ResultsFolder:
             found = _read(path / RESULTS)
         except BlockingIOError:
             self.close()
-            raise InvalidInput(f"--out: {path} is in use: is another run at work in it?") from None
+            raise InvalidInput(f"--out: {path} is in use by another run") from None
         except BaseException:
             self.close()
             raise
@@ -86,19 +86,19 @@ class ResultsFolder:
         self.close()
 
     def close(self) -> None:
-        """Let others write to it."""
+        """Release the lock."""
         os.close(self._lock)
 
     @property
     def scope(self) -> str:
-        """What the budget of a run in this folder counts besides."""
+        """A sentence on what the budget counts besides this run."""
         if not self.spent:
             return ""
         gave = f", which gave {which(sorted(self.released))}" if self.released else ""
         return f"This counts earlier runs in this folder{gave}."
 
     def keep(self, results: Results) -> list[Path]:
-        """Write what this run has given so far, beside what earlier ones gave; return the files."""
+        """Write the results of this run so far and of earlier ones; return the files."""
         from cape.cli.report import page
 
         report = self._report or self._free_report(results)
@@ -111,7 +111,7 @@ class ResultsFolder:
         return [self.path / RESULTS, report]
 
     def to_dict(self, results: Results) -> dict[str, Any]:
-        """Return what all runs in this folder gave, as plain data."""
+        """Return the results of all runs in this folder, as plain data."""
         told, number = results.to_dict(), len(self.runs) + 1
         here = {each["number"]: each | {"run": number} for each in told["analyses"]} | self.released
         analyses = [here[number] for number in sorted(here)]
@@ -130,7 +130,7 @@ class ResultsFolder:
         }
 
     def _free_report(self, results: Results) -> Path:
-        """Return report.html, or a numbered one if that holds what is not in this one."""
+        """Return report.html, or a numbered one if that shows results that this one does not."""
         here = {each.entry.number for each in results.answered}
         for number in itertools.count(1):
             path = self.path / ("report.html" if number == 1 else f"report-{number}.html")
@@ -140,7 +140,7 @@ class ResultsFolder:
 
 
 def writable(folder: Path) -> None:
-    """Make the folder of --out, or raise."""
+    """Make the folder of --out; raise if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -154,7 +154,7 @@ class _Budget(msgspec.Struct):
 
 
 class _Kept(msgspec.Struct):
-    """What a later run needs to know of `results.json`."""
+    """The part of `results.json` that a later run needs."""
 
     owner: dict[str, str]
     runs: list[dict[str, Any]]
@@ -166,7 +166,7 @@ _NOTHING = _Kept({}, [], [], _Budget("0"))
 
 
 def _read(path: Path) -> _Kept | None:
-    """Return what stands in a file of results, None if there is none; what is not ours has no owner."""
+    """Return the content of a results file, None if there is none; an unrecognised file has no owner."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Kept)
     except FileNotFoundError:

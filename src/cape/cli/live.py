@@ -1,7 +1,7 @@
-"""What goes on in a study across machines, while it goes on: sites, rounds, who is gone, and results.
+"""The progress of a study across machines: sites, rounds, lost sites and results.
 
-On a terminal a table that moves; elsewhere a line for whatever a log should keep. All of it goes to the error
-stream, so that results can be piped.
+A live table on a terminal, and otherwise a line for each event that a log should keep. All of it goes to
+stderr, so that results can be piped.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class _Seen:
 
 
 class Live:
-    """The moving table of one study.
+    """The live table of one study.
 
     Args:
-        name: the study's.
-        sites: who is asked.
-        total: how many analyses there are.
+        name: the name of the study.
+        sites: the sites that are asked.
+        total: the number of analyses.
     """
 
     def __init__(self, name: str, sites: Sequence[str], total: int) -> None:
         self._name, self._total = name, total
         self._sites = {site: _Seen() for site in sites}
-        self._told: dict[str, set[str]] = {site: set() for site in sites}  # reasons that stand in a line
+        self._told: dict[str, set[str]] = {site: set() for site in sites}  # reasons already printed
         self._task, self._line, self._budget = "connecting", "", ""
         self._done = 0
         self._lock = threading.Lock()
@@ -85,13 +85,13 @@ class Live:
             self._drawing.stop()
 
     def connected(self, alive: Sequence[str]) -> None:
-        """Say who is there."""
+        """Report which sites are connected."""
         self.present(alive)
         away = [site for site in self._sites if site not in alive]
-        self.say(f"connected: {', '.join(alive)}" + (f"; not there: {', '.join(away)}" if away else ""))
+        self.say(f"connected: {', '.join(alive)}" + (f"; not connected: {', '.join(away)}" if away else ""))
 
     def present(self, alive: Sequence[str]) -> None:
-        """Take in who shows a sign of life."""
+        """Record which sites show a sign of life."""
         with self._lock:
             for site, seen in self._sites.items():
                 if site in alive and seen.what in ("not connected", "lost"):
@@ -100,7 +100,7 @@ class Live:
                     seen.what = "not connected"
 
     def event(self, event: Event) -> None:
-        """Take in what the aggregator says of a site."""
+        """Record an event that the aggregator reports about a site."""
         with self._lock:
             seen = self._sites.get(event.site)
             if seen is None:
@@ -108,15 +108,15 @@ class Live:
             new = seen.what != event.what
             seen.what, seen.round, seen.at = event.what, event.round, time.monotonic()
             why = seen.why = plain(event.why, _LONGEST)
-            told = why in self._told[event.site] or event.round == "review"  # the caller says that
+            told = why in self._told[event.site] or event.round == "review"  # the caller prints that
             self._told[event.site].add(why)
         if new and event.what == "lost":
-            self.say(f"{event.site} is gone (in the round {event.round!r})")
+            self.say(f"{event.site} was lost in round {event.round!r}")
         if event.what == "refused" and not told:
             self.say(f"{event.site} refused ({why})")
 
     def reviewed(self, reports: Sequence[SiteReport]) -> None:
-        """Take in what sites would say to the study; the caller says it in lines."""
+        """Record the sites' reviews of the study; the caller prints them."""
         with self._lock:
             for report in reports:
                 seen = self._sites[report.site]
@@ -130,17 +130,17 @@ class Live:
                     seen.what, seen.why = "connected", ""
 
     def start(self, entry: Entry, budget: Budget) -> None:
-        """Say which analysis is asked now."""
+        """Show which analysis is running."""
         self._task, self._line = f"{entry.number}. {entry.analysis.kind}", ""
         self._budget = str(budget)
 
     def step(self, done: Progress) -> None:
-        """Say how far an analysis of several stages is."""
+        """Show the progress of an analysis in several stages."""
         if done.of > 1:
             self._line = words.step(done)
 
     def done(self, each: Answered, budget: Budget) -> None:
-        """Show a result as it comes."""
+        """Print a result as soon as it is released."""
         self._done += 1
         self._budget = str(budget)
         found = each.release.estimates
@@ -156,7 +156,7 @@ class Live:
         )
 
     def say(self, line: str) -> None:
-        """Write a line that stays."""
+        """Print a line that stays."""
         self._console.print(Text(line), soft_wrap=True)
 
     def _table(self) -> RenderableType:

@@ -22,34 +22,32 @@ from cape.unix import Client
 
 __all__ = ["join", "serve", "status"]
 
-_PATIENCE = 10.0  # seconds for the daemon to say who it is
+_PATIENCE = 10.0  # seconds for the daemon to answer
 
 
 def serve(
     kit: Annotated[Path, typer.Argument(metavar="[KIT]", help="The aggregator's kit.")] = Path(),
 ) -> None:
-    """Run the aggregator, until Ctrl-C. Nobody has to trust it: it has no key and sees no site's numbers.
+    """Run the aggregator until Ctrl-C. Nobody has to trust it: it has no key and sees no site's numbers.
 
     Example: [bold]cape serve kits/aggregator[/bold]
     """
     require_flare()
     from cape.flare import process
 
-    process.serve(kit, _say)
+    process.serve(kit, typer.echo)
 
 
 def join(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The site's kit.", show_default=False)],
     link: Annotated[
         Path | None,
-        typer.Option(
-            metavar="SOCKET", help="Where the site's daemon listens; else /run/cape/NAME/link.sock."
-        ),
+        typer.Option(metavar="SOCKET", help="The daemon's socket; default: /run/cape/NAME/link.sock."),
     ] = None,
 ) -> None:
-    """Connect a site's daemon to its aggregator, until Ctrl-C.
+    """Connect a site's daemon to its aggregator until Ctrl-C.
 
-    It carries bytes, and holds neither rows nor keys: run it as a user that cannot open the site's folder.
+    It only carries bytes and holds neither rows nor keys: run it as a user who cannot open the site's folder.
     [bold]cape site serve[/bold] is the daemon.
 
     Example: [bold]cape join kits/sites/cleveland[/bold]
@@ -60,21 +58,21 @@ def join(
     name = process.kit_name(kit)
     require_apart(kit, None)
     place = link or link_socket(name)
-    _say(_meet(place, name))
-    process.join(kit, place, _say)
+    typer.echo(_meet(place, name))
+    process.join(kit, place, typer.echo)
 
 
 def _meet(place: Path, name: str) -> str:
-    """Return who answers at a socket; raise if it is the daemon of another site."""
+    """Return which daemon answers at a socket; raise if it belongs to another site."""
     try:
         with Client(place, timeout=_PATIENCE) as client:
             present = wire.unpack_from_site(client.call(wire.pack(wire.Hello(1))))
     except CapeError as error:
-        return f"The site's daemon is not there yet ({error}); start `cape site serve`. It is tried again."
+        return f"The site's daemon does not answer yet ({error}); start `cape site serve`. Retrying."
     if not isinstance(present, wire.Present):
-        return f"The site's daemon answers, but cannot say who it is: {present}"
+        return f"The site's daemon answers, but does not identify itself: {present}"
     if present.name != name:
-        raise InvalidInput(f"the kit is that of site {name!r}, and the daemon at {place} is {present.name!r}")
+        raise InvalidInput(f"the kit is for site {name!r}, but the daemon at {place} is {present.name!r}")
     return f"The daemon of site {name} answers at {place}; fingerprint {fingerprint(present.key)}"
 
 
@@ -82,7 +80,7 @@ def status(
     kit: Annotated[Path, typer.Argument(metavar="[KIT]", help="The coordinator's kit.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Ask the aggregator which sites are connected and what runs.
+    """Ask the aggregator which sites are connected and which studies are running.
 
     Example: [bold]cape status kits/coordinator[/bold]
     """
@@ -108,7 +106,7 @@ def status(
         return
     console = screen.console()
     running = "" if since is None else f" since {since:%Y-%m-%d %H:%M} UTC"
-    console.print(f"The aggregator is up{running}; studies that run: {len(found.jobs)}.")
+    console.print(f"The aggregator is up{running}; running studies: {len(found.jobs)}.")
     table = Table(box=None, header_style="bold")
     for header in ("site", "connected", "key pinned"):
         table.add_column(header)
@@ -116,7 +114,3 @@ def status(
         connected = "[green]yes[/green]" if name in found.sites else "[red]no[/red]"
         table.add_row(escape(name), connected, "yes" if name in folder.sites else "[yellow]no[/yellow]")
     console.print(table)
-
-
-def _say(line: str) -> None:
-    typer.echo(line)

@@ -1,4 +1,4 @@
-"""What a study's results look like when it is over: on the screen, and as files."""
+"""The end of a run: results on the screen and in files, and the exit status."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
 def finish(results: Results, folder: ResultsFolder | None, as_json: bool) -> None:
-    """Show what there is, write it where it is wanted, and leave with the right status."""
+    """Show the results, write them to the folder, and exit with the right status."""
     try:
         _tell(results, folder, as_json)
     except KeyboardInterrupt:
-        typer.echo(f"cape: interrupted while results were being shown.\nBudget: {results.budget}.", err=True)
+        typer.echo(f"cape: interrupted while showing results.\nBudget: {results.budget}.", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     if results.failure is not None:
         typer.echo(f"cape: {results.failure}", err=True)
@@ -35,7 +35,7 @@ def finish(results: Results, folder: ResultsFolder | None, as_json: bool) -> Non
 
 
 def _tell(results: Results, folder: ResultsFolder | None, as_json: bool) -> None:
-    """Write and show what there is; a run that was interrupted before it gave anything leaves files alone."""
+    """Write and show the results; a run interrupted before it released anything leaves files alone."""
     written = ""
     if folder is not None and (results.answered or results.lost or not results.interrupted):
         try:

@@ -1,17 +1,19 @@
-"""`cape plan`: what a study will do to privacy and accuracy, before any row is read."""
+"""`cape plan`: what a study costs in privacy and gives in accuracy, before any row is read."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from cape.cli import screen, words
 from cape.cli.options import AsJson, StudyFile
 from cape.engine.plan import Plan
+from cape.show import Table
+from cape.show.terminal import Fitted
 from cape.study import Entry, Study
 
 __all__ = ["plan"]
@@ -50,15 +52,13 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         f"(mu = {budget.mu:.4g}). Numbers are standard deviations of privacy noise, in the column's unit.\n"
     )
     for entry, plan in plans:
-        table = plan.table()
-        table.title = None
-        console.print(
-            f"[italic]{entry.number}. {escape(plan.analysis.describe())}: share {entry.share:.4g}, "
-            f"epsilon {plan.guarantee.epsilon:.3g}[/italic]"
+        title = (
+            f"{entry.number}. {plan.analysis.describe()}: share {entry.share:.4g}, "
+            f"epsilon {plan.guarantee.epsilon:.3g}"
         )
-        console.print(table)
+        console.print(Fitted(replace(plan.table(), title=title)))
         console.print(f"[dim]{plan.advice}[/dim]\n")
-    console.print(_totals(study, plans))
+    console.print(Fitted(_totals(study, plans)))
     total = study.total(study.analyses)
     promised = study.guarantee(total.spent)
     console.print(f"\n[dim]{promised}[/dim]")
@@ -73,21 +73,17 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
 
 
 def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
-    table = Table(title="The budget", title_justify="left")
-    table.add_column("")
-    for name in ("share", "mu", f"epsilon at {study.budget.delta:g}"):
-        table.add_column(name, justify="right")
-    for entry, plan in plans:
-        promise = plan.guarantee
-        table.add_row(
+    rows = [
+        (
             f"{entry.number}. {plan.analysis.kind}",
             f"{study.cost(entry):.4g}",
-            f"{promise.mu:.4g}",
-            f"{promise.epsilon:.4g}",
+            f"{plan.guarantee.mu:.4g}",
+            f"{plan.guarantee.epsilon:.4g}",
         )
+        for entry, plan in plans
+    ]
     total = study.total(study.analyses)
     whole = study.guarantee(total.spent)
-    table.add_section()
-    table.add_row("all together", f"{float(total.spent):.4g}", f"{whole.mu:.4g}", f"{whole.epsilon:.4g}")
-    table.add_row("left", f"{float(total.remaining):.4g}", "", "")
-    return table
+    rows.append(("total", f"{float(total.spent):.4g}", f"{whole.mu:.4g}", f"{whole.epsilon:.4g}"))
+    rows.append(("left", f"{float(total.remaining):.4g}", "", ""))
+    return Table(("", "share", "mu", f"epsilon at {study.budget.delta:g}"), tuple(rows), "The budget")

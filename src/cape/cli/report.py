@@ -1,4 +1,4 @@
-"""The report of a study: one HTML file that needs nothing else, for who decides and who computes."""
+"""The report of a study: one self-contained HTML file, for those who decide and those who compute."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ __all__ = ["page"]
 
 
 def page(results: Results) -> str:
-    """Return the report as the text of an HTML file. It holds released numbers and public facts only."""
+    """Return the report as an HTML page. It contains released numbers and public facts only."""
     parts = [_head(results), _summary(results), _sites(results), *map(_answer, results.answered)]
-    parts += [_budget(results)]
-    parts += [_columns(results), _foot(results)]
+    parts += [_budget(results), _columns(results), _foot(results)]
     return html.document(f"{results.study.name}: report", parts)
 
 
@@ -30,9 +29,9 @@ def _head(results: Results) -> str:
     rows = max((each.release.rows or 0 for each in results.answered), default=0)
     cards = [
         (f"{len(took_part)} of {len(study.sites)}" if results.answered else "-", "sites took part"),
-        (f"{rows:,}" if rows else "private" if results.answered else "-", "rows in all"),
+        (f"{rows:,}" if rows else "private" if results.answered else "-", "rows in total"),
         (f"{len(results.answered)} of {len(study.analyses)}", "analyses released"),
-        (_loss(results), "privacy loss, all together"),
+        (_loss(results), "total privacy loss"),
         (words.percent(float(budget.remaining)), "of the budget left"),
     ]
     shown = "".join(f'<div class="card"><b>{b}</b><span>{span}</span></div>' for b, span in cards)
@@ -65,13 +64,13 @@ def _summary(results: Results) -> str:
     return (
         f"<section><h2>{title}</h2>{promise}"
         f"<h3>What is assumed</h3><ul>{''.join(f'<li>{escape(text)}</li>' for text in assumed)}</ul>"
-        f'<p class="note">Sites: {escape(sites)}. Noise is made by the scheme "{escape(results.scheme)}".</p>'
+        f'<p class="note">Sites: {escape(sites)}. Noise scheme: {escape(results.scheme)}.</p>'
         "</section>"
     )
 
 
 def _sites(results: Results) -> str:
-    """Return what became of each site, if they are on machines of their own."""
+    """Return the outcome of each site, if sites are on machines of their own."""
     if not results.heard.connected and not results.heard.refusals:
         return ""
     rows = [
@@ -88,18 +87,16 @@ def _sites(results: Results) -> str:
 
 
 def _promised(results: Results) -> tuple[str, list[str]]:
-    """Return a title and what is promised; of a study that was not finished, first what it gave and cost."""
-    title, spent = "What is promised to each person", results.budget.spent
+    """Return a title and the guarantee; for an unfinished study, first what it released and cost."""
+    title, spent = "What is guaranteed to each person", results.budget.spent
     if not spent and math.isfinite(results.guarantee.mu):
         if results.answered:
-            return title, ["Only what is public was asked: the answers follow from the sizes of the sites."]
-        return "What was released", ["Nothing was released, and nothing of the budget was spent."]
+            return title, ["Only public facts were asked for: the answers follow from the sites' sizes."]
+        return "What was released", ["Nothing was released, and none of the budget was spent."]
     if results.public_failure is None:
         return title, words.guarantee(results.guarantee)
-    title, cost = (
-        "What was released, and what is promised",
-        f"{words.percent(float(spent))} of the budget is spent",
-    )
+    title = "What was released, and what is guaranteed"
+    cost = f"{words.percent(float(spent))} of the budget is spent"
     if not results.answered:
         said = f"Nothing was released. {cost}, " + (
             "all of it on what failed." if spent == results.lost else "with earlier runs in this folder."
@@ -114,7 +111,7 @@ def _promised(results: Results) -> tuple[str, list[str]]:
 
 
 def _answer(answered: Answered) -> str:
-    """Return the section of one analysis: what was asked, and what its release shows of itself."""
+    """Return the section of one analysis: what was asked, and its release."""
     release = answered.release
     said = "".join(f'<p class="warning">{escape(words.sentence(text))}</p>' for text in answered.warnings)
     who = ", ".join(release.participants) + ("" if release.rows is None else f" ({release.rows:,} rows)")
@@ -148,26 +145,26 @@ def _budget(results: Results) -> str:
         name, share = f"{failed.number}. {failed.analysis.kind}, failed", words.percent(float(results.lost))
         rows.append((name, share, _finite(promise.mu), _finite(promise.epsilon), *[""] * 4))
     total = (
-        "all together",
+        "total",
         words.percent(float(results.budget.spent)),
         _finite(results.guarantee.mu),
         _finite(results.guarantee.epsilon),
         *_costs([each.release.cost for each in results.answered]),
     )
     epsilon = f"ε at {results.budget.delta:g}"
-    names = ("", "share", "mu", epsilon, "rounds", "kB in all", "kB a site, at most", "seconds")
+    names = ("", "share", "mu", epsilon, "rounds", "kB in total", "kB per site, at most", "seconds")
     return (
         f'<section><h2>What it cost</h2><div class="budget">{parts}</div>'
         f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
         f"{words.percent(float(results.budget.spent))} is spent, "
-        f"{words.percent(float(results.budget.remaining))} is left. Shares add up because squares of mu "
-        f"do.{' ' * bool(results.scope)}{escape(results.scope)}</p>"
+        f"{words.percent(float(results.budget.remaining))} is left. Shares add up because mu² "
+        f"does.{' ' * bool(results.scope)}{escape(results.scope)}</p>"
         f"{html.table(Table(names, (*rows, total)), 'costs')}</section>"
     )
 
 
 def _costs(costs: Sequence[Cost]) -> tuple[str, str, str, str]:
-    """Return rounds, bytes and seconds in all."""
+    """Return the total rounds, bytes and seconds."""
     return (
         str(sum(cost.rounds for cost in costs)),
         f"{sum(cost.bytes for cost in costs) / 1e3:,.1f}",
@@ -190,8 +187,8 @@ def _columns(results: Results) -> str:
         rows.append((label, said, "may be missing" if column.missing else "never missing"))
     names = ("column", "bounds or categories", "cells")
     return (
-        "<section><h2>What was known before</h2><p>These bounds and categories are public and were given by "
-        "people. A value beyond a bound counts as the bound.</p>"
+        "<section><h2>What was known in advance</h2><p>These bounds and categories are public and were "
+        "chosen by people. A value beyond a bound counts as the bound.</p>"
         f"{html.table(Table(names, tuple(rows)), 'words')}</section>"
     )
 
@@ -200,7 +197,7 @@ def _foot(results: Results) -> str:
     when = results.finished.strftime("%Y-%m-%d %H:%M UTC")
     return (
         f"<footer>Made by cape {escape(__version__)} on {when}. Running the study again draws fresh noise: "
-        "it is another release, and costs the same again.</footer>"
+        "it is a new release and costs the same again.</footer>"
     )
 
 

@@ -1,4 +1,4 @@
-"""A study that was run: what was released, what failed, what is left; on a screen or as plain data."""
+"""The results of a run: what was released, what failed, what is left of the budget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Answered", "Results", "answered", "execute"]
 
 @dataclass(frozen=True)
 class Answered:
-    """One analysis of the study, its release, and what there is to be warned of."""
+    """One analysis of the study, its release and its warnings."""
 
     entry: Entry
     release: Release
@@ -39,7 +39,7 @@ class Answered:
 
 @dataclass
 class Results:
-    """All that a run gave. If it failed, what was released before is here: it is paid for."""
+    """Everything a run gave. After a failure it holds what was released before, which is paid for."""
 
     study: Study
     scheme: str
@@ -48,22 +48,22 @@ class Results:
     error: CapeError | None = None
     interrupted: bool = False
     failed: Entry | None = None
-    lost: Fraction = Fraction(0)  # what the analysis that failed has cost all the same
-    unsettled: bool = False  # whether nobody could say yet if that left a site
+    lost: Fraction = Fraction(0)  # what the failed analysis cost
+    unsettled: bool = False  # whether it is still unknown if a message of it left a site
     finished: datetime = field(default_factory=lambda: datetime.now(UTC))
     next: str = ""  # what to do after a failure
-    scope: str = ""  # what "spent" counts, if it is not all that was ever asked
-    heard: Heard = field(default_factory=Heard)  # what sites said, beside their answers
+    scope: str = ""  # what "spent" counts besides this run
+    heard: Heard = field(default_factory=Heard)  # what sites said besides answers
 
     @property
     def sites(self) -> list[SiteOutcome]:
-        """What became of each site."""
+        """The outcome of each site."""
         took_part = {each.entry.number: each.release.participants for each in self.answered}
         return outcomes(self.study.sites, took_part, self.heard)
 
     @property
     def guarantee(self) -> ReleaseGuarantee:
-        """What all releases together promise, those that failed after messages were sent included."""
+        """The guarantee of all releases together, including those that failed after messages were sent."""
         return self.study.guarantee(self.budget.spent, self.scheme)
 
     @property
@@ -79,7 +79,7 @@ class Results:
 
     @property
     def public_failure(self) -> str | None:
-        """The same without what only a site may know of its table."""
+        """The same, without what only a site may know about its table."""
         if self.interrupted:
             return f"It was interrupted{self._in}. {self._paid}"
         if self.error is None:
@@ -105,7 +105,7 @@ class Results:
         if self.lost and self.unsettled:
             return (
                 f"Its share of {float(self.lost):g} counts as spent: messages may have left the sites, and "
-                "their ledgers could not be asked. --resume asks them."
+                "their ledgers could not be checked. --resume checks them."
             )
         if self.lost:
             had = "may have" if self.interrupted else "had"
@@ -116,7 +116,6 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON."""
-        seconds = sum(each.release.cost.seconds for each in self.answered)
         return {
             "cape": __version__,
             "finished": self.finished.isoformat(timespec="seconds"),
@@ -143,7 +142,7 @@ class Results:
             },
             "cost": {
                 "bytes": sum(each.release.cost.bytes for each in self.answered),
-                "seconds": seconds,
+                "seconds": sum(each.release.cost.seconds for each in self.answered),
             },
             "error": self.public_failure,
         }
@@ -156,11 +155,12 @@ def execute(
     drop: Mapping[str, str],
     folder: ResultsFolder | None = None,
 ) -> Results:
-    """Read every table once to see that it fits the schema, then release the analyses one after the other.
+    """Check every table against the schema, then release the analyses one after the other.
 
-    A site that cannot answer is found before anything is spent. The first failure ends the run, and so does
-    Ctrl-C: what was released before is kept, because it is paid for. Each release is in the folder before the
-    next is asked. What earlier runs spent there is spent; an analysis that cannot be paid for is left out.
+    So a site that cannot answer is found before anything is spent. The first failure ends the run, and so
+    does Ctrl-C; what was released before is kept, because it is paid for. Each release is written to the
+    folder before the next starts. What earlier runs in the folder spent counts; an analysis that the budget
+    no longer covers is skipped.
     """
     consortium = study.consortium(scheme=scheme, spent=Fraction(0) if folder is None else folder.spent)
     results = Results(study, scheme, consortium.budget, scope="" if folder is None else folder.scope)
@@ -204,12 +204,11 @@ def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps
         if done.of > 1:
             steps.tell(words.step(done))
 
-    release = partial(consortium.release, entry.analysis, entry.share, drop=drop, progress=told)
-    return answered(entry, release)
+    return answered(entry, partial(consortium.release, entry.analysis, entry.share, drop=drop, progress=told))
 
 
 def answered(entry: Entry, release: Callable[[], Release]) -> Answered:
-    """Return an analysis with its release and what was warned of meanwhile."""
+    """Return an analysis with its release and the warnings that it caused."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         released = release()

@@ -28,16 +28,17 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Keep results.json and report.html in it.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Run a study anew, into a new folder: it costs the budget anew.")
+        bool,
+        typer.Option("--again", help="Run the study again in a new folder; costs the budget again."),
     ] = False,
     scheme: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How noise is made, if not as the study says.")
+        str | None, typer.Option(metavar="NAME", help="The noise scheme, if not the study's.")
     ] = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SITE@ROUND",
-            help="Lose a site from a round on, to see what happens. Repeatable. Rounds of cape: "
+            help="Rehearse the loss of a site from a round on. Repeatable. Rounds of cape: "
             f"{', '.join(SECAGG_ROUNDS)}.",
         ),
     ] = None,
@@ -48,9 +49,9 @@ def run(
 ) -> None:
     """Answer every analysis of a study, on the files that it names.
 
-    With --out, each result is kept as soon as it is released, and the folder belongs to the study: a run that
-    was cut off goes on with what is missing, and what it spent is spent. --again draws fresh noise for all of
-    it, in a folder DIR-2; publishing both costs two budgets.
+    With --out, each result is written as soon as it is released, and the folder belongs to the study: a run
+    that was interrupted is resumed with the missing analyses, and what it spent stays spent. --again draws
+    fresh noise for all of it in a folder DIR-2; publishing both costs two budgets.
 
     Example: [bold]cape run study.toml --out results[/bold]
 
@@ -61,13 +62,13 @@ def run(
     lost, entries = _lost(drop or [], study, chosen), _only(only or [], study)
     if out is None:
         if again:
-            raise InvalidInput("--again needs --out DIR: without a folder, every run is a new one")
+            raise InvalidInput("--again needs --out DIR: without a folder every run is a new one")
         finish(execute(study, chosen, entries, lost), None, as_json)
         return
     with ResultsFolder.find(out, study, chosen, "run", again=again) as folder:  # before anything is spent
         left = [entry for entry in entries if entry.number not in folder.released]
         if folder.path != out:
-            typer.echo(f"{out} holds other results: these go to {folder.path}.", err=True)
+            typer.echo(f"{out} holds other results; these go to {folder.path}.", err=True)
         if not left:
             _is_there(folder, study, as_json)
             return
@@ -76,12 +77,12 @@ def run(
             typer.echo(f"{folder.path} holds {there} of this study; this run adds {missing}.", err=True)
         results = execute(study, chosen, left, lost, folder)
         if isinstance(results.error, BudgetExceeded):
-            results.next = f"Earlier runs in {folder.path} count. --again runs the study anew, elsewhere."
+            results.next = f"Earlier runs in {folder.path} count. --again starts again in a new folder."
         finish(results, folder, as_json)
 
 
 def _is_there(folder: ResultsFolder, study: Study, as_json: bool) -> None:
-    """Say that nothing is left to ask, and what asking again would cost."""
+    """Report that all analyses are released, and what a new run would cost."""
     if as_json:
         typer.echo((folder.path / RESULTS).read_text(encoding="utf-8"), nl=False)
         return
@@ -89,8 +90,8 @@ def _is_there(folder: ResultsFolder, study: Study, as_json: bool) -> None:
     budget = study.budget
     typer.echo(
         f"{folder.path} holds {which(sorted(folder.released))} of this study, released on {', '.join(days)}. "
-        "Nothing was asked, and nothing was spent.\n"
-        f"A new run costs the budget anew (epsilon = {budget.epsilon:g}, delta = {budget.delta:g}): --again."
+        "Nothing was run, and nothing was spent.\n"
+        f"A new run costs the budget again (epsilon = {budget.epsilon:g}, delta = {budget.delta:g}): --again."
     )
 
 

@@ -1,4 +1,4 @@
-"""What every command shares: where it prints, and how a wait looks."""
+"""What all commands share: the console, JSON output and the progress bar."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cape.show.plain import to_json
 
 __all__ = ["Steps", "console", "print_json", "progress"]
 
-_WIDTH = 110  # where there is no terminal that says its own
+_WIDTH = 110  # if there is no terminal
 _PATIENCE = 1.0  # seconds before a bar appears
 
 
@@ -34,7 +34,7 @@ def print_json(value: Any) -> None:
 
 
 class _Bar(Progress):
-    """A bar with a line below it for a step that takes long."""
+    """A progress bar with a line below it for a long step."""
 
     line = ""
 
@@ -46,19 +46,19 @@ class _Bar(Progress):
 
 
 class Steps:
-    """A bar that the caller moves on."""
+    """A progress bar that the caller advances."""
 
     def __init__(self, bar: _Bar, total: int) -> None:
         self._bar = bar
         self._task = bar.add_task("", total=total)
 
     def start(self, what: str) -> None:
-        """Say what is being done now."""
+        """Name the current step."""
         self._bar.line = ""
         self._bar.update(self._task, description=what)
 
     def tell(self, line: str) -> None:
-        """Say how far that is, in a line of its own."""
+        """Report the progress of the current step, in the line below."""
         self._bar.line = line
 
     def done(self) -> None:
@@ -68,7 +68,7 @@ class Steps:
 
 @contextmanager
 def progress(total: int) -> Iterator[Steps]:
-    """Show a bar on the terminal's error stream once the work has taken a second; remove it at the end."""
+    """Show a progress bar on stderr if the work takes more than a second; remove it at the end."""
     bar = _Bar(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

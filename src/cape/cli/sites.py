@@ -1,4 +1,4 @@
-"""What became of each site in a study: whether it was there, what it answered, what it refused and why."""
+"""The outcome of each site in a study: whether it was connected, what it answered and refused, and why."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LONGEST = 500  # characters of a site's sentence
 
 @dataclass
 class Heard:
-    """What a coordinator heard of sites, beside their answers; the keys are names, then numbers of analyses.
+    """What a coordinator heard from sites besides answers, by site and then by number of the analysis.
 
     Attributes:
-        connected: whether a site was there; a site that was not looked for is missing.
+        connected: whether a site was connected; missing if it was not looked for.
         refusals: why an analysis was refused.
         lost: in which round a site was lost.
     """
@@ -31,18 +31,18 @@ class Heard:
     _asked: set[int] = field(default_factory=set)
 
     def before(self, number: int, refusals: Mapping[str, Refused]) -> None:
-        """Take in who refused in an earlier submission, as the record says."""
+        """Record who refused in an earlier submission."""
         for site, refusal in refusals.items():
             self.refusals.setdefault(site, {})[number] = refusal
             self.connected[site] = True
 
     def alive(self, sites: Iterable[str], alive: Sequence[str]) -> None:
-        """Take in which sites are connected; one that was there once was there."""
+        """Record which sites are connected; a site that was connected once counts as connected."""
         for site in sites:
             self.connected[site] = site in alive or self.connected.get(site, False)
 
     def reviewed(self, reports: Iterable[SiteReport], asked: Sequence[int]) -> None:
-        """Take in what sites say of the analyses that are asked; what they said before is past."""
+        """Record what sites say about the analyses that are asked; it replaces what they said before."""
         for report in reports:
             if report.present is None and report.refused is None:
                 continue
@@ -56,7 +56,7 @@ class Heard:
                     said.pop(number, None)
 
     def stage(self, number: int, refusals: Mapping[str, Refused], lost: Mapping[str, str]) -> None:
-        """Take in who refused a stage, or was lost in it; what they said before it was asked is past."""
+        """Record who refused a stage or was lost in it; it replaces what they said before the analysis."""
         if number not in self._asked:
             self._asked.add(number)
             for said in self.refusals.values():
@@ -68,7 +68,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class SiteOutcome:
-    """One site: `connected` is None where nobody looked."""
+    """The outcome of one site; `connected` is None if nobody looked."""
 
     name: str
     connected: bool | None
@@ -98,15 +98,15 @@ class SiteOutcome:
             refused.setdefault((what, plain(str(said), _LONGEST)), []).append(number)
         lost: dict[str, list[int]] = {}
         for number, round_ in sorted(self.lost.items()):
-            if self.connected is not False:  # else there is nothing more to say
+            if self.connected is not False:  # else that is the reason
                 lost.setdefault(plain(round_), []).append(number)
         found = [f"refused {what}{which(them)} ({why})" for (what, why), them in refused.items()]
-        found += [f"was lost in {which(them)} (in the round {round_!r})" for round_, them in lost.items()]
+        found += [f"was lost in {which(them)} (in round {round_!r})" for round_, them in lost.items()]
         return found or (["was not connected"] if self.connected is False else [])
 
 
 def outcomes(sites: Iterable[str], took_part: Mapping[int, Sequence[str]], heard: Heard) -> list[SiteOutcome]:
-    """Return what became of each site; `took_part` says of each analysis that was answered whose it is."""
+    """Return the outcome of each site; `took_part` lists the sites of each answered analysis."""
     found = []
     for site in sites:
         mine = tuple(number for number, names in sorted(took_part.items()) if site in names)

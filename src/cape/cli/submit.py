@@ -30,15 +30,15 @@ __all__ = ["Terms", "run_study", "submit"]
 
 RECORD = "record.jsonl"
 _SCOPE = (
-    "This counts what was asked from this folder. Each site's ledger counts what was asked from others, too, "
-    "and holds all of it together to the budget of the study."
+    "This counts what was asked from this folder. Each site's ledger also counts what was asked from "
+    "elsewhere, and limits all of it to the study's budget."
 )
-_AGAIN = 3.0  # seconds between two looks at a study that a steward has to approve
+_AGAIN = 3.0  # seconds between two checks of a study that awaits approval
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How a study is submitted: whether it goes on with an earlier one, how long it waits for stewards."""
+    """How a study is submitted: whether it resumes an earlier one, how long it waits for stewards."""
 
     resume: bool = False
     wait: float = 0.0
@@ -51,7 +51,7 @@ def submit(
         Path, typer.Option(metavar="DIR", help="Where results.json, report.html and the record go.")
     ] = Path("results"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the last analysis that was finished.")
+        bool, typer.Option("--resume", help="Resume after the last finished analysis.")
     ] = False,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long to wait for stewards to approve the study.")
@@ -60,8 +60,8 @@ def submit(
 ) -> None:
     """Run a study at sites on machines of their own. The paths in the study file are not used.
 
-    Sites look at the whole study before anything is asked of their rows. Each of them decides by its own
-    policy, and pays from its own ledger.
+    Sites review the whole study before anything is asked of their rows. Each site decides by its own policy
+    and pays from its own ledger.
 
     Example: [bold]cape submit study.toml --kit kits/coordinator --out results[/bold]
 
@@ -70,26 +70,26 @@ def submit(
     study = Study.load(study_file)
     require_coordinator(kit)
     folder = CoordinatorFolder(kit)
-    folder.roster(study.sites)  # a site without a key is found before anybody is asked
+    folder.roster(study.sites)  # a site without a key is found before any site is asked
     with ResultsFolder.find(out, study, study.scheme, "submit") as kept:
         if kept.path != out:
-            typer.echo(f"{out} holds other results: these go to {kept.path}.", err=True)
+            typer.echo(f"{out} holds other results; these go to {kept.path}.", err=True)
         finish(run_study(study, folder, kept, Terms(resume, wait)), kept, as_json)
 
 
 def run_study(study: Study, folder: CoordinatorFolder, kept: ResultsFolder, terms: Terms) -> Results:
-    """Submit a study, and return what came of it; what was released before a failure is in it."""
+    """Submit a study, and return its results, including what was released before a failure."""
     out = kept.path
     with Record(out / RECORD) as record, Live(study.name, list(study.sites), len(study.analyses)) as live:
         if record.begun and not terms.resume:
             raise InvalidInput(
-                f"{out} holds the record of an earlier submission; --resume goes on with it. Sites give a "
+                f"{out} holds the record of an earlier submission; --resume continues it. Sites grant a "
                 "study its budget once: to ask again, write a new study"
             )
         if terms.resume and not record.begun:
             raise InvalidInput(
-                f"{out} holds no record to go on with: give the folder of the earlier submission with --out, "
-                "or leave out --resume to ask anew"
+                f"{out} holds no record to resume: give the folder of the earlier submission with --out, or "
+                "leave out --resume to start a new one"
             )
         desk = _Desk(study, folder, record, live, terms, kept)
         try:
@@ -100,12 +100,12 @@ def run_study(study: Study, folder: CoordinatorFolder, kept: ResultsFolder, term
             desk.results.interrupted = True
         results = desk.close()
         if record.begun and results.failure and not isinstance(results.error, BudgetExceeded):
-            results.next = "To go on with what is left: the same command with --resume."
+            results.next = "To continue with the rest, run the same command with --resume."
         return results
 
 
 class _Desk:
-    """One study on the coordinator's desk."""
+    """One submission at the coordinator's desk."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class _Desk:
         self._left_out: list[tuple[Entry, CapeError]] = []
 
     def work(self) -> None:
-        """Take what is finished out of the record, ask the sites whether they would answer the rest, and ask.
+        """Take finished analyses from the record, ask the sites to review the rest, and run it.
 
-        An analysis that broke off before and cannot be paid for again is left out; the others are asked.
+        An analysis that was interrupted before and that the budget no longer covers is skipped.
         """
         submission, results = self._submission, self.results
         last = {attempt.number: attempt.refusals for attempt in submission.record.attempts}
@@ -143,7 +143,7 @@ class _Desk:
         if left:
             self._link.open()
             self._connected()
-            submission.resume()  # what became of runs that were cut off
+            submission.resume()  # settles interrupted runs
             self._paid = submission.spent
             self._agree()
         for entry in left:
@@ -155,7 +155,7 @@ class _Desk:
                 self._answer(entry)
             except BudgetExceeded as error:
                 self._left_out.append((entry, error))
-                self._live.say(f"left out: {error}")
+                self._live.say(f"skipped: {error}")
                 continue
             results.failed, results.budget = None, submission.budget
             self._kept.keep(results)
@@ -169,7 +169,7 @@ class _Desk:
         self._live.done(each, self._submission.budget)
 
     def close(self) -> Results:
-        """End the job, and return the results with what they cost."""
+        """End the job, and return the results with their cost."""
         with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C must not cost the results
             self._link.close()
         submission, results = self._submission, self.results
@@ -189,7 +189,7 @@ class _Desk:
         self._heard.alive(self._study.sites, self._link.alive)
 
     def _agree(self) -> None:
-        """Wait until enough sites would answer everything, or say who would not, and why."""
+        """Wait until enough sites would answer everything; raise and say who would not, and why."""
         until = time.monotonic() + self._terms.wait
         told: set[str] = set()
         while True:
@@ -201,16 +201,14 @@ class _Desk:
                     self._live.say(line)
                     told.add(line)
             held = [report.site for report in reports if report.held]
-            self._require_enough(
-                reports, SiteReport.could_answer
-            )  # what no approval would change comes first
+            self._require_enough(reports, SiteReport.could_answer)  # no approval would change this
             if held and time.monotonic() < until:
                 time.sleep(_AGAIN)
                 continue
             if held and not self._terms.wait:
                 raise Refused(
-                    f"the study waits for the steward of {', '.join(held)} (`cape site approve`); submit it "
-                    "again then, or give --wait SECONDS"
+                    f"the study awaits approval by the steward of {', '.join(held)} (`cape site approve`); "
+                    "submit it again after that, or give --wait SECONDS"
                 )
             return self._require_enough(reports, SiteReport.would_answer)
 
@@ -222,6 +220,6 @@ class _Desk:
             if len(willing) < needed:
                 why = "; ".join(str(report) for report in reports if report.site not in willing)
                 raise TooFewSites(
-                    f"{len(willing)} of {len(reports)} sites would answer analysis {number}, and min_sites "
-                    f"asks for {needed}. {why}"
+                    f"{len(willing)} of {len(reports)} sites would answer analysis {number}, but min_sites "
+                    f"requires {needed}. {why}"
                 )

@@ -1,4 +1,4 @@
-"""What is promised and what is assumed, in words for people who decide and do not compute."""
+"""The guarantee and its assumptions, in words for readers who do not compute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FALSE_ALARMS = 0.05
 
 
 def percent(share: float) -> str:
-    """Return a share in percent as a person would write it: 6.1%, 25%, 0.032%."""
+    """Return a share in percent, without needless digits: 6.1%, 25%, 0.032%."""
     value = 100 * share
     digits = 1 if value >= 1 else 1 - math.floor(math.log10(value)) if value > 0 else 0
     if 99.9 < value < 100:
@@ -37,26 +37,26 @@ def sentence(text: str) -> str:
 
 
 def step(done: Progress) -> str:
-    """Return how far a run in steps is: 'step 12 of 100, epsilon so far 0.41, 0.05 s per step'."""
+    """Return the progress of a run in steps: 'step 12 of 100, epsilon so far 0.41, 0.05 s per step'."""
     spent = f", epsilon so far {done.epsilon:.2g}" if math.isfinite(done.epsilon) else ""
     note = f", {done.note}" if done.note else ""
     return f"step {done.done:,} of {done.of:,}{spent}, {done.seconds:.2g} s per step{note}"
 
 
 def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below together") -> list[str]:
-    """Return paragraphs that say what is promised to one person against who has seen this."""
+    """Return paragraphs on what is guaranteed to one person against anyone who has `seen` this."""
     if not math.isfinite(guarantee.mu):
-        return ["No noise was added. These answers are exact, and nothing is promised to anyone."]
+        return ["No noise was added: these answers are exact, and nobody is protected."]
     other = (
         "if that person's row had been replaced by anyone else's"
         if guarantee.neighbours == "replace-one"
         else "if that person had not been in the data at all"
     )
     return [
-        f"Whatever somebody concludes about a person from {seen}, they would have "
-        f"concluded nearly the same {other}. How nearly is a number that holds for every person and every "
-        f"adversary, whatever else the adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = "
-        f"{guarantee.delta:g} (mu = {guarantee.mu:.4g}), exactly accounted.",
+        f"Whatever somebody concludes about a person from {seen}, they would have concluded nearly the same "
+        f"{other}. How nearly is a number that holds for every person and every adversary, whatever else the "
+        f"adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = "
+        f"{guarantee.mu:.4g}), exactly accounted.",
         bet(guarantee.mu),
         f"This holds against {_adversary(guarantee)}.",
     ]
@@ -73,7 +73,7 @@ def bet(mu: float) -> str:
 
 
 def assumptions(setting: Setting, scheme: str) -> list[str]:
-    """Return what the promise rests on, one sentence each."""
+    """Return the assumptions of the guarantee, one sentence each."""
     parties = setting.parties
     said = ["Every person has one row at one site."]
     said.append("The bounds and categories of the columns were given by people, not computed from the data.")
@@ -87,7 +87,7 @@ def assumptions(setting: Setting, scheme: str) -> list[str]:
             f"The parties follow the protocol; at most {count(parties.colluding, 'site')} of {parties.sites} "
             "pool what they see with the aggregator."
         )
-        said.append("Nobody can break AES-256, X25519 or Ed25519: secure aggregation stands on them.")
+        said.append("Nobody can break AES-256, X25519 or Ed25519: secure aggregation rests on them.")
         said.append(
             f"At least {parties.min_sites} of {parties.sites} sites answer; with fewer there is no answer."
         )
@@ -105,5 +105,5 @@ def _adversary(guarantee: ReleaseGuarantee) -> str:
     return (
         f"the aggregator and {count(p.colluding, 'site')} of the {p.sites} together"
         if p.colluding
-        else "the aggregator, and against each reader, but not against sites that help the aggregator"
+        else "the aggregator and every reader, but not against sites that collude with the aggregator"
     )

@@ -182,6 +182,18 @@ class Schema(Mapping[str, Column]):
             rest = f": {rest[1:]}"
         return self.label(name) + rest
 
+    def change(self, label: str, per: float = 1.0) -> tuple[str, float]:
+        """Return the title of a coefficient, and for how many units more it is shown.
+
+        That is what the schema says of its column, else `per`; a category is compared with the first one.
+        """
+        column = self._columns.get(label)
+        if not isinstance(column, Number) or (column.per is None and per == 1):
+            return self.title(label), 1.0
+        per = column.per or per
+        unit = f" {column.unit}" if column.unit else ""
+        return f"{self.label(label)} (per {per:g}{unit})", per
+
     def to_dict(self) -> dict[str, Any]:
         return {
             name: (

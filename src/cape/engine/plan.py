@@ -11,31 +11,28 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-
+from cape.data import Schema
 from cape.engine.query import Analysis, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Parties, Scheme
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.privacy import gaussian
+from cape.show import Shown, Table
 from cape.show.numbers import number
-from cape.show.terminal import as_text
 
 __all__ = ["BESIDE", "Plan", "make_plan"]
 
 Times = Callable[[Setting, Mapping[str, int]], float]
 
 BESIDE = ("cape", "conventional", "local", "pooled")
+_MOST = 12  # numbers in a plan's table
 _HALF = 0.5 * (1 + 1e-9)
 _MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """Noise in each column's own unit, for the chosen scheme and beside it the others.
 
     Attributes:
@@ -47,6 +44,7 @@ class Plan:
     """
 
     analysis: Analysis
+    schema: Schema
     scheme: str
     share: float
     rows: int
@@ -81,26 +79,32 @@ class Plan:
         }
 
     def table(self) -> Table:
-        """Return the noise under each scheme and the expected error, at most twelve rows of it."""
-        title = escape(f"{self.analysis.describe()} (share {self.share:g})")
-        table = Table(title=title, title_justify="left")
-        table.add_column("privacy noise, one standard deviation")
+        """Return the noise under each scheme and the expected error, for at most twelve numbers."""
         schemes = list(next(iter(self.noise.values()), {}))
-        for name in schemes:
-            table.add_column(name, justify="right", style="bold" if name == self.scheme else "")
-        table.add_column("expected error", justify="right")
-        shown = list(self.noise)[:12]
-        for label in shown:
-            cells = [number(self.noise[label][name]) for name in schemes]
-            table.add_row(escape(label), *cells, number(self.expected_error[label]))
-        if len(self.noise) > len(shown):
-            table.add_row(f"... and {len(self.noise) - len(shown)} more", *[""] * (len(schemes) + 1))
-        return table
+        rows = []
+        for label, by in list(self.noise.items())[:_MOST]:
+            title, per = self.analysis.title(label, self.schema), 1.0
+            if self.analysis.slopes:
+                title, per = self.schema.change(label)
+            cells = [*by.values(), self.expected_error[label]]
+            rows.append((title, *(number(per * cell) for cell in cells)))
+        return Table(
+            ("privacy noise (SD)", *schemes, "expected error"),
+            tuple(rows),
+            f"{self.analysis.describe()} (share {self.share:g})",
+            drop=(1 + schemes.index("local"), 1 + len(schemes)) if schemes else (),
+            more=len(self.noise) - len(rows),
+        )
 
-    def __rich__(self) -> Group:
+    def tables(self) -> list[Table]:
+        """Return its table."""
+        return [self.table()]
+
+    def notes(self) -> list[str]:
+        """Return what it was planned for, the guarantee, and what would halve the error."""
         assumed = " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
         rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, scaled up to all rows."
-        return Group(self.table(), Text(f"{rows} {self.guarantee}\n{self.advice}", style="dim"))
+        return [f"{rows} {self.guarantee}", self.advice]
 
     @property
     def advice(self) -> str:
@@ -118,9 +122,6 @@ class Plan:
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
         return " ".join(told)
-
-    def __str__(self) -> str:
-        return as_text(self)
 
 
 def make_plan(
@@ -155,6 +156,7 @@ def make_plan(
 
     return Plan(
         analysis,
+        setting.schema,
         scheme.name,
         share,
         scheme.rows(given),

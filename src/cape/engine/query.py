@@ -165,6 +165,8 @@ class Analysis(ABC):
     """Whether the noise in the answer depends on how the values are spread within their bounds."""
     whole: ClassVar[bool] = False
     """Whether estimates count people, and are shown without digits after the point."""
+    slopes: ClassVar[bool] = False
+    """Whether an estimate that is named after a column is what one unit more of it does."""
 
     def _set(self, **fields: Any) -> None:
         """Set fields of a frozen analysis: for constructors that check or convert their arguments."""

@@ -1,7 +1,7 @@
 """How results are shown: tables, figures and sentences, for a terminal, a notebook, a report and JSON.
 
-An analysis or a model says what it has to show, in the classes of this package. What draws them is here too,
-and knows no analysis: one that is added later adds no renderer.
+An analysis or a model describes what it shows with the classes of this package. The renderers are here too
+and know no analysis, so a new analysis needs no renderer of its own.
 """
 
 from cape.show.figures import Bars, Figure, HeatMap, Intervals, Line, Mark

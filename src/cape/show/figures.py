@@ -26,18 +26,18 @@ __all__ = [
 MOST_MARKS = 40
 KEY = "[key]"  # where a caption shows the colour of privacy noise
 DOTS = (
-    f"Dots are released values, lines {LEVEL:.0%} intervals; {KEY} is the part of an interval that privacy "
-    "noise alone would take."
+    f"Dots are released values and lines are {LEVEL:.0%} intervals; {KEY} marks the part of an interval that "
+    "comes from privacy noise."
 )
 _TO_SCALE = (
-    "Every number has an axis in its own unit; axes are equally long in proportion to the columns' bounds, "
-    "so a longer line is a less precise number."
+    "Every number has an axis in its own unit. Axes are scaled to the columns' bounds, so a longer line "
+    "means a less precise number."
 )
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A number in a figure, with its interval and the part of it that privacy noise alone would take."""
+    """A number in a figure, with its interval and the part of it that comes from privacy noise."""
 
     label: str
     value: float
@@ -83,7 +83,7 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """What is said when somebody points at it."""
+        """The text of its tooltip."""
         if self.low == self.high:
             return f"{self.label}: {self.number}"
         ends = between((self.low, self.high), self.error, self.most)
@@ -94,8 +94,8 @@ class Mark:
 class Intervals:
     """Dots with intervals, one below the other on one axis.
 
-    `ends` are values that the axis holds, if not just these: for an axis that several panels share. At
-    `line` stands what means no effect. With `log` equal ratios are equally far apart.
+    `ends` sets the range of an axis that several panels share. `line` is the value of no effect. `log` asks
+    for a logarithmic axis.
     """
 
     marks: tuple[Mark, ...]
@@ -117,7 +117,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Line:
-    """A function with a band, as high as `span` or as it reaches."""
+    """A function with a band; the axis covers `span`, or the band."""
 
     at: tuple[float, ...]
     marks: tuple[Mark, ...]
@@ -128,7 +128,7 @@ class Line:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table of numbers, deeper in colour where they are larger: marks by row, then by column."""
+    """A table of numbers, coloured by size: marks by row, then by column."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -148,7 +148,7 @@ class Figure:
 
 
 def extent(marks: Sequence[Mark]) -> list[float]:
-    """Return the finite ones of the values and ends of intervals: what an axis has to hold."""
+    """Return the finite values and interval ends, which an axis must cover."""
     ends = [end for mark in marks for end in (mark.value, mark.low, mark.high)]
     return [end for end in ends if math.isfinite(end)]
 

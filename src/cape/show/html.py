@@ -17,7 +17,7 @@ _MOST_OPEN = 16  # rows of a table that is not folded beside a figure
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """Return an HTML file with the report's style."""
+    """Return a page with the report's style."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -51,7 +51,7 @@ def body(shown: Shown) -> str:
 
 
 def table(told: Table, kind: str = "") -> str:
-    """Return a table, which scrolls where it is wider than the page; `kind` is a class of the style."""
+    """Return a table that scrolls if it is wider than the page; `kind` is its CSS class."""
     width = f' colspan="{len(told.columns)}"'
     rows, under = [], ""
     for row in told.rows:

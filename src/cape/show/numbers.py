@@ -14,8 +14,8 @@ _MOST_DIGITS = 1e15  # before it
 def rounded(value: float, error: float, most: int | None = None) -> str:
     """Return a value to the place of its error's second digit: 54.37 for an error of 0.52, 54 for 12.
 
-    `most` is the most digits after the point. A value without an error is exact; of one whose error is not
-    known, four digits are shown.
+    `most` limits the digits after the point. A value with an error of 0 is exact; one whose error is unknown
+    gets four digits.
     """
     if error == 0 and abs(value) < _MOST_DIGITS and value == int(value):
         return f"{value:,.0f}"
@@ -31,7 +31,7 @@ def rounded(value: float, error: float, most: int | None = None) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number whose error is not known: four digits, no exponent where it can be helped."""
+    """Return a number whose error is unknown: four digits, without an exponent if possible."""
     if value != value or abs(value) == float("inf"):
         return "-" if value != value else ("∞" if value > 0 else "-∞")
     if value == 0:
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def between(ends: tuple[float, float], error: float = math.nan, most: int | None = None) -> str:
-    """Return an interval, to the place of an error if one is given, or that it is not known."""
+    """Return an interval, to the place of an error if one is given."""
     low, high = ends
     if low != low or high != high:
         return "not known"

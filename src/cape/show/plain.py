@@ -12,12 +12,12 @@ __all__ = ["plain", "to_json"]
 
 
 def to_json(value: Any) -> str:
-    """Return plain data as JSON: what is not a finite number becomes null."""
+    """Return plain data as JSON; a number that is not finite becomes null."""
     return json.dumps(_finite(value), indent=2, allow_nan=False)
 
 
 def plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return data as dicts, lists, numbers and text: arrays as lists, what is not a finite number as None."""
+    """Return data as dicts, lists, numbers and text; an array is a list, a number that is not finite None."""
     return {str(key): _finite(inner) for key, inner in value.items()}
 
 

@@ -1,4 +1,4 @@
-"""What can be shown: something with tables, figures and sentences of its own."""
+"""The base of everything that is shown: a result or a model with tables, figures and notes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SUMMARY_WIDTH = 150
 
 
 class Shown(ABC):
-    """A result or a model, which says what there is to show; printing, in a notebook too, follows from it."""
+    """A result or a model that describes what it shows; terminal and notebook output follow from that."""
 
     @abstractmethod
     def tables(self) -> Sequence[Table]:
-        """Return its tables, the one to read first before the others."""
+        """Return its tables, the most important first."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class Shown(ABC):
         return ()
 
     def notes(self) -> Sequence[str]:
-        """Return what a reader should know besides, in sentences."""
+        """Return sentences that a reader should know besides."""
         return ()
 
     def __rich__(self) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Figures as inline SVG: plain shapes whose colours come from the page's style, with titles to hover over."""
+"""Figures as inline SVG: plain shapes with tooltips; colours come from the page's style."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDEST = 1000.0  # the largest ratio that an axis is made for
 
 @dataclass(frozen=True)
 class Axis:
-    """A line from `low` to `high` in units of the data, drawn from `start` to `stop` on the picture."""
+    """An axis from `low` to `high` in units of the data, drawn from `start` to `stop` in the picture."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Return the place of a value, at the nearer end if it lies outside."""
+        """Return the position of a value; one outside the axis gets the nearer end."""
         low, high, inside = self.low, self.high, min(max(value, self.low), self.high)
         if self.log:
             low, high, inside = math.log(low), math.log(high), math.log(inside)
@@ -53,7 +53,7 @@ class Axis:
 
 
 def around(ends: Sequence[float], start: float, stop: float, *, zero: bool = False) -> Axis:
-    """Return an axis with a little room around the finite ones of these values."""
+    """Return an axis with a little room around the finite values."""
     finite = [value for value in ends if math.isfinite(value)] + ([0.0] if zero else [])
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
@@ -61,7 +61,7 @@ def around(ends: Sequence[float], start: float, stop: float, *, zero: bool = Fal
 
 
 def _ratios(ends: Sequence[float], start: float, stop: float) -> Axis:
-    """Return an axis of ratios around these; one that says nothing must not hide the others."""
+    """Return an axis of ratios; one huge interval must not squeeze the others."""
     kept = [min(max(end, 1 / _WIDEST), _WIDEST) for end in ends]
     room = max(max(kept) / min(kept), 1.2) ** 0.08
     return Axis(min(kept) / room, max(kept) * room, start, stop, log=True)
@@ -70,7 +70,7 @@ def _ratios(ends: Sequence[float], start: float, stop: float) -> Axis:
 @singledispatch
 def draw(panel: Panel) -> str:
     """Return a panel as an SVG element."""
-    raise TypeError(f"a panel must be one of cape.show, not {type(panel).__name__}")
+    raise TypeError(f"a panel must be Intervals, Bars, Line or HeatMap, not {type(panel).__name__}")
 
 
 @draw.register
@@ -109,9 +109,7 @@ def _intervals(panel: Intervals) -> str:
 @draw.register
 def _bars(panel: Bars) -> str:
     marks = panel.marks
-    y = around(
-        [end for mark in marks for end in (mark.value, mark.low, mark.high)], _PLOT_HEIGHT, 24, zero=True
-    )
+    y = around(extent(marks), _PLOT_HEIGHT, 24, zero=True)
     step = (WIDTH - _UP - _RIGHT) / max(1, len(marks))
     parts = [_grid(y, panel.up)]
     longest = max((len(mark.label) for mark in marks), default=1)

@@ -1,4 +1,4 @@
-"""Tables as plain data: what stands in each cell, not how it is drawn."""
+"""Tables as plain data: the text of each cell, not how it is drawn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cape.show.numbers import LEVEL, between, rounded
 
 __all__ = ["Estimated", "Table", "listed"]
 
-_MOST = 200  # rows of a table that somebody will read
+_MOST = 200  # rows
 
 
 class Estimated(Protocol):
@@ -46,10 +46,10 @@ class Table:
     """Cells under the titles of columns, the first of which names the rows.
 
     Attributes:
-        rows: as many cells as there are columns; a row of one cell is a heading of those below it.
-        drop: the columns that are left out, one after the other, where a screen is too narrow.
-        more: how many rows there are besides.
-        folded: whether most readers skip it: a screen leaves it out, a page folds it.
+        rows: one cell per column; a row of a single cell is a heading for the rows below it.
+        drop: the columns to leave out, in this order, if the screen is too narrow.
+        more: how many further rows there are.
+        folded: whether most readers skip it: a terminal omits it, a page folds it.
     """
 
     columns: tuple[str, ...]
@@ -80,7 +80,7 @@ def listed(
     most: int | None = None,
     folded: bool = False,
 ) -> Table:
-    """Return estimates below each other, with intervals and errors; `most` as in `rounded`."""
+    """Return a row per estimate, with interval and errors; `most` as in `rounded`."""
     rows = []
     for e in estimates[:_MOST]:
         error = e.standard_error
@@ -93,6 +93,6 @@ def listed(
                 rounded(e.privacy, e.privacy) if e.privacy else "0",
             )
         )
-    columns = ("", "value", f"{LEVEL:.0%} interval", "standard error", "of it privacy")
+    columns = ("", "value", f"{LEVEL:.0%} interval", "standard error", "from privacy")
     left = len(estimates) - len(rows)
     return Table(columns, tuple(rows), drop=(4, 3), more=left, folded=folded)

@@ -1,4 +1,4 @@
-"""Tables and notes on a terminal, as wide as it is."""
+"""Tables and notes on a terminal, fitted to its width."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from rich.text import Text
 from cape.show.shown import Shown
 from cape.show.tables import Table
 
-__all__ = ["as_text", "rendered"]
+__all__ = ["Fitted", "as_text", "rendered"]
 
 _MOST = 40  # rows of one table
-_FOLDED = "Every number has its interval in the report and in JSON."
+_FOLDED = "The report and the JSON output give the interval of every number."
 
 
 def rendered(shown: Shown) -> Group:
-    """Return tables and notes, without tables that are folded."""
+    """Return tables and notes, without folded tables."""
     tables = shown.tables()
-    parts: list[RenderableType] = [_Fitted(table) for table in tables if not table.folded]
+    parts: list[RenderableType] = [Fitted(table) for table in tables if not table.folded]
     if any(table.folded for table in tables):
         parts.append(Text(_FOLDED, style="dim"))
     return Group(*parts, *(Text(note, style="dim") for note in shown.notes()))
 
 
 @dataclass(frozen=True)
-class _Fitted:
-    """A table without the columns that there is no room for."""
+class Fitted:
+    """A table without the columns that do not fit."""
 
     table: Table
 
@@ -48,7 +48,7 @@ class _Fitted:
         if table.caption:
             yield Text(table.caption, style="dim")
         if dropped:
-            yield Text(f"Not shown, for lack of room: {', '.join(dropped[::-1])}.", style="dim")
+            yield Text(f"Not shown for lack of space: {', '.join(dropped[::-1])}.", style="dim")
 
 
 def _drawn(table: Table) -> RichTable:
@@ -68,14 +68,14 @@ def _drawn(table: Table) -> RichTable:
 
 
 def _width(table: Table) -> int:
-    """Return how wide a table is: cells, two blanks beside each, and lines between them."""
+    """Return the width of a table: cells, two blanks beside each, and lines between them."""
     rows = [table.columns, *(row for row in table.rows if len(row) > 1)]
     return sum(max(map(cell_len, cells)) + 3 for cells in zip(*rows, strict=True)) + 1
 
 
 def as_text(shown: Any, width: int = 110) -> str:
     """Return what rich would print, without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, record=False)
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(shown)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip("\n")

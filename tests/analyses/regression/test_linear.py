@@ -90,7 +90,7 @@ def test_predictions_and_coefficients_are_the_same_function():
     with pytest.raises(InvalidInput, match="stage"):
         model.predict({"age": [50.0], "bmi": [30.0], "sex": ["male"]})
     text = model.summary()
-    for word in ("chol", "age", "sex=male", "std err", "of it privacy", "P>|z|", "R²", "ridge"):
+    for word in ("chol", "age", "sex=male", "std err", "from privacy", "P>|z|", "R²", "ridge"):
         assert word in text
 
 

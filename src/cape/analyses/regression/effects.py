@@ -116,13 +116,9 @@ def effects(estimates: Sequence[Estimate], schema: Schema, *, drawn: bool = Fals
     """
     found, columns = [], dict(schema)
     for each in estimates:
-        column, per, title = columns.get(each.label), 1.0, schema.title(each.label)
-        if isinstance(column, Number):
-            per = column.per or (_round_below(column.half) if drawn else 1.0)
-            if per != 1 or column.per:
-                unit = f" {column.unit}" if column.unit else ""
-                title = f"{column.label or each.label} (per {per:g}{unit})"
-        found.append(Effect(title, per, each))
+        column = columns.get(each.label)
+        round_ = _round_below(column.half) if drawn and isinstance(column, Number) else 1.0
+        found.append(Effect(*schema.change(each.label, round_), each))
     return found
 
 

@@ -72,6 +72,7 @@ class LinearRegression(Analysis):
     kind: ClassVar[str] = "linear-regression"
     example: ClassVar[dict[str, Any]] = {"target": "chol", "features": ["age"]}
     shape_matters: ClassVar[bool] = True
+    slopes: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
     intercept: bool

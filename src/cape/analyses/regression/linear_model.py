@@ -92,7 +92,7 @@ class LinearModel(Shown):
             (each.title, *each.cells, *each.test, number(each.per * used[each.label]))
             for each in effects(self.estimates, self.schema)
         )
-        columns = ("", "coef", "95% interval", "std err", "of it privacy", "z", "P>|z|", "in predictions")
+        columns = ("", "coef", "95% interval", "std err", "from privacy", "z", "P>|z|", "in predictions")
         return [Table(columns, rows, self.title, drop=(7, 5, 4, 3))]
 
     def figures(self) -> Sequence[Figure]:

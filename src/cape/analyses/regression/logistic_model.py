@@ -110,7 +110,7 @@ class LogisticModel(Shown):
         )
         columns = (
             *("", "odds ratio", "95% interval", "P>|z|", "z"),
-            *("coef", "95% interval", "std err", "of it privacy"),
+            *("coef", "95% interval", "std err", "from privacy"),
         )
         return [Table(columns, rows, self.title, drop=(4, 8, 6, 7, 5))]
 

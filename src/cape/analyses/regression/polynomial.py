@@ -76,6 +76,7 @@ class PolynomialLoss(Analysis):
         "coefficients": {"1": [0, -2], "2": [1]},
     }
     shape_matters: ClassVar[bool] = True
+    slopes: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
     coefficients: tuple[tuple[int, tuple[float, ...]], ...]
