@@ -47,7 +47,7 @@ def run():
 def test_a_table_and_files(few, run, tmp_path):
     done = run("--out", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "Everything is as it must be." in done.output
+    assert "All checks passed." in done.output
     assert {file.name for file in tmp_path.iterdir()} == {
         "audit.json",
         "audit.png",
@@ -104,7 +104,7 @@ def test_status_1_when_what_must_be_flagged_is_not(few, run, monkeypatch):
     done = run()
     assert done.exit_code == 1
     assert "NOT FLAGGED" in done.output
-    assert "Not as it must be: none/mean" in done.output
+    assert "Failed: none/mean" in done.output
 
 
 @pytest.mark.slow(3)

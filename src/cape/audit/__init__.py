@@ -1,4 +1,4 @@
-"""Attacks on the guarantee: the real protocol, played many times, against one who sees all messages."""
+"""Attacks on the guarantee: the real protocol, run many times against an adversary who sees all messages."""
 
 from __future__ import annotations
 

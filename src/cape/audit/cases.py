@@ -1,28 +1,27 @@
-"""Which games are played, how often, and what must come of each.
+"""The rows of the audit: which games are played, how often, and the outcome that each must have.
 
-The number of runs follows from the power that is asked for: the bound must come within 15% of the claim, in
-mu and in the epsilon that belongs to it. With 2,800 runs of each table a mechanism that has mu = 3 gives a
-bound of 0.94 +- 0.016 times that, and 0.92 +- 0.020 times its epsilon, at the error that one test of the
-whole table may have: below 0.85 once in 3,000 times. `--fast` plays 700, gets 0.85 +- 0.037 of epsilon, and
-asks for 0.7.
-A mu of 3 is more than a study should spend. It is where a number of runs shows most; noise scales with the
-budget by one factor, which the claims themselves, and the noise scale at (1, 1e-6), are checked for.
+The number of runs follows from the required power: the bound must come within 15% of the claim, in mu and
+in the corresponding epsilon. With 2,800 runs per table a mechanism with mu = 3 gives a bound of 0.94 +-
+0.016 times that, and 0.92 +- 0.020 times its epsilon, at the error of one test of the whole table: below
+0.85 once in 3,000 times. `--fast` plays 700, gets 0.85 +- 0.037 of epsilon, and requires 0.7. A mu of 3 is
+more than a study should spend, but there a given number of runs shows most. Noise scales with the budget by
+one factor, which the claims themselves and the noise scale at (1, 1e-6) check.
 
-Rows over samples are played at mu = 2, with a rate of 0.4 and 5 steps. They are not asked to come near their
-claim: the best test there is, with endless runs, shows 0.87 of it (`cape.audit.sampled` says why), and 600
-runs of each table show 0.65 +- 0.04. Without sampling the same noise would have mu = 4.9, so where no sample
-is drawn, 80 runs of each show more than 2 in all but five of a thousand audits. These rows need the extra
-`accounting`, and are left out where it is not installed.
+Rows with sampling are played at mu = 2, with a rate of 0.4 and 5 steps. They need not come near their
+claim: the best possible test with unlimited runs shows 0.87 of it (`cape.audit.sampled` says why), and 600
+runs per table show 0.65 +- 0.04. Without sampling the same noise would have mu = 4.9, so if no sample is
+drawn, 80 runs per table show more than 2 in all but five of a thousand audits. These rows need the extra
+`accounting` and are skipped if it is not installed.
 
 Bugs are planted by the project's tests and not here: tests/audit/test_planted.py.
 
-Rows of deployed sites (`cape.audit.deployed`) take ten times as long and more: a run has a folder, a policy
-and a ledger. What they share with the other rows, calibration and sums, is played there; these have the runs
-that show a wrong noise, or noise that others know.
+Rows of deployed sites (`cape.audit.deployed`) take at least ten times as long: a run has a folder, a policy
+and a ledger. The other rows test what they share, calibration and sums; these have enough runs to detect
+wrong noise, or noise that others know.
 
-Every row can flag something: an adversary that is always right would show more than its claim. And every row
-must see something: its ratio has a floor. Where power is asked for that is 0.85 (0.7 with `--fast`), else
-what its number of runs allows (`Case.allowed`). Tested in tests/audit/test_cases.py.
+Every row can flag something: an adversary who is always right would exceed its claim. And every row must see
+something: its ratio has a floor, 0.85 (0.7 with `--fast`) where power is required, else what its number of
+runs allows (`Case.allowed`). Tested in tests/audit/test_cases.py.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ class Case:
     """One row of the table.
 
     Attributes:
-        runs: of each of the two tables.
+        runs: the number of runs per table.
         flag: the check that must flag it, or "" if none may.
         powered: whether the bound must come near the claim.
-        reach: the part of the claim that the best test on its tables shows with endless runs, at least: less
-            than what was measured (docs/audit.md). It makes the floor of a row without power.
-        claim: whose claim is put to the test.
-        direct: whether the test is the one that is best for epsilon at delta, and not for mu.
-        deployed: whether sites are played with folders, requests and ledgers (`cape.audit.deployed`); there
-            `lost` of them are gone before they send, and earlier answers are `forged`.
+        reach: a lower bound on the part of the claim that the best test on its tables shows with unlimited
+            runs, below what was measured (docs/audit.md). It sets the floor of a row without power.
+        claim: whose claim is tested.
+        direct: whether the test is the best one for epsilon at delta instead of mu.
+        deployed: whether sites have folders, requests and ledgers (`cape.audit.deployed`); then `lost` of
+            them drop out before they send, and earlier answers may be `forged`.
     """
 
     name: str
@@ -93,12 +92,12 @@ class Case:
 
     @property
     def budget(self) -> Budget:
-        """What the release may cost."""
+        """The budget of the release."""
         return Budget(epsilon(self.delta, self.mu), self.delta)
 
     @property
     def allowed(self) -> float:
-        """The ratio that so many runs show in all but one of 10,000 audits, if the reach is what it is."""
+        """The ratio that this number of runs shows in all but one of 10,000 audits, given `reach`."""
         wrong = int(stats.binom.isf(_RARE, 2 * self.runs, ndtr(-self.reach * self.mu / 2)))
         errors = Errors(wrong // 2, self.runs, wrong - wrong // 2, self.runs)
         bound = mu_bound(errors, _ERROR)
@@ -108,10 +107,10 @@ class Case:
         return math.floor(100 * ratio) / 100
 
     def needed(self, fast: bool) -> float:
-        """Return what the ratio must be at least.
+        """Return the least ratio allowed.
 
-        Nothing of what must be flagged, nor where answers are looked for that do not exist: that this look
-        sees them where they do is tested with a float sampler.
+        It is 0 for a row that must be flagged, and for *support*, which looks for answers that must not
+        exist; a test with a float sampler shows that it would find them.
         """
         if self.flag or self.look == "support":
             return 0.0
@@ -121,7 +120,7 @@ class Case:
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """The checks of it that can be wrong by chance: each has its part of the error."""
+        """Its checks that can be wrong by chance; each gets a part of the error."""
         if self.look == "support":
             return ("support",)
         plain = ("likelihood ratio", "learned")
@@ -129,7 +128,7 @@ class Case:
 
     @property
     def search(self) -> tuple[str, Neighbours, float, float, int, Look, bool]:
-        """What the search for its tables depends on."""
+        """All that the search for its tables depends on."""
         return self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look, self.forged
 
 
@@ -140,7 +139,7 @@ def cases(fast: bool) -> list[Case]:
 
 
 def samples_too() -> bool:
-    """Return whether the accountant of sampled rows is installed."""
+    """Return whether the accountant for sampling is installed."""
     return find_spec("dp_accounting") is not None
 
 
@@ -159,7 +158,7 @@ def chosen(fast: bool, only: str | None) -> list[Case]:
 
 
 def _schemes(fast: bool) -> list[Case]:
-    """Each scheme with each analysis; with `fast` some of them."""
+    """Each scheme with each analysis; with `fast`, some of them."""
     found = []
     for scheme in _SCHEMES:
         own = scheme == "cape"
@@ -183,7 +182,7 @@ def _schemes(fast: bool) -> list[Case]:
 
 
 def _studies(fast: bool) -> list[Case]:
-    """Several releases of one study, all of which the adversary sees; the claim is the whole budget."""
+    """Several releases of one study, all seen by the adversary; the claim is the whole budget."""
     found = []
     for scheme in ("cape", "pooled") if fast else _SCHEMES:
         runs = 400 if fast else 1000
@@ -197,9 +196,9 @@ def _studies(fast: bool) -> list[Case]:
 
 
 def _others(fast: bool) -> list[Case]:
-    """The other relation, a small budget, many sites, rows that are sampled, and epsilon by itself."""
+    """The other adjacency, a small budget, many sites, sampling, and epsilon by itself."""
     runs = 700 if fast else 2800
-    small = "pooled" if fast else "cape"  # it takes many runs to see anything of so little
+    small = "pooled" if fast else "cape"  # so small a mu takes many runs
     found = [
         Case("cape/mean, add-remove", "mean", "cape", runs, neighbours="add-remove"),
         Case("cape-gaussian/count, 30 sites", "count", "cape-gaussian", runs, sites=30, colluding=9),
@@ -218,7 +217,7 @@ def _others(fast: bool) -> list[Case]:
 
 
 def _deployed(fast: bool) -> list[Case]:
-    """What deployed sites send: with a site that is lost, and to a coordinator that makes up answers."""
+    """What deployed sites send: with a lost site, and to a coordinator that forges earlier answers."""
 
     def row(analysis: str, runs: int, *, among: bool = False, forged: bool = False, mu: float = 3.0) -> Case:
         scheme, said = "cape" if among else "conventional", [analysis]
@@ -253,7 +252,7 @@ def _deployed(fast: bool) -> list[Case]:
 
 
 def _flagged(fast: bool) -> list[Case]:
-    """What must be flagged, and by which check; and answers that must not exist."""
+    """Rows that must be flagged, and by which check; and answers that must not exist."""
     runs, scheme = 1000 if fast else 2000, "cape-gaussian"
     theorem = Case("theorem 1, S = 30, S_C = 9", "count", scheme, runs, sites=30, colluding=9)
     return [

@@ -1,4 +1,4 @@
-"""The game of differential privacy, played with the real protocol: two tables, a coin, and what is seen."""
+"""The distinguishing game of differential privacy, played with the real protocol: two tables and a coin."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Look = Callable[[list[Stage], str, bool], float]
 
 @dataclass(frozen=True)
 class Game:
-    """What is played: an analysis or a study, a scheme, who takes part, what it may cost, on which tables.
+    """What is played: an analysis or a study, a scheme, the parties, the budget and the tables.
 
-    Among deployed sites (`cape.audit.deployed`), `lost` of them are gone before they send, and with `forged`
-    the coordinator makes up what earlier stages released.
+    Of deployed sites (`cape.audit.deployed`), `lost` drop out before they send, and with `forged` the
+    coordinator makes up the results of earlier stages.
     """
 
     analysis: str
@@ -60,7 +60,7 @@ class Game:
 
 @dataclass(frozen=True)
 class Played:
-    """What came of many runs: for each, which table it was, its likelihood ratio, and all that was seen."""
+    """The outcome of many runs: for each its table, its likelihood ratio, and the adversary's view."""
 
     present: Bits
     ratios: Floats
@@ -75,17 +75,17 @@ class Played:
 
     @property
     def attained(self) -> float:
-        """The mu that these two tables attain, by the design."""
+        """The mu that these two tables attain, according to the design."""
         return math.sqrt(self.moved)
 
 
 def coin(number: int) -> bool:
-    """Return which table a run has: each half of the runs, even and odd ones, has both equally often."""
+    """Return which table a run has; even and odd runs each have both tables equally often."""
     return number // 2 % 2 == 1
 
 
 def play(game: Game, runs: range, seed: int, look: Look | None = None, label: str = "") -> Played:
-    """Play the runs with these numbers. All noise comes from a stream keyed by the seed and the run's number.
+    """Play the runs with these numbers; all noise comes from a stream keyed by the seed and the run's number.
 
     `look` computes one more number from a view.
     """
@@ -124,7 +124,7 @@ def gather(
     promises: Callable[[], list[ReleaseGuarantee]],
     look: Look | None = None,
 ) -> Played:
-    """Play runs, each with its number and whether the second table is true, and keep what is seen of them."""
+    """Play runs, each given its number and whether the second table is true, and keep the views."""
     target, began = game.sites[0], perf_counter()
     rows: list[tuple[bool, float, float, float, int]] = []
     views: list[Int64] = []
@@ -155,10 +155,11 @@ def gather(
 
 
 def claimed(promises: list[ReleaseGuarantee], budget: Budget) -> tuple[float, float]:
-    """Return the mu and the epsilon that are put to the test.
+    """Return the mu and the epsilon that are tested.
 
-    Of one release what it promises, but no more than the budget it is paid from; of several, and of none that
-    promises anything, the budget: what they promise one by one is no claim about all of them.
+    For one release that is its guarantee, but at most the budget that pays for it. For several releases,
+    and for one without a guarantee, it is the budget: separate guarantees make no claim about all releases
+    together.
     """
     if len(promises) > 1 or not math.isfinite(promises[0].mu):
         return budget.mu, budget.epsilon
@@ -166,7 +167,7 @@ def claimed(promises: list[ReleaseGuarantee], budget: Budget) -> tuple[float, fl
 
 
 def _numbers(game: Game, analysis: Any) -> int:
-    """Return how many numbers one release takes at most: what noise is made ahead for."""
+    """Return the most numbers that one release takes: noise is prepared for them."""
     query = analysis.query(SCHEMA, game.neighbours)
     size = sum(array.size for array in query.arrays(SCHEMA))
     return int(size) * len(analysis.stages())

@@ -1,4 +1,4 @@
-"""Searches and games in two processes."""
+"""Searches and games, run in two processes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Job:
 def in_order(
     jobs: Sequence[Callable[[], Done]], watch: Callable[[int], None], workers: int = WORKERS
 ) -> list[Done]:
-    """Return what each job gives, in their order; `watch` is told the number of each that is done."""
+    """Return the result of each job, in order; `watch` gets the number of each finished job."""
     if workers < 2 or len(jobs) < 2:
         results = []
         for number, job in enumerate(jobs):
@@ -88,7 +88,7 @@ def in_order(
             found[waiting[future]] = future.result()
             watch(waiting[future])
     except BrokenProcessPool:
-        raise CapeError("a process was ended by the system, perhaps for memory; run it again") from None
+        raise CapeError("the system ended a process, perhaps for lack of memory; run it again") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return [found[number] for number in range(len(jobs))]
@@ -99,7 +99,7 @@ def _call(job: Callable[[], Done]) -> Done:
 
 
 def _begin() -> None:
-    """Keep processes from sharing each other's cores, and let Ctrl-C end them without words."""
+    """Give each process one core, and let Ctrl-C end it silently."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     threadpool_limits(1)

@@ -1,12 +1,9 @@
-"""What is kept of an audit: audit.json, a picture, and a page in Markdown with the date and the command."""
+"""The files of an audit: audit.json, a picture, and a Markdown page with the date and the command."""
 
 from __future__ import annotations
 
-import json
-import math
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from cape import __version__
 from cape.audit.cases import FLOOR, FLOOR_FAST, samples_too
@@ -14,6 +11,7 @@ from cape.audit.picture import draw
 from cape.audit.run import Audit
 from cape.audit.table import ERROR, Row
 from cape.errors import InvalidInput
+from cape.show.plain import to_json
 
 __all__ = ["COLUMNS", "PLANTED", "cells", "left_out", "page", "told", "write"]
 
@@ -26,7 +24,7 @@ COLUMNS = (
     "its epsilon",
     "epsilon >=",
     "ratio",
-    "asked",
+    "floor",
     "noise",
     "runs",
     "verdict",
@@ -38,8 +36,7 @@ def write(found: Audit, out: Path, command: str) -> list[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         plain = out / "audit.json"
-        text = json.dumps(_finite({"command": command, **found.to_dict()}), indent=2, allow_nan=False)
-        plain.write_text(text + "\n", encoding="utf-8")
+        plain.write_text(to_json({"command": command, **found.to_dict()}) + "\n", encoding="utf-8")
         said = out / "assurance-privacy.md"
         said.write_text(page(found, command), encoding="utf-8")
     except OSError as error:
@@ -68,22 +65,22 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 PLANTED = (
-    "An audit that cannot find a bug has found nothing: the project's tests plant nine bugs in the code, one "
-    "at a time, and each is flagged (tests/audit/test_planted.py)."
+    "An audit that could not find a bug would show nothing: the project's tests plant nine bugs in the code, "
+    "one at a time, and the audit flags each of them."
 )
 
 
 def told(found: Audit) -> str:
-    """Return how many tests were made, and how they share the error."""
+    """Return how many tests were made, and how they divide the error."""
     return (
         f"{found.tests} tests on {len(found.rows)} rows, one to three on each, with equal parts of the "
-        f"error: all together are wrong with probability at most {ERROR:.0%}."
+        f"error: the probability that any of them is wrong is at most {ERROR:.0%}."
     )
 
 
 def left_out() -> list[str]:
-    """Return what could not be played here, in words."""
-    return [] if samples_too() else ["Rows over samples were left out: they need the extra `accounting`."]
+    """Return which rows could not be run here, in words."""
+    return [] if samples_too() else ["Rows with sampling were skipped: they need the extra `accounting`."]
 
 
 def page(found: Audit, command: str) -> str:
@@ -97,16 +94,15 @@ def page(found: Audit, command: str) -> str:
         "# Empirical privacy and rounding",
         "",
         f"Made on {datetime.now(UTC):%Y-%m-%d} with cape {__version__} by `{command}`, "
-        f"in {found.seconds / 60:.1f} minutes. Do not edit: it is generated.",
+        f"in {found.seconds / 60:.1f} minutes. This page is generated: do not edit it.",
         "",
         *([told(found), ""] if found.rows else []),
-        "Lower bounds on mu and on epsilon need no assumption about the mechanism; the interval for the "
-        "noise, over its claimed scale, assumes that it is normal. *Attained* is the mu of the two tables "
-        "that the search found, by the noise that the code reckons with; *its epsilon* is that of a Gaussian "
-        "release with the bound on mu; *ratio* is bound over claim, of mu or of its epsilon, whichever is "
-        "less, and *asked* what it must be at least: with few runs, or a small epsilon, a claim that holds "
-        "cannot be told from a better one. "
-        "How it works, and what it does not cover: [the audit](audit.md).",
+        "Lower bounds on mu and epsilon need no assumption about the mechanism. The interval for the noise, "
+        "relative to its claimed scale, assumes normal noise. *Attained* is the mu of the two tables that "
+        "the search found, computed from the noise that the code calibrates to; *its epsilon* is that of a "
+        "Gaussian release with the bound on mu; *ratio* is bound over claim, for mu or its epsilon, "
+        "whichever is less; *floor* is the least ratio allowed: with few runs, or a small epsilon, no test "
+        "comes near the claim. How it works, and what it does not cover: [the audit](audit.md).",
         "",
     ]
     for line in left_out():
@@ -114,16 +110,9 @@ def page(found: Audit, command: str) -> str:
     if plain:
         lines += ["## What must hold", ""]
         if tight:
-            lines += [
-                f"The least ratio of the {len(tight)} tight rows is {min(tight):.2f}; {floor:g} is needed.",
-                "",
-            ]
+            lines += [f"The least ratio of {len(tight)} tight rows is {min(tight):.2f}; floor {floor:g}.", ""]
         if least is not None:
-            lines += [
-                f"Nearest to its floor is `{least.name}`, with {least.ratio:.2f} where {least.needed:.2f} is "
-                "needed.",
-                "",
-            ]
+            lines += [f"Nearest to its floor of {least.needed:.2f}: `{least.name}`, {least.ratio:.2f}.", ""]
         lines += [*_table(plain), ""]
     if wrong:
         lines += ["## What must be flagged", "", PLANTED, "", *_table(wrong), ""]
@@ -139,13 +128,3 @@ def page(found: Audit, command: str) -> str:
 def _table(rows: list[Row]) -> list[str]:
     head = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     return head + ["| " + " | ".join(cells(row)) + " |" for row in rows]
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return value

@@ -1,4 +1,4 @@
-"""The whole audit: search, play, judge; rounding; and what is kept of it."""
+"""The whole audit: search for tables, run the games, judge them; and the checks of rounding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHUNK = 400
 
 @dataclass(frozen=True)
 class Audit:
-    """All that came of it."""
+    """The outcome of an audit."""
 
     rows: tuple[Row, ...]
     rounding: tuple[Check, ...]
@@ -44,12 +44,12 @@ class Audit:
 
     @property
     def tests(self) -> int:
-        """How many tests were made that can be wrong by chance."""
+        """The number of tests that can be wrong by chance."""
         return sum(row.tests for row in self.rows)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was flagged that keeps its claim, and everything that does not."""
+        """Whether every row and every check of rounding passed."""
         return all(row.ok for row in self.rows) and all(check.holds for check in self.rounding)
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def audit(
 ) -> Audit:
     """Attack every row of the table, or those whose name contains `only`, or "rounding" alone.
 
-    `watch` is told of each of the `amount` parts that is done.
+    `watch` is called after each of the `amount` parts.
     """
     began = perf_counter()
     rounded = checks(seed) if only in (None, "rounding") else []
@@ -91,7 +91,7 @@ def audit(
     jobs = [
         Job(case, tables[case.search], first, last, seed) for case in table for first, last in _parts(case)
     ]
-    jobs.sort(key=lambda job: -_slow(job.case))  # those that take longest first
+    jobs.sort(key=lambda job: -_slow(job.case))  # the slowest first
     played = in_order(jobs, lambda number: watch(jobs[number].case.name), workers)
     rows, tests = [], sum(len(case.tests) for case in table)
     for case in table:
@@ -101,7 +101,7 @@ def audit(
 
 
 def amount(fast: bool, only: str | None) -> int:
-    """Return in how many parts an audit is done."""
+    """Return the number of parts of an audit."""
     if only == "rounding":
         return 1
     table = chosen(fast, only)
@@ -109,17 +109,17 @@ def amount(fast: bool, only: str | None) -> int:
 
 
 def _alike(table: list[Case]) -> dict[Any, Case]:
-    """Return one case for each search that is to be made."""
+    """Return one case for each search."""
     return {case.search: case for case in table}
 
 
 def _slow(case: Case) -> int:
-    """Return about how many times longer than a mean in one process a run takes."""
+    """Return roughly how many times longer a run takes than a mean in one process."""
     deployed = {"cape": 8, "conventional": 2}.get(case.scheme, 1) if case.deployed else 1
     return deployed * _SLOW.get(case.analysis, 1)
 
 
 def _parts(case: Case) -> list[tuple[int, int]]:
-    """Return which runs are played together: each part begins a round of four, two of each table."""
+    """Return which runs are played together: each part starts at a multiple of four, two runs per table."""
     size = max(40, _CHUNK // _slow(case) // 4 * 4)
     return [(first, min(first + size, 2 * case.runs)) for first in range(0, 2 * case.runs, size)]

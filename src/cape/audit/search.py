@@ -1,15 +1,15 @@
-"""The worst neighbouring tables, found by search and not by hand.
+"""The worst neighbouring tables, found by search.
 
-Sums over rows are exact and add up, so two tables that differ in one row are as far apart as the two rows'
-vectors (replace-one), or as one row's vector is long (add-remove): searching over rows is searching over
-tables. Rows are drawn at random, with cells at the public bounds more often than elsewhere; the best pair is
-then improved cell by cell, over both rows, until no cell helps. Distances are those of the encoded integers,
-in standard deviations of a site's noise. Where later questions depend on earlier answers, the questions are
-those of a real run, and the other rows of the tables are searched over too, since they steer it. Where a
-study has several releases, a row's vector is what it adds to all of them, each over its own noise. Where
-earlier answers are forged, the questions are those that follow from them, whatever the rows.
-Where rows are sampled, a row's vector is what it adds when it takes part: the worst pair is then again the
-one that is furthest apart, two rows at the bound, each the other's opposite (`cape.privacy.subsampling`).
+Sums over rows are exact and additive, so the distance of two tables that differ in one row is that of the two
+rows' vectors (replace-one), or the length of one row's vector (add-remove): a search over rows is a search
+over tables. Rows are drawn at random, with cells at the public bounds more often than elsewhere; the best
+pair is then improved cell by cell, over both rows, until no cell helps. Distances are those of the encoded
+integers, in standard deviations of a site's noise. If later queries depend on earlier answers, the queries
+are those of a real run, and the search also covers the other rows of the tables, which steer it. If a study
+has several releases, a row's vector is what it adds to all of them, each divided by its own noise. If
+earlier answers are forged, the queries are those that follow from them, whatever the rows. With sampling, a
+row's vector is what it adds when it takes part: the worst pair is again the one furthest apart, two
+opposite rows at the bound (`cape.privacy.subsampling`).
 Tested in tests/audit/test_search.py.
 """
 
@@ -59,7 +59,7 @@ _FIRST, _SWEEPS, _FILLS = 40, 6, 3
 
 @dataclass(frozen=True)
 class Found:
-    """Neighbouring tables, how far apart they are in local standard deviations, and how many were tried."""
+    """Neighbouring tables, their distance in local standard deviations, and how many were tried."""
 
     tables: Tables
     distance: float
@@ -69,7 +69,7 @@ class Found:
 def find(
     name: str, neighbours: Neighbours, budget: Budget, seed: int, sites: int = 3, forged: bool = False
 ) -> Found:
-    """Return the worst pair of tables for an analysis that the search has found."""
+    """Return the worst pair of tables that the search finds for an analysis."""
     steered = not forged and any(len(analysis.stages()) > 1 for analysis, _ in asked_of(name))
     fills = range(_FILLS if steered else 1)
     found = [_find(name, neighbours, budget, (seed, fill), sites, forged) for fill in fills]
@@ -96,7 +96,7 @@ def _find(
 
 
 class _Questions(Observer):
-    """Writes down what is asked."""
+    """Records the queries of a run."""
 
     def __init__(self) -> None:
         self.asked_for: Questions = []
@@ -106,7 +106,7 @@ class _Questions(Observer):
 
 
 def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables) -> Questions:
-    """Return what a run asks, and on which grids, from a real run without noise cancelling."""
+    """Return the queries and grids of a real run of scheme `conventional`."""
     observer = _Questions()
     consortium = Consortium(
         tables.sites(Remembered)[0],
@@ -126,7 +126,7 @@ def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables)
 
 
 class _Pair:
-    """Two rows, and what can be done to their cells."""
+    """Two rows whose cells are searched."""
 
     def __init__(self, columns: tuple[str, ...], asked: Questions, neighbours: Neighbours) -> None:
         self._asked, self._neighbours = asked, neighbours
@@ -135,7 +135,7 @@ class _Pair:
 
     @property
     def tried(self) -> int:
-        """How many rows were looked at."""
+        """How many rows were tried."""
         return len(self._known)
 
     def vector(self, row: Row) -> Floats:
@@ -151,7 +151,7 @@ class _Pair:
         return self._known[row]
 
     def apart(self, one: Row, two: Row) -> float:
-        """Return how far the tables with these rows are from each other."""
+        """Return the distance between the tables with these rows."""
         if self._neighbours == "add-remove":
             return float(np.linalg.norm(self.vector(one)))
         return float(np.linalg.norm(self.vector(one) - self.vector(two)))
@@ -192,7 +192,7 @@ class _Pair:
 
 
 def cells(name: str, stream: SecureStream) -> list[Cell]:
-    """Return cells to try: the bounds, the middle, between, and none where that is allowed."""
+    """Return cells to try: the bounds, the middle, values between, and a missing cell if allowed."""
     column = SCHEMA[name]
     nothing: list[Cell] = [None] if column.missing else []
     if not isinstance(column, Number):

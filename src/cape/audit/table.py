@@ -1,22 +1,22 @@
-"""From runs to rows: claim, lower bounds, what was flagged by which check, and whether that is as it must be.
+"""From runs to rows: the claim, the lower bounds, the checks that flagged it, and whether the row passes.
 
-Four checks can be wrong by chance. A row is put to one, two or three of them (`cape.audit.cases.Case.tests`),
-and all tests of all rows have equal parts of the error that the whole table may have (5%, Bonferroni):
+Four checks can be wrong by chance. Each row gets one, two or three of them (`cape.audit.cases.Case.tests`),
+and all tests of all rows have equal parts of the error allowed for the whole table (5%, Bonferroni):
 
 - *likelihood ratio*: the best test by the design, with its threshold fixed by the design;
-- *learned*: a test that was learned on half of the runs, judged on the other half;
-- *noise scale*: whether the noise is smaller than claimed (assumes that it is normal);
+- *learned*: a test that is learned on half of the runs and judged on the other half;
+- *noise scale*: whether the noise is smaller than claimed (assumes normal noise);
 - *support*: answers that only one of the tables can give.
 
-The first two and the last flag a row if their lower bound on mu, or on epsilon at the claimed delta, is
-above the claim: with probability 95% no row that keeps its claim is flagged.
+The first two and the last flag a row if their lower bound on mu, or on epsilon at the claimed delta,
+exceeds the claim: with probability 95% no row that keeps its claim is flagged.
 
-Two more leave nothing to chance:
+Two more do not depend on chance:
 
-- *attained*: by how much noise the code reckons with, the two tables are further apart than the claim. It
-  needs no number of runs, and sees what is wrong with a calibration; it cannot see noise that is not there;
-- *blind*: a ratio or a sum of squares that is not a number, views that never change, or a check that was to
-  be made and was not. Such a row has shown nothing, whatever else came of it.
+- *attained*: at the noise that the code calibrates to, the two tables are further apart than the claim. It
+  needs no number of runs and detects a wrong calibration; it cannot detect noise that was not added;
+- *blind*: a ratio or a sum of squares is not a number, views never change, or a check was not made. Such a
+  row has shown nothing, whatever else it reports.
 
 A row that is not flagged must also reach its floor (`cape.audit.cases.Case.needed`).
 Tested in tests/audit/test_table.py.
@@ -48,7 +48,7 @@ __all__ = ["CHECKS", "ERROR", "ROUNDING", "Row", "judge"]
 ERROR = 0.05
 CHECKS = ("likelihood ratio", "learned", "noise scale", "support")
 ROUNDING = 1e-6
-"""By which part *attained* may be above the claim: it is a sum of squares of floats, wrong by some 1e-13."""
+"""By how much, relatively, *attained* may exceed the claim; its own floating-point error is about 1e-13."""
 
 _SAMPLE = 1e-9  # claims are floats
 
@@ -58,15 +58,15 @@ class Row:
     """One row of the table.
 
     Attributes:
-        attained: the mu of the tables that the search found, by the design.
+        attained: the mu of the tables that the search found, according to the design.
         mu_bound, epsilon_bound: the best lower bounds of all tests, both without assumptions.
         epsilon_from_mu: the epsilon at delta of a Gaussian mechanism with the bound on mu.
         scale: an interval for the noise over its claimed scale, if noise is normal.
-        ratio: bound over claim, of mu or of its epsilon, whichever is less; where the case is about epsilon
-            by itself, of that.
-        needed: what the ratio must be at least.
-        tests: how many tests that can be wrong by chance it was put to.
-        flagged: the checks that say that the claim is broken.
+        ratio: bound over claim, of mu or of its epsilon, whichever is less; of epsilon alone if the case is
+            about that.
+        needed: the least ratio allowed.
+        tests: the number of its tests that can be wrong by chance.
+        flagged: the checks by which the claim is broken.
     """
 
     name: str
@@ -92,14 +92,14 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether it is as it must be."""
+        """Whether it passes."""
         if self.must_flag:
             return self.must_flag in self.flagged and "blind" not in self.flagged
         return not self.flagged and self.ratio >= self.needed
 
     @property
     def verdict(self) -> str:
-        """What came of it, in words."""
+        """Its outcome, in words."""
         if "blind" in self.flagged:
             return "BLIND"
         if self.must_flag:
@@ -114,7 +114,7 @@ class Row:
 
 
 def judge(case: Case, played: Played, searched: int, tests: int, fast: bool) -> Row:
-    """Return the row of a case, in a table that has so many tests in all."""
+    """Return the row of a case in a table with this total number of tests."""
     error = ERROR / tests
     claim_mu, claim_epsilon = _claim(case, played)
     made, flagged = _tests(case, played, claim_epsilon, error), []
@@ -165,7 +165,7 @@ def judge(case: Case, played: Played, searched: int, tests: int, fast: bool) -> 
 
 
 def _blind(case: Case, played: Played) -> bool:
-    """Return whether what was seen is no evidence: not numbers, or the same in every run."""
+    """Return whether the views are no evidence: not numbers, or the same in every run."""
     if case.look == "support":
         return played.extra is None or not np.isfinite(played.extra).all()
     numbers = (played.moved, played.squares, *played.ratios)
@@ -175,7 +175,7 @@ def _blind(case: Case, played: Played) -> bool:
 
 
 def _claim(case: Case, played: Played) -> tuple[float, float]:
-    """Return the mu and the epsilon at delta that are put to the test."""
+    """Return the mu, and the epsilon at delta, that are tested."""
     if case.claim == "product":
         return played.claim_mu, played.claim_epsilon
     parties = Parties(case.sites, case.colluding, case.sites)

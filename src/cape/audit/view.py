@@ -1,12 +1,12 @@
-"""What the adversary sees of a real run: every message, the sums that are told, and all that colluders have.
+"""The adversary's view of a real run: every message, the announced sums, and all that colluding sites hold.
 
-The code that is audited runs as it is. `Watch` is its observer: it is shown every message on the wire, what
-the aggregator's own machine works out (the masks that it takes off) and what the machines of colluding sites
-have (the keys of the masks that they share). What honest sites keep to themselves is not in the view;
-`Stage.exact` and `Stage.other` are the data, which the adversary of differential privacy knows but for one
-row: it does not know which of the two is true.
+The audited code runs unchanged. `Watch` is its observer and sees every message on the wire, what the
+aggregator computes (the masks that it removes) and what colluding sites hold (the keys of the masks that
+they share). The view does not contain what honest sites keep to themselves. `Stage.exact` and `Stage.other`
+are the data, which the adversary of differential privacy knows except for one row: it does not know which
+of the two is true.
 
-Timing is left out.
+Timing is not part of the view.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Stage:
         exact: each site's sums in steps, as they are in this run.
         other: the sums of the target's site in the neighbouring table.
         total: what is released.
-        seen: each site's message, with every mask taken off that the adversary knows.
-        held: what each colluding site put in: its own sums and noise.
+        seen: each site's message, without the masks that the adversary knows.
+        held: what each colluding site contributed: its sums and noise.
         told: the announced sum of the noise that cancels (the paper's scheme), else None.
         drawn: each colluding site's part of that noise.
-        draw: where rows are sampled, what the target's site drew; `other` is then over the same sample.
+        draw: with sampling, what the target's site drew; `other` is then over the same sample.
     """
 
     query: Query
@@ -81,9 +81,9 @@ class Watch(Observer):
         self._view: dict[str, Any] = {}  # what the present stage has shown
 
     def start(self, tables: Mapping[str, Remembered], neighbour: Remembered, shared: int) -> None:
-        """Forget the run before; `neighbour` is the table that is not to be told from the real one.
+        """Start a new run; `neighbour` is the table to be told from the real one.
 
-        Both begin with the same rows, `shared` of them, all complete.
+        Both start with the same `shared` rows, all complete.
         """
         self._tables, self._neighbour, self._shared, self.stages = tables, neighbour, shared, []
 
@@ -92,12 +92,12 @@ class Watch(Observer):
         self._view = {"query": query, "calibration": calibration}
 
     def began(self, sites: Mapping[str, secagg.Site], aggregator: secagg.Aggregator) -> None:
-        """Look at other machines from now on."""
+        """Watch other machines from now on."""
         self._machines, self._aggregator = sites, aggregator
         self._pair_keys, self._masked = {}, {}
 
     def carried(self, wire: secagg.Wire) -> None:
-        """Keep masked vectors, and the keys of a colluding site right before it masks its own."""
+        """Keep masked vectors, and a colluding site's keys just before it masks its own vector."""
         if wire.round != "mask":
             return
         if wire.receiver in self.colluders:
@@ -116,12 +116,12 @@ class Watch(Observer):
 
     def sent(self, messages: Mapping[str, NDArray[Any]], ring: Ring) -> None:
         """Keep messages, unless they are for a trusted curator."""
-        self._masked = {}  # of the noise that cancels: this stage has no masks of its own
+        self._masked = {}  # those were for the noise that cancels: this stage has no masks
         if not self._trusted:
             self._view["seen"] = {name: ring.decode(message) for name, message in messages.items()}
 
     def released(self, outcome: Outcome) -> None:
-        """Put the stage together."""
+        """Assemble the stage."""
         query, calibration = self._view["query"], self._view["calibration"]
         exact = {name: _encoded(calibration, table.given) for name, table in self._tables.items()}
         if rate_of(query.blocks) < 1:
@@ -133,7 +133,7 @@ class Watch(Observer):
         self.unmask(self.stages[-1])
 
     def unmask(self, stage: Stage) -> None:
-        """Take from the masked vectors of a stage, if it has any, every mask that the adversary knows."""
+        """Remove every mask that the adversary knows from the masked vectors of a stage."""
         for name, data in self._masked.items():
             assert self._aggregator is not None
             parameters, own = self._aggregator.parameters, self._aggregator.self_keys

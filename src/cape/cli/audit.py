@@ -32,21 +32,21 @@ def audit(
         Path | None,
         typer.Option(metavar="DIR", help="Write audit.json, a picture and assurance-privacy.md here."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the search, the tables and all noise.", min=0)] = _SEED,
+    seed: Annotated[int, typer.Option(help="Seed of the search, the tables and all noise.", min=0)] = _SEED,
     only: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Rows whose name contains this; or rounding.",
+            help="Only rows whose name contains this, or rounding.",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try to break the guarantee: lower bounds on what an adversary learns, beside what is claimed.
+    """Try to break the guarantee: lower bounds on what an adversary learns, beside the claims.
 
     The real protocol runs many times on neighbouring tables that a search found, with a colluding site. Exit
-    status 1 if anything is not as it must be.
+    status 1 if a check fails.
 
     Example: [bold]cape audit --fast[/bold]
 
@@ -79,7 +79,7 @@ def audit(
 
 
 def command(fast: bool, seed: int, only: str | None) -> str:
-    """Return what to type for the same result, without the folders of this machine."""
+    """Return the command that gives the same result, without the folders of this machine."""
     chosen = ["--fast"] if fast else []
     chosen += ["--seed", str(seed)] if seed != _SEED else []
     chosen += ["--only", shlex.quote(only)] if only else []
@@ -93,7 +93,7 @@ def _show(found: Audit, files: list[Path]) -> None:
     if found.rows:
         table = Table(
             box=box.SIMPLE_HEAD,
-            title="lower bounds beside claims",
+            title="Lower bounds beside claims",
             title_justify="left",
             padding=(0, 1, 0, 0),
         )
@@ -113,6 +113,6 @@ def _show(found: Audit, files: list[Path]) -> None:
         style, word = ("green", "holds") if check.holds else ("bold red", "FAILS")
         console.print(f"[{style}]{word}[/{style}] {escape(check.name)}: {escape(check.found)}")
     bad = [row.name for row in found.rows if not row.ok] + [c.name for c in found.rounding if not c.holds]
-    typer.echo("Everything is as it must be." if not bad else f"Not as it must be: {'; '.join(bad)}")
+    typer.echo(f"Failed: {'; '.join(bad)}" if bad else "All checks passed.")
     for file in files:
         typer.echo(f"Written: {file}")

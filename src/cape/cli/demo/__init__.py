@@ -1,4 +1,4 @@
-"""`cape demo`: a real analysis over five sites, on public data that ships with it, beside the truth."""
+"""`cape demo`: a real analysis over five sites, on public data in the package, beside the truth."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="Total epsilon of the study.")] = 2.0,
     delta: Annotated[float, typer.Option(help="Delta of the study.")] = 1e-6,
     colluding: Annotated[
-        int, typer.Option(help="How many of the five sites may side with the aggregator.")
+        int, typer.Option(help="How many of the five sites may collude with the aggregator.")
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to save the picture; a temporary folder if not said."),
+        typer.Option(metavar="DIR", help="Where to save the picture; default: a temporary folder."),
     ] = None,
     guarantee: Annotated[
         bool,
         typer.Option(
-            "--guarantee", help="Show the paper's Theorem 1 beside what holds instead. Reads no data."
+            "--guarantee", help="Show the paper's Theorem 1 beside the exact guarantee. Reads no data."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -104,8 +104,8 @@ def _as_dict(done: Demo, picture: Path) -> dict[str, Any]:
 def _show(console: Console, done: Demo, picture: Path) -> None:
     budget = done.budget
     console.print(
-        f"\n[bold]569 patients with a breast tumour, at {len(SITES)} sites[/bold] of "
-        f"{', '.join(map(str, SITES.values()))} rows that do not leave them.\n"
+        f"\n[bold]569 patients with a breast tumour at {len(SITES)} sites[/bold], whose "
+        f"{', '.join(map(str, SITES.values()))} rows stay where they are.\n"
         f"Guarantee for every person: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} (mu = "
         f"{budget.mu:.4f}), even if the aggregator and {words.count(done.colluding, 'site')} pool what they "
         "see.\n"
@@ -116,8 +116,8 @@ def _show(console: Console, done: Demo, picture: Path) -> None:
     typer.echo(f"\nPicture: {picture}")
     console.print(
         f"\nBudget: {float(100 * budget.spent):g}% is spent, {float(100 * budget.remaining):g}% is left "
-        "for the next question.\nNext: cape plan and cape run with a study file of your own; see "
-        "docs/tutorial.md.\n"
+        "for the next question.\nNext: write a study file for your data, then cape plan study.toml and "
+        "cape run study.toml. The tutorial in the source (docs/tutorial.md) goes through one.\n"
     )
 
 
@@ -137,8 +137,8 @@ def _table_one(done: Demo) -> Table:
             cells += [_with_interval(released), _short(truth.value, released)]
         table.add_row(stem, *cells, end_section=stem == "n" or stem.endswith(_SHOWN[-1]))
     table.caption = (
-        "Bounds of the columns were chosen by hand, from what is possible. Intervals count sampling and "
-        "privacy noise; counts are of these patients."
+        "The columns' bounds were chosen by hand from what is possible. Intervals include sampling and "
+        "privacy noise; those of counts, privacy noise only."
     )
     table.caption_justify = "left"
     return table
@@ -148,15 +148,15 @@ def _comparison(rows: list[Compared]) -> Table:
     title = "The same table by other schemes, at the same epsilon"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("scheme")
-    table.add_column("who has to be trusted")
+    table.add_column("who must be trusted")
     table.add_column("noise over pooled", justify="right")
     table.add_column("error here", justify="right")
     for row in rows:
         style = "bold" if row.scheme == "cape" else ""
         table.add_row(row.scheme, row.meaning, f"{row.over_pooled:.2f}", f"{row.error:.1f}%", style=style)
     table.caption = (
-        "Noise: planned, as a standard deviation. Error: root mean square difference of the means from the "
-        f"truth in {RUNS} runs, in percent of the bounds; published, so many runs would cost as many budgets."
+        "Noise: planned standard deviation. Error: root mean square difference between means and truth "
+        f"in {RUNS} runs, in percent of the bounds. Publishing {RUNS} runs would cost {RUNS} budgets."
     )
     table.caption_justify = "left"
     return table
@@ -170,5 +170,5 @@ def _with_interval(e: Estimate) -> str:
 
 
 def _short(value: float, e: Estimate) -> str:
-    """Return a number to the place of the estimate's error, so short that the table fits 80 columns."""
+    """Return a number to the place of the estimate's error; the table must fit 80 columns."""
     return rounded(value, e.standard_error, 0 if abs(e.value) >= 100 else 1)

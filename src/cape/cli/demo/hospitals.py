@@ -1,4 +1,4 @@
-"""Five sites with 569 patients, the table that is asked of them, and other schemes."""
+"""Five sites with 569 patients, their Table One, and the same table under other schemes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SCHEMES = {
     "cape": "nobody; secure aggregation",
     "cape-gaussian": "nobody; the paper's variances",
     "conventional": "nobody; all noise adds up",
-    "local": "nobody; the largest site alone",
+    "local": "nobody; largest site alone",
 }
 _LABELS = tuple(f"{name} mean | diagnosis={group}" for name in COLUMNS for group in GROUPS)
 
@@ -42,7 +42,7 @@ Labelled = dict[str, Estimate]
 
 @dataclass(frozen=True)
 class Compared:
-    """One way to make noise: what it is planned to be over pooled, and its error in the means of the groups.
+    """One scheme: its planned noise over that of pooled, and the error of its group means.
 
     The error is a root mean square over means and runs, in percent of a column's bounds.
     """
@@ -55,7 +55,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Demo:
-    """What was released by each scheme, what is true, and how far they are apart."""
+    """What each scheme released, the truth, and the errors."""
 
     budget: Budget
     colluding: int
@@ -93,7 +93,7 @@ def rehearse(budget: Budget, colluding: int, steps: Steps) -> Demo:
 
 def _release(consortium: Consortium, analysis: TableOne, scheme: str) -> Labelled:
     with warnings.catch_warnings():
-        # The truth is asked for on purpose, of data that everyone has; and other schemes may be too noisy.
+        # The truth is released on purpose: the data is public. And other schemes may be too noisy.
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", TooNoisyWarning)
         release = consortium.release(analysis, share=SHARE, scheme=scheme)

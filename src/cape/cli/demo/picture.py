@@ -16,12 +16,12 @@ _SCHEMES = ("cape", "conventional", "local")
 
 
 def draw(done: Demo, path: Path) -> None:
-    """Save the mean of each column in each group, by scheme, as one HTML file that needs nothing else."""
+    """Save the mean of each column in each group, by scheme, as one self-contained HTML file."""
     title = (
         f"The same table by three schemes, once each, at epsilon = {done.budget.epsilon:g}: means with 95% "
         "intervals"
     )
-    parts = [f"<header><h1>{escape(title)}</h1></header>", *map(_panel, [done] * len(COLUMNS), COLUMNS)]
+    parts = [f"<header><h1>{escape(title)}</h1></header>", *(_panel(done, name) for name in COLUMNS)]
     path.write_text(document("cape demo", parts), encoding="utf-8")
 
 
@@ -32,6 +32,6 @@ def _panel(done: Demo, name: str) -> str:
         for scheme in _SCHEMES:
             e, truth = done.released[scheme][label], done.truth[label].value
             marks.append(Mark.of(e, f"{group}, {scheme}", truth))
-    caption = f"Dashed: the truth in all 569 rows. {KEY} of the interval, privacy noise."
+    caption = f"Dashed lines: the truth in all 569 rows. {KEY} marks the part that comes from privacy noise."
     drawn = figure(Figure((Intervals(tuple(marks)),), caption))
     return f"<section><h2>mean {escape(name)}</h2>{drawn}</section>"

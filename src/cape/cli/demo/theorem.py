@@ -1,15 +1,15 @@
-"""`cape demo --guarantee`: what the paper's Theorem 1 promises at its own calibration, and what holds."""
+"""`cape demo --guarantee`: what the paper's Theorem 1 claims for its calibration, and the exact guarantee."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
 
-from rich.table import Table
-
 from cape import privacy
 from cape.cli import screen
 from cape.privacy import Budget, correlated, paper
+from cape.show import Table
+from cape.show.terminal import Fitted
 
 __all__ = ["Claim", "show"]
 
@@ -18,7 +18,7 @@ _SITES = (5, 10, 30, 100)
 
 @dataclass(frozen=True)
 class Claim:
-    """What Theorem 1 says of its own calibration, and what holds."""
+    """What Theorem 1 claims for its calibration, and what holds."""
 
     sites: int
     colluding: int
@@ -35,22 +35,21 @@ def show(budget: Budget, as_json: bool) -> None:
         screen.print_json(answer | {"theorem1": [asdict(claim) for claim in claims]})
         return
     table = Table(
-        title="The paper's calibration (classical tau): Theorem 1 and what holds", title_justify="left"
+        ("sites", "colluding", "delta by Theorem 1", "exact delta", "exact epsilon"),
+        tuple(
+            (
+                str(c.sites),
+                str(c.colluding),
+                f"{c.paper_delta:.2g}",
+                f"{c.exact_delta:.2g}",
+                f"{c.exact_epsilon:.3f}",
+            )
+            for c in claims
+        ),
+        "The paper's calibration (classical tau): Theorem 1 and the exact guarantee",
+        f"Both deltas are at epsilon = {budget.epsilon:g}; the exact epsilon is at delta = {budget.delta:g}.",
     )
-    titles = (
-        "sites",
-        "colluding",
-        "delta by Theorem 1",
-        "delta, exact",
-        f"epsilon really, at {budget.delta:g}",
-    )
-    for title in titles:
-        table.add_column(title, justify="right")
-    for c in claims:
-        deltas = f"{c.paper_delta:.2g}", f"{c.exact_delta:.2g}"
-        table.add_row(str(c.sites), str(c.colluding), *deltas, f"{c.exact_epsilon:.3f}")
-    table.caption = f"Both deltas are at epsilon = {budget.epsilon:g}. docs/guarantee.md explains."
-    screen.console().print(table)
+    screen.console().print(Fitted(table))
 
 
 def _claim(budget: Budget, sites: int) -> Claim:

@@ -1,4 +1,4 @@
-"""`cape deploy`: kits for a study across machines, the coordinator's keys, and a rehearsal here."""
+"""`cape deploy`: kits for a study across machines, the coordinator's keys, and a rehearsal on one machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def init(
     kits.make_kits(out, names, server, port)
     typer.echo(
         f"Made kits for the aggregator, the coordinator and {len(names)} sites in {out}. Read "
-        f"{out / 'README.md'}. Keys are made at each place, by its owner."
+        f"{out / 'README.md'}. Each party makes its own key."
     )
 
 
@@ -59,13 +59,13 @@ def init(
 def export_key(
     kit: Kit = _HERE,
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="What sites call the coordinator, when its key is made.")
+        str, typer.Option(metavar="NAME", help="The coordinator's name, when its key is made.")
     ] = "coordinator",
     as_json: AsJson = False,
 ) -> None:
-    """Print the coordinator's public key, as a file for the sites; the first time, make the key.
+    """Print the coordinator's public key as a file for the sites; the first time, make the key.
 
-    It is made here, at the coordinator's desk, and not by whoever made the kits.
+    The key is made here, at the coordinator's desk, and not by whoever made the kits.
 
     Example: [bold]cape deploy export-key --kit kits/coordinator > coordinator.card[/bold]
     """
@@ -98,7 +98,7 @@ def trust(
     folder = CoordinatorFolder(kit)
     cards = [Card.load(file) for file in files]
     if len({card.name for card in cards}) < len(cards):
-        raise InvalidInput("two of the files are of sites with the same name")
+        raise InvalidInput("two of the files are for the same site name; give one file per site")
     for card in cards:
         added = folder.trust(card)
         typer.echo(

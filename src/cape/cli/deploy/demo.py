@@ -1,4 +1,4 @@
-"""`cape deploy demo`: a study across real processes on this machine, from nothing to results and down."""
+"""`cape deploy demo`: a study across real processes on this machine, from setup to results and teardown."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def demo(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Keep kits, sites, logs and results in it; else a temporary folder is used."
+            metavar="DIR", help="Keep kits, sites, logs and results here; default: a temporary folder."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deploy an aggregator and four sites on this machine, run a study over them, and take all of it down.
+    """Deploy an aggregator and four sites on this machine, run a study over them, and stop all of it.
 
-    Real processes, mutual TLS, pinned keys, policies and ledgers: what a deployment has, on the loopback.
+    Real processes, mutual TLS, pinned keys, policies and ledgers, as in a deployment, over the loopback.
 
     Example: [bold]cape deploy demo --out demo[/bold]
     """
@@ -88,10 +88,10 @@ def demo(
             _play(Path(folder), as_json)
         return
     if out.exists() and any(out.iterdir()):
-        raise InvalidInput(f"--out: {out} is not empty; nothing is overwritten: take another folder")
+        raise InvalidInput(f"--out: {out} is not empty, and nothing is overwritten: choose another folder")
     writable(out)
     _play(out, as_json)
-    typer.echo(f"Everything is kept in {out}: look at `cape site ledger --site {out}/sites/north`.", err=True)
+    typer.echo(f"Everything is in {out}; try `cape site ledger --site {out}/sites/north`.", err=True)
 
 
 def _play(folder: Path, as_json: bool) -> None:
