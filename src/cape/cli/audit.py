@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
-_SEED = 9
+_SEED = 10
 _COLUMNS = ("row", "claim mu", "epsilon at delta", "mu >=", "its epsilon", "ratio", "verdict")
 
 
