@@ -146,7 +146,8 @@ class _FromGram(OfColumns):
 
     def finish(self, answer: Answer) -> list[Estimate]:
         count, count_noise = answer.complete_rows(self.columns)
-        matrix = _Matrix(count, *answer.sums[0][1:], count_noise, *answer.noise[0][1:])
+        (_, first, square, cross), (_, *noise) = answer.sums[0], answer.noise[0]
+        matrix = _Matrix(count, first, square, cross, count_noise, *noise)
         known = matrix if matrix.column(0).enough else None
         estimates = [self.pair(known, i, j, answer.schema) for i, j in self.pairs]
         warn_of_unknown(estimates)

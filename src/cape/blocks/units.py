@@ -23,6 +23,7 @@ class Units:
     Attributes:
         names: what each entry of x is called.
         unit: how much of the column's unit an entry of 1 stands for; 0 is the middle of the bounds.
+        matrix: what turns weights of (1, x) into the intercept and the coefficients.
         low, high: the bounds of each entry in the column's unit; those of an indicator are 0 and 1.
     """
 
@@ -39,16 +40,16 @@ class Units:
                 entries += [(0.0, 1.0, 0.0, 1.0)] * (len(column.values) - 1)
         self._middle, self._half, self.low, self.high = np.array(entries).T
         self.unit = self._half * self._length
-        self._matrix = np.diag(np.concatenate([[1.0], 1 / self.unit]))
-        self._matrix[0, 1:] = -self._middle / self.unit
+        self.matrix = np.diag(np.concatenate([[1.0], 1 / self.unit]))
+        self.matrix[0, 1:] = -self._middle / self.unit
 
     def values(self, weights: Floats) -> Floats:
         """Return the intercept and the coefficients."""
-        return np.asarray(self._matrix @ weights)
+        return np.asarray(self.matrix @ weights)
 
     def covariance(self, matrix: Floats) -> Floats:
         """Return the covariance of the intercept and the coefficients."""
-        return np.asarray(self._matrix @ matrix @ self._matrix.T)
+        return np.asarray(self.matrix @ matrix @ self.matrix.T)
 
     def typical(self) -> Floats:
         """Return the mean of (1, x)(1, x)' over typical rows (`cape.blocks.typical`)."""
@@ -66,7 +67,7 @@ class Units:
 
     def back(self, points: Floats) -> Floats:
         """Return vectors in the columns' units, within their bounds; an indicator as a fraction."""
-        return np.clip(self._middle + self.unit * points, self.low, self.high)
+        return np.asarray(np.clip(self._middle + self.unit * points, self.low, self.high))
 
     def from_t(self, t: Floats) -> dict[str, Floats]:
         """Return rows of t by name, numbers in their columns' units."""

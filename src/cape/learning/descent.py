@@ -20,7 +20,7 @@ import json
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,7 +52,7 @@ from cape.secagg.parameters import MAX_STEPS
 __all__ = ["WATCHED", "Descent", "Diverged", "Training"]
 
 
-_OPTIMISERS = ("sgd", "momentum", "adam")
+_OPTIMISERS: dict[str, Callable[[float], Optimiser]] = {"sgd": SGD, "momentum": Momentum, "adam": Adam}
 WATCHED = 4.0  # the noise of the two watched numbers over that of the gradient: they cost 3% of mu²
 _MOST_EPOCHS = 1e6
 _QUANTILE = 0.5
@@ -146,9 +146,7 @@ class Training:
 
     def new_optimiser(self) -> Optimiser:
         """Return the optimiser, with no memory."""
-        if self.optimiser == "adam":
-            return Adam(self.rate)
-        return Momentum(self.rate) if self.optimiser == "momentum" else SGD(self.rate)
+        return _OPTIMISERS[self.optimiser](self.rate)
 
     def seed_bytes(self) -> bytes:
         """Return the seed of the first weights."""

@@ -80,8 +80,13 @@ class GradientDescent(Descent):
         return np.array(self.first)
 
     def block(self, schema: Schema, parameters: Floats, clip: float) -> Custom:
-        function = _At(self.gradient, parameters)
-        return Custom(function, self.columns, len(self.first), clip, self.training.sampling)
+        return Custom(
+            lambda batch: self.gradient(batch, parameters.copy()),
+            self.columns,
+            len(self.first),
+            clip,
+            self.training.sampling,
+        )
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
         """Return the parameters; their errors depend on the loss and are not reported."""
@@ -122,14 +127,3 @@ class DescentModel(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         return plain({"parameters": self.parameters, "steps": len(self.history)})
-
-
-@dataclass(frozen=True)
-class _At:
-    """The gradient at given parameters, as a function of a batch."""
-
-    gradient: Gradient
-    parameters: Floats
-
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> Floats:
-        return np.asarray(self.gradient(batch, self.parameters.copy()), np.float64)

@@ -84,17 +84,12 @@ def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coeffici
     smallest, vectors = float(eigenvalues[0]), np.linalg.eigh(spread)[1]
     ridge = max(0.0, clear - smallest)
     inverse = _inverse(spread + ridge * np.eye(d), around)
-    # of G, from that of its centred part
-    shift = -inverse @ means if centred else np.zeros(d)
-    full = np.block(
-        [[np.full((1, 1), 1 / n - float(means @ shift) if centred else 0.0), shift[None, :]],
-         [shift[:, None], inverse]]
-    )  # fmt: skip
+    full = _uncentred(inverse, means, n, centred)
     g = np.concatenate([[sums.y], sums.xy])
     values = full @ g
     moved = _moved(sums, values)
     privacy = full @ moved @ full
-    raw = full if ridge else _plain(spread, means, n, centred)
+    raw = full if ridge else _uncentred(np.linalg.inv(spread), means, n, centred)
     gained = float(np.trace(full @ moved))
     rest = sums.yy - float(g @ raw @ g) + gained if not ridge else n * loss
     freedom = max(n - d - centred, 1.0)
@@ -128,9 +123,8 @@ def _inverse(matrix: Floats, noise: float) -> Floats:
     return np.asarray((inverse + inverse.T) / 2)
 
 
-def _plain(spread: Floats, means: Floats, n: float, centred: bool) -> Floats:
-    """Return the inverse of the noisy G itself."""
-    inverse = np.linalg.inv(spread)
+def _uncentred(inverse: Floats, means: Floats, n: float, centred: bool) -> Floats:
+    """Return the inverse of G, from that of its centred part."""
     shift = -inverse @ means if centred else np.zeros(len(means))
     corner = 1 / n - float(means @ shift) if centred else 0.0
     return np.block([[np.full((1, 1), corner), shift[None, :]], [shift[:, None], inverse]])
@@ -201,9 +195,7 @@ def largest(units: Units, most: float) -> Floats:
 
 def widest(units: Units, most: float, intercept: float) -> Floats:
     """Return the same for coefficients, after the intercept: `intercept` in the middle of all bounds."""
-    weights = np.concatenate([[intercept], largest(units, most)])
-    matrix = np.stack([units.values(unit) for unit in np.eye(len(weights))], axis=1)
-    return np.asarray(np.abs(matrix) @ weights)
+    return np.asarray(np.abs(units.matrix) @ np.concatenate([[intercept], largest(units, most)]))
 
 
 def unreliable(names: Sequence[str], hidden: Floats, *, noise: bool) -> str:

@@ -154,7 +154,7 @@ class PolynomialLoss(Analysis):
         )
         found = minimum(objective, self.radius, rows, ridge)
         units = Units(Design(self.features, self.target, self.norm), answer.schema)
-        turn = _turn(units, self.intercept)
+        turn = units.matrix / math.sqrt(2) if self.intercept else units.matrix[1:, 1:]
         labels = ("intercept", *units.names)[not self.intercept :]
         estimates = self._estimates(objective, found, turn, labels)
         self._warn(objective, found, rows)
@@ -165,7 +165,7 @@ class PolynomialLoss(Analysis):
             Design(self.features, self.target, self.norm),
             answer.schema,
             tuple(estimates),
-            float(values[0]) if self.intercept else float(_offset(units) @ found.weights),
+            float(values[0]) if self.intercept else float(units.matrix[0, 1:] @ found.weights),
             dict(zip(units.names, map(float, values[shift:]), strict=True)),
             tuple(map(float, found.weights / (math.sqrt(2) if self.intercept else 1.0))),
             self.intercept,
@@ -329,14 +329,3 @@ def _gradient_noise(objective: Objective, w: Floats) -> Floats:
             part = part + (j - 1) * square ** (j - 2) * np.outer(w, w)
         total += noise**2 * j * part
     return total
-
-
-def _turn(units: Units, intercept: bool) -> Floats:
-    """Return what turns w into the intercept, if there is one, and coefficients in the columns' units."""
-    matrix = np.stack([units.values(unit) for unit in np.eye(len(units.names) + 1)], axis=1)
-    return matrix / math.sqrt(2) if intercept else matrix[1:, 1:]
-
-
-def _offset(units: Units) -> Floats:
-    """Return what turns w, without an intercept, into the score where all columns are 0."""
-    return np.array([units.values(unit)[0] for unit in np.eye(len(units.names) + 1)[1:]])
