@@ -89,7 +89,7 @@ def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coeffici
     values = full @ g
     moved = _moved(sums, values)
     privacy = full @ moved @ full
-    raw = full if ridge else _uncentred(np.linalg.inv(spread), means, n, centred)
+    raw = full if ridge else _uncentred(np.asarray(np.linalg.inv(spread), np.float64), means, n, centred)
     gained = float(np.trace(full @ moved))
     rest = sums.yy - float(g @ raw @ g) + gained if not ridge else n * loss
     freedom = max(n - d - centred, 1.0)
