@@ -71,7 +71,12 @@ class CustomSum(Analysis):
         self._set(function=function, columns=given, bound=bound, shape=sizes, name=name)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        block = Custom(_Flat(self.function), self.columns, math.prod(self.shape), self.bound)
+
+        def flat(batch: dict[str, NDArray[Any]]) -> Floats:
+            result = np.asarray(self.function(batch), np.float64)
+            return result.reshape(len(result), -1) if result.ndim > 2 else result
+
+        block = Custom(flat, self.columns, math.prod(self.shape), self.bound)
         block.arrays(schema)
         return Query((block,), ((1.0,),), 2.0 if neighbours == "replace-one" else 1.0)
 
@@ -106,14 +111,3 @@ class _Places(Labels):
         if not self.shape:
             return self.name
         return f"{self.name}[{', '.join(map(str, np.unravel_index(place, self.shape)))}]"
-
-
-@dataclass(frozen=True)
-class _Flat:
-    """A function whose results are made into one row per row, as `Custom` wants them."""
-
-    function: Function
-
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> Floats:
-        result = np.asarray(self.function(batch), np.float64)
-        return result.reshape(len(result), -1) if result.ndim > 2 else result

@@ -44,12 +44,8 @@ def one_hot(neighbours: Neighbours, cells: int) -> float:
     return 2.0 if neighbours == "replace-one" and cells > 1 else 1.0
 
 
-def _cells(block: Counts, schema: Schema) -> int:
-    return block.arrays(schema)[0].size
-
-
 def _table_query(block: Counts, schema: Schema, neighbours: Neighbours) -> Query:
-    return Query((block,), ((1.0,),), math.sqrt(one_hot(neighbours, _cells(block, schema))))
+    return Query((block,), ((1.0,),), math.sqrt(one_hot(neighbours, block.arrays(schema)[0].size)))
 
 
 def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) -> Estimates:
@@ -117,7 +113,7 @@ class Histogram(Analysis):
         return f"histogram of {self.column}"
 
     def figures(self, release: Release) -> Sequence[Figure]:
-        """Return the counts as bars; of very many bins, those of neighbours added up."""
+        """Return the counts as bars; adjacent ones are added up where there are very many."""
         found, start = release.estimates, len(self.column)
         size = math.ceil(len(found) / _MOST_BARS)
         marks = []

@@ -101,7 +101,7 @@ class _Custom:
         """Try the function on single rows: what it gives for one may not depend on the others.
 
         Clipping bounds what one *row* adds; a function that mixes rows (x - x.mean()) has no such bound.
-        This catches a mistake, not a site's enemy: whoever allows a function has to read it.
+        This catches mistakes, not malice: anyone who approves a function must read it.
         """
         self._tried = True
         for i in {0, len(rows) // 2, len(rows) - 1}:

@@ -5,7 +5,7 @@ Reason. Numeric columns enter as t in [-1, 1], category columns as 0 or 1 for ea
 which at most one is 1: together at most `bound(schema)` long. The vector is divided by `norm`, scaled down
 to length 1 if it is longer (no row is, where `norm` is that bound), and rounded toward zero to multiples of
 2^-20, which cannot make it longer. With an intercept c the vector is (c, x) / sqrt(1 + c²).
-In a cube nothing of that is done: entries lie in [-1, 1], and whoever asks bounds what a row adds.
+In a cube none of that is done: entries lie in [-1, 1], and the block itself bounds what a row adds.
 Tested in tests/blocks/test_design.py.
 """
 

@@ -79,7 +79,7 @@ class Table:
         self._too_large: Design | None = None
 
     def rows(self) -> int:
-        """Return the number of rows. Whether others may know it depends on the study's neighbours."""
+        """Return the number of rows. Whether it is public depends on the study's adjacency."""
         return self._engine.rows()
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:

@@ -142,7 +142,7 @@ class Lenient(Cells):
         return plain.cast(pl.Float64, strict=False)
 
     def _parse_objects(self, series: pl.Series) -> pl.Series:
-        # a text of a lone half of a sign is none that polars takes
+        # polars refuses text with a lone surrogate
         texts = [v.encode(errors="replace").decode() if isinstance(v, str) else None for v in series]
         numbers = pl.Series(series.name, [number_of(value) for value in series], dtype=pl.Float64)
         return numbers.zip_with(

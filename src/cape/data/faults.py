@@ -62,7 +62,7 @@ def no_column(site: str, column: str, known: Iterable[str]) -> DataError:
 def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
     """A column that the first line of a text file does not have; what else stands there may be cells.
 
-    So it is for a file whose lines are not told apart, or whose first line has run into the second. Only a
+    This happens where line ends are not recognised, or the first line runs into the second. Only a
     name that is the schema's own but for case, spaces and signs is shown.
     """
     same = [name for name in known if _letters(name) == _letters(column)]
@@ -125,14 +125,14 @@ def wrong_type(
 
 
 def unknown_category(site: str, name: str, column: Category, row: int | None = None) -> DataError:
-    """A cell that is none of the schema's categories."""
+    """A cell that is not one of the schema's categories."""
     return _fault(
         site, name, row, f"expected {_expected(column)}; correct the cell, or the schema at every site"
     )
 
 
 def missing_cell(site: str, name: str, row: int | None = None) -> DataError:
-    """An empty cell where the schema says that there is none."""
+    """An empty cell where the schema says that no cell is missing."""
     return _fault(
         site,
         name,

@@ -5,8 +5,8 @@ line is replaced by any other gives the same number of rows, and the same cells 
 Reason. The file is cut at line ends before anything else is looked at. A line with an odd number of quotes,
 which could run on into the next, is put aside; so is one that the parser refuses, or makes anything but one
 row of (by halving what it was read with), and one with more cells than the header. Every cell of a line that
-was put aside is `BROKEN`, a text that is no number and no category. What is no UTF-8 is replaced by U+FFFD.
-A cell can therefore hold no line break: a quoted one with a line break in it makes two broken lines.
+was put aside is `BROKEN`, a text that is neither a number nor a category. Bytes that are not UTF-8 become
+U+FFFD. A cell can therefore hold no line break: a quoted one with a line break in it makes two broken lines.
 Tested in tests/data/test_dirty_cells.py, with lines of random bytes among good ones.
 """
 

@@ -208,5 +208,5 @@ def fingerprint(function: Any) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
-    told = (code.co_code, repr(code.co_consts), code.co_names, repr(getattr(function, "__defaults__", None)))
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    parts = (code.co_code, repr(code.co_consts), code.co_names, repr(getattr(function, "__defaults__", None)))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

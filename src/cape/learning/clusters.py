@@ -89,10 +89,10 @@ class KMeansModel(Shown):
         return [Figure(tuple(panels), DOTS)]
 
     def notes(self) -> Sequence[str]:
-        told = ["Intervals are about the rows in the tables: they count privacy noise, and no sampling."]
+        notes = ["Intervals describe the rows in the tables: they cover privacy noise, not sampling."]
         if not self.clear.all():
-            told.append("Noise hides some clusters: use fewer of them, more epsilon or more rows.")
-        return told
+            notes.append("Noise hides some clusters: use fewer of them, more epsilon or more rows.")
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         return plain(

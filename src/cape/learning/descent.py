@@ -290,8 +290,8 @@ class Descent(Analysis):
 
     def to_dict(self) -> dict[str, Any]:
         plain = {key: value for key, value in vars(self).items() if key != "training" and value is not None}
-        told = {key: value for key, value in vars(self.training).items() if key != "checkpoint"}
-        return {"kind": self.kind, **plain, **told}
+        options = {key: value for key, value in vars(self.training).items() if key != "checkpoint"}
+        return {"kind": self.kind, **plain, **options}
 
 
 def history_table(history: Floats) -> list[Mapping[str, float]]:

@@ -195,7 +195,7 @@ class KMeans(Analysis):
         return (seeds, *[step] * (self._halved + self.steps - 1), last)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return a step, at centres that say nothing: what a plan goes by."""
+        """Return a step at centres that do not depend on data: plans are made with it."""
         return self._ask(self._start(schema), neighbours, "")
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
@@ -238,8 +238,8 @@ class KMeans(Analysis):
         size = rows / k
         sizes = min(100 * _share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
         half = (units.high - units.low) / 2
-        told = bool(clear(np.array([size]), count_noise)[0])
-        errors = np.minimum(units.unit * sum_noise / size, half) if told else half
+        seen = bool(clear(np.array([size]), count_noise)[0])
+        errors = np.minimum(units.unit * sum_noise / size, half) if seen else half
         expected: dict[str, float] = {}
         for i in range(k):
             expected[_label(i, "% of rows")] = sizes
@@ -306,30 +306,30 @@ class KMeans(Analysis):
                 else:
                     estimates.append(unknown(_label(i, name), low, high, value))
         self._warn(seen, count_noise, total if known else None)
-        told = tuple(estimates)
-        return AnalysisResult(
-            told,
-            KMeansModel(self.design, answer.schema, units.names, raw, 100 * shares, seen, told, centres),
+        all_of_them = tuple(estimates)
+        model = KMeansModel(
+            self.design, answer.schema, units.names, raw, 100 * shares, seen, all_of_them, centres
         )
+        return AnalysisResult(all_of_them, model)
 
     def _warn(self, seen: Flags, noise: float, total: float | None) -> None:
         hidden = int((~seen).sum())
         if not hidden:
             return
         if noise == 0:
-            told = "no row is nearest to them: use fewer clusters"
+            why = "no row is nearest to them: use fewer clusters"
         elif total is None:
-            told = f"noise of {noise:.0f} rows hides how many rows there are at all"
+            why = f"noise of {noise:.0f} rows hides how many rows there are at all"
         else:
             needed = _CLEAR * noise * self.clusters / total
-            told = f"they have no more rows than {_CLEAR:.0f} times the noise of {noise:.0f}"
-            told += (
+            why = f"they have no more rows than {_CLEAR:.0f} times the noise of {noise:.0f}"
+            why += (
                 f"; about {needed:.1f} times the rows or the epsilon would show clusters of equal size"
                 if needed > 1
                 else f"; clusters of equal size would have {total / self.clusters:.0f}: use fewer clusters"
             )
         warnings.warn(
-            f"{hidden} of {self.clusters} clusters are hidden, and their centres say nothing: {told}",
+            f"{hidden} of {self.clusters} clusters are hidden, and their centres are not reliable: {why}",
             TooNoisyWarning,
             stacklevel=3,
         )

@@ -89,7 +89,7 @@ class NeuralNetwork(Descent):
 
     @property
     def loss_bound(self) -> float:  # type: ignore[override]
-        """What losses are cut off at."""
+        """The bound at which losses are cut off."""
         return _LOSS_BOUND
 
     def design(self) -> Design:
@@ -195,11 +195,11 @@ class NetworkModel(Shown):
 
     def notes(self) -> Sequence[str]:
         size = f"{count(self.network.size, 'parameter')} after {count(len(self.history), 'step')}"
-        told = [f"What was learned is a network: {size}. All of it is in results.json, under model."]
+        notes = [f"The result is a network: {size}. All of it is in results.json, under model."]
         if len(self.history):
             _, clip, _, noise = self.history[-1]
-            told.append(f"In the last step the clip was {number(clip)}, the noise {number(noise)} an entry.")
-        return told
+            notes.append(f"In the last step the clip was {number(clip)}, the noise {number(noise)} an entry.")
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         return plain(

@@ -101,17 +101,17 @@ class Effect:
 def plainly(estimates: Sequence[Estimate], names: Container[str], schema: Schema) -> dict[str, Any]:
     """Return coefficients of these names by name, and the intercept if there is one, as plain data."""
     found = {each.label: each.to_dict() for each in effects(estimates, schema)}
-    intercept = next((told for name, told in found.items() if name not in names), None)
+    intercept = next((effect for name, effect in found.items() if name not in names), None)
     return {
         "intercept": intercept,
-        "coefficients": {name: told for name, told in found.items() if name in names},
+        "coefficients": {name: effect for name, effect in found.items() if name in names},
     }
 
 
 def effects(estimates: Sequence[Estimate], schema: Schema, *, drawn: bool = False) -> list[Effect]:
     """Return estimates per what the schema says, else per unit.
 
-    If they are `drawn` on one axis, a column of which it says nothing is taken per a round number of units,
+    If they are `drawn` on one axis, a column without a `per` is taken per a round number of units,
     at most half the width of its bounds: as far as a category goes.
     """
     found, columns = [], dict(schema)

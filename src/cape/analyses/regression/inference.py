@@ -199,7 +199,7 @@ def widest(units: Units, most: float, intercept: float) -> Floats:
 
 
 def unreliable(names: Sequence[str], hidden: Floats, *, noise: bool) -> str:
-    """Return a sentence on the coefficients that cannot be told, by how much of each lies where none can."""
+    """Return a sentence on unreliable coefficients: `hidden` is the part of each that noise hides."""
     found = [name for name, share in zip(names, hidden, strict=True) if share >= max(hidden) / 2]
     alone = len(found) == 1
     if noise:
