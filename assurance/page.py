@@ -16,71 +16,73 @@ AUDIT, PICTURE = "assurance-privacy.md", "img/audit.png"
 _HEAD = """\
 # Assurance
 
-What was tried against this software, when, and what came of it. This page is generated: `make audit` runs
-everything and writes it; `python -m assurance page` makes it again from the results in `assurance-out`. Each
-row has the day and the commit that it was measured at; *+ changes*: with files that were not committed.
+The attacks and checks that this software went through, and their results. This page is generated:
+`make audit` runs everything and writes it; `python -m assurance page` writes it again from the results in `assurance-out`.
+Each row has the date and the commit of its measurement; *+ changes* means that files were not committed.
 """
 
 # part -> (title, what it is about)
 _PARTS = {
     "fuzz": (
         "Bad input",
-        "Right study files, schemas, tables (CSV, Parquet, SQLite, DuckDB where it is installed, frames), "
-        "messages of secure aggregation, messages to a site and calls to an aggregator, requests, policies, "
-        "keys, studies that wait, ledgers, records and checkpoints, bent at random; and the commands that "
-        "read them (`cape plan` and `run`, and as *stewards* `cape site check`, `approve`, `refuse`, `trust` "
-        "and `ledger`). Each input must work or be refused by an error of one or two lines, within 5 seconds "
-        "and 1 GB. Cells of "
-        "tables are values that can be recognised, and no error, log or output may hold one. *Answers*: "
-        "noise is steered to where formulas break; no analysis may give up once it is paid for. *Panics "
-        "below*: files that made the Parquet reader below us panic; they were refused, and it printed a "
-        "trace. *Tried again*: took longer than 5 seconds on a busy machine, and less in a second try.",
+        "Valid study files, schemas, tables (CSV, Parquet, SQLite, DuckDB if installed, frames), messages "
+        "of secure aggregation, messages to a site, calls to an aggregator, requests, policies, keys, "
+        "pending studies, ledgers, records and checkpoints, corrupted at random; and the commands that read "
+        "them (`cape plan` and `run`, and as *stewards* `cape site check`, `approve`, `refuse`, `trust` and "
+        "`ledger`). Each input must work or be refused with an error of one or two lines, within 5 seconds "
+        "and 1 GB. Cells of tables are recognisable values, and no error, log or output may contain one. "
+        "*Answers*: noise is steered to where formulas break; no analysis may fail once it is paid for. "
+        "*Panics below*: files that made the Parquet reader below us panic; they were refused, and it "
+        "printed a trace. *Tried again*: took longer than 5 seconds on a busy machine, and less in a second "
+        "try.",
     ),
     "load": (
         "Load",
         "The real protocol with many sites, many releases in a row and long vectors. In *sites* and "
-        "*entries* every sum is compared, exactly, with that of the survivors' vectors, added up in the "
-        "open. In *releases in a row* and *numbers in a release* answers have noise, and each must lie "
-        "within 8 standard deviations of it from the truth. *Growth* over releases is that of everything "
-        "but their results: a consortium keeps those in `releases` for its user, and the check empties that "
-        "list.",
+        "*entries* every sum is compared exactly with the sum of the survivors' vectors, computed in the "
+        "clear. In *releases in a row* and *numbers in a release* answers contain noise, and each must lie "
+        "within 8 standard deviations of the truth. *Growth* over releases excludes their results: a "
+        "consortium keeps those in `releases` for its user, and the check empties that list.",
     ),
     "soak": (
         "Soak",
-        "Sessions of random sizes one after the other, in which sites drop in random rounds and come back.",
+        "Sessions of random sizes one after the other, in which sites drop out in random protocol rounds "
+        "and come back.",
     ),
     "kills": (
         "Kills",
-        "A site's process is killed (SIGKILL) at random points between being asked and having answered. What "
-        "left it must be in its ledger.",
+        "A site's process is killed (SIGKILL) at random points between the request and the answer. Whatever "
+        "left the site must be in its ledger.",
     ),
     "attacks": (
         "The protocol under attack",
         "An aggregator, a coordinator and a colluding site that lie, against four sites with real folders "
-        "and ledgers ([how](audit.md#the-protocol)). *Refused*: sites said no, with a code and how often. "
-        "*Paid for*: so many vectors left the sites, and their ledgers have at least as many lines, mu² in "
-        "all: whoever attacked got what was bought, under noise, and nothing else. *Passed*: nothing left "
-        "that was not paid for, no site was bared, and no sum was wrong.",
+        "and ledgers ([how](audit.md#the-protocol)). *Refused*: the sites refused; the code of each "
+        "refusal, and how often. *Paid for*: the number of vectors that left the sites; their ledgers have "
+        "at least as many lines, with this total mu²: the attacker got what was paid for, under noise, and "
+        "nothing else. *Passed*: nothing left a site unpaid, no site's vector was exposed, and no sum was "
+        "wrong.",
     ),
     "edge": (
         "A deployment under attack",
         "Real processes on this machine (an aggregator, sites with their daemons and links, a coordinator), "
-        "and what a hostile administrator, a hostile site, whoever runs code in a link, or anybody at the "
-        "port can do. V1 to V8 are holes that an attack on version 0.1.0 found, and that are closed.",
+        "attacked by a hostile administrator, a hostile site, code that runs in a link, and anybody who "
+        "reaches the port. V1 to V8 are vulnerabilities that an attack on version 0.1.0 found; they are "
+        "fixed.",
     ),
     "mutants": (
         "Mutants",
         "Small wrong edits of the code that guards privacy: a mask's sign, a threshold less one, a check "
         "left out, noise from a public key, the price of one stage for all. Each is made in a copy of the "
-        "source, and the tests named with it must fail; without it they pass. What survived is listed, and a "
-        "test is missing for it.",
+        "source. The tests named with it must fail with the edit and pass without it. Survivors are listed: "
+        "each needs another test.",
     ),
     "supply": (
         "Supply chain",
-        "Packages with known vulnerabilities, and the licences of all that is installed, in the environment "
-        "that ran this and in those for NVFLARE (`.venv-flare`) and torch (`.venv-torch`), where they are "
-        "there; of these two, tables name what the first does not have in the same version. *Library*: may "
-        "be used as it is, with its own terms.",
+        "Packages with known vulnerabilities, and the licences of all installed packages, in the "
+        "environment that ran this and in those for NVFLARE (`.venv-flare`) and torch (`.venv-torch`), if "
+        "they exist; for these two, tables list only what the first does not have in the same version. "
+        "*Library*: may be used as it is, under its own terms.",
     ),
 }
 _SIGNS = {"pass": "passed", "fail": "**failed**", "skip": "**not checked**"}
