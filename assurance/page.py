@@ -17,7 +17,8 @@ _HEAD = """\
 # Assurance
 
 The attacks and checks that this software went through, and their results. This page is generated:
-`make audit` runs everything and writes it; `python -m assurance page` writes it again from the results in `assurance-out`.
+`make audit` runs everything and writes it; `python -m assurance page` writes it again from the results in
+`assurance-out`.
 Each row has the date and the commit of its measurement; *+ changes* means that files were not committed.
 """
 

@@ -46,7 +46,7 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Errors:
-    """What a test did: false alarms among runs without the record, misses among runs with it."""
+    """The errors of a test: false alarms among runs without the record, misses among runs with it."""
 
     alarms: int
     without: int
@@ -55,7 +55,7 @@ class Errors:
 
 
 def errors_of(says: Bits, present: Bits) -> Errors:
-    """Count the errors of a test that says, run by run, whether the record is there."""
+    """Count the errors of a test that decides for each run whether the record is present."""
     return Errors(
         int((says & ~present).sum()),
         int((~present).sum()),
@@ -65,7 +65,7 @@ def errors_of(says: Bits, present: Bits) -> Errors:
 
 
 def upper_rate(errors: int, runs: int, error: float) -> float:
-    """Return the upper limit of Clopper and Pearson for a rate; it is too low with probability <= `error`."""
+    """Return Clopper and Pearson's upper limit for a rate; it is too low with probability <= `error`."""
     if errors >= runs:
         return 1.0
     return float(betaincinv(errors + 1, runs - errors, 1 - error))
@@ -80,7 +80,7 @@ def mu_bound(errors: Errors, error: float) -> float:
 def epsilon_bound(errors: Errors, delta: float, error: float) -> float:
     """Return a lower bound on epsilon at delta that is too high with probability at most `error`.
 
-    No assumption at all, but with n runs no more than about log(n / 8) can be shown.
+    It needs no assumption, but n runs cannot show more than about log(n / 8).
     """
     alarms, misses, mean = _limits(errors, error)
     ways = [(1 - delta - misses, alarms), (1 - delta - alarms, misses), (1 - delta - mean, mean)]
@@ -98,7 +98,7 @@ def _limits(errors: Errors, error: float) -> tuple[float, float, float]:
 
 
 def best_threshold(scores: Floats, present: Bits, error: float) -> float:
-    """Return the threshold with the best bound on these runs: to be used on *other* runs."""
+    """Return the threshold with the best bound on these runs, for use on *other* runs."""
     without, with_it = np.sort(scores[~present]), np.sort(scores[present])
     tried = np.unique(np.quantile(scores, np.linspace(0.01, 0.99, 99)))
     bounds = []
@@ -112,9 +112,8 @@ def best_threshold(scores: Floats, present: Bits, error: float) -> float:
 def noise_scale(sum_of_squares: float, count: int, error: float) -> tuple[float, float]:
     """Return an interval for the scale of normal noise whose claimed scale is 1.
 
-    Assumes independent normal residuals with mean 0 (what the design says they are): the interval misses the
-    scale with probability at most `error`. A test of the code, not of the guarantee: it takes the data as
-    known.
+    If residuals are independent and normal with mean 0, as the design says, the interval misses the scale
+    with probability at most `error`. This tests the code, not the guarantee, because it uses the data.
     """
     low = math.sqrt(sum_of_squares / stats.chi2.isf(error / 2, count))
     high = math.sqrt(sum_of_squares / stats.chi2.ppf(error / 2, count))

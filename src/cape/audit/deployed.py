@@ -1,15 +1,15 @@
 """The same game with deployed sites: folders, policies, ledgers, signed requests, and `SiteEndpoint.handle`.
 
-Claim. What is judged here is what a site sends: each vector comes out of the function that a deployed site
-runs, after its policy was read and its ledger written, from rows in a file and with the site's own noise.
+Claim. The judged vectors are those that a site sends: each comes from the function that a deployed site runs,
+after its policy was read and its ledger written, from rows in a file and with the site's own noise.
 How it is played.
-- *One request, many sites.* All runs of a row send the same bytes to sites that have just been set up, from
-  the same folder: the same run, names, keys and numbers. So whatever is drawn from what others know, or from
-  anything that stands in the folder, is the same in every run, and the learned test sees through it.
-- *Lost sites.* With `lost`, honest sites agree on keys and are gone before they send; `min_sites` are left.
-- *Forged answers.* With `forged`, the coordinator tells sites made-up totals of earlier stages, far from
-  anything that rows could give. The noise of the stages that follow must hold whatever it says, and the
-  search for the tables goes by those very questions.
+- *One request, many sites.* All runs of a row send the same bytes to sites that have just been set up from
+  the same folder: the same run, names, keys and numbers. So whatever is drawn from what others know, or
+  from anything in the folder, is the same in every run, and the learned test detects it.
+- *Lost sites.* With `lost`, honest sites agree on keys and drop out before they send; `min_sites` are left.
+- *Forged answers.* With `forged`, the coordinator sends sites made-up totals of earlier stages, far from
+  anything that rows could give. The noise of later stages must hold regardless, and the search for the tables
+  uses the queries that follow from them.
 Tested in tests/audit/test_deployed.py.
 """
 
@@ -47,14 +47,14 @@ from cape.study.document import ParsedAnalysis, read
 __all__ = ["forged_questions", "play"]
 
 Int64 = NDArray[np.int64]
-MEMORY = "/dev/shm"  # where a sync costs nothing
-_LEAST, _MOST = -6, 12  # powers of two that made-up totals are near, in units of what is released
+MEMORY = "/dev/shm"  # in memory: a sync costs nothing
+_LEAST, _MOST = -6, 12  # made-up totals are between these powers of two, in units of what is released
 
 
 def play(game: Game, runs: range, seed: int, label: str = "") -> Played:
-    """Play the runs with these numbers, as `cape.audit.game.play` does in one process without folders.
+    """Play the runs with these numbers, like `cape.audit.game.play`.
 
-    What sites draw comes from streams that are keyed by the seed and the run's number.
+    Sites draw from streams that are keyed by the seed and the run's number.
     """
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="cape-audit-", dir=memory) as folder:
@@ -70,7 +70,7 @@ def play(game: Game, runs: range, seed: int, label: str = "") -> Played:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A stage: its request, the bytes of it, the question, and the exact sums of sites in both worlds."""
+    """A stage: its request, the request's bytes, the query, and the sites' exact sums in both worlds."""
 
     request: Request
     data: bytes
@@ -87,7 +87,7 @@ class _Sites:
         self.target, self.colluders = names[0], game.colluders
         honest = [name for name in names if name not in self.colluders]
         self.lost = honest[len(honest) - game.lost :] if game.lost else []
-        self.honest = honest if game.scheme == "cape" else honest[:1]  # else a message stands for itself
+        self.honest = honest if game.scheme == "cape" else honest[:1]  # else the target's message suffices
         self.tables = game.tables.sites(Remembered)
         self.study = document(game)
         self.asked = read(self.study, 1)
@@ -106,7 +106,7 @@ class _Sites:
         self.stages = [self._asked_for(*stage) for stage in _stages(game, self.asked)]
 
     def _asked_for(self, talk: AnalysisSession, told: list[StageResult]) -> _Asked:
-        """Return a stage with its request, which every run sends as it is, and with its exact sums."""
+        """Return a stage with its request, which every run sends unchanged, and its exact sums."""
         roster = Roster.of({name: identity.public for name, identity in self.identities.items()})
         request = make_request(
             self.study, 1, talk, roster=roster, run=self.run_name, identity=self.office, earlier=told
@@ -119,7 +119,7 @@ class _Sites:
         return _Asked(request, request.pack(), query, calibration, exact)
 
     def _policy(self, name: str) -> str:
-        """Return a policy that allows this study, and no site less than it supposes."""
+        """Return a policy that allows this study and nothing weaker."""
         budget, parties = self.game.budget, self.asked.setting.parties
         return plain_policy(
             name,
@@ -135,7 +135,7 @@ class _Sites:
         )
 
     def run(self, present: bool, drawn: SecureStream) -> list[Stage]:
-        """Return what is seen of a run with the second table, or with the first; sites draw from a stream."""
+        """Return the view of a run with the second table or the first; sites draw from the stream."""
         here = self.folder / "run"
         members = {}
         for name in self.honest:
@@ -159,7 +159,7 @@ class _Sites:
     def _aggregate(
         self, members: Mapping[str, SiteEndpoint], asked: _Asked, stage: Stage, drawn: SecureStream
     ) -> None:
-        """Play secure aggregation; who is lost says nothing once keys are agreed."""
+        """Run secure aggregation; lost sites are silent once keys are agreed."""
         size, session = asked.calibration.size, asked.request.session
         parameters = asked.request.parameters(self.asked.setting.parties, size)
         aggregator, watch = secagg.Aggregator(parameters), Watch(self.target, self.colluders)
@@ -203,18 +203,18 @@ class _Sites:
 
 
 def say(member: SiteEndpoint, message: Any) -> wire.FromSite:
-    """Return what a site answers to a message, both as bytes on the way."""
+    """Return a site's answer to a message; both travel as bytes."""
     return wire.unpack_from_site(member.handle(wire.pack(message)))
 
 
 def _taken(answer: wire.FromSite, kind: type[Any]) -> Any:
     if not isinstance(answer, kind):
-        raise CapeError(f"a deployed site did not answer as it must: {answer}")
+        raise CapeError(f"unexpected answer of a deployed site: {answer}")
     return answer
 
 
 def document(game: Game) -> dict[str, Any]:
-    """Return the study that is asked: one analysis, for the whole budget."""
+    """Return the study: one analysis that takes the whole budget."""
     described = msgspec.to_builtins({**analysis_of(game.analysis).to_dict(), "share": 1.0}, str_keys=True)
     return {
         "name": "audit",
@@ -232,7 +232,7 @@ def document(game: Game) -> dict[str, Any]:
 
 
 def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> StageResult:
-    """Return a made-up total of a stage: numbers of all sizes, which no rows need to give."""
+    """Return a made-up total of a stage: numbers of all sizes."""
     stream = stream_of("forged", analysis, stage)
     parts = []
     for step in calibration.steps:
@@ -243,14 +243,14 @@ def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> Sta
 
 
 def forged_questions(game: Game) -> list[tuple[Query, Calibration]]:
-    """Return what sites are asked, and on which grids, when every earlier answer is made up."""
+    """Return the queries and grids of all stages when every earlier answer is made up."""
     return [(talk.pending(), talk.calibrate()[0]) for talk, _ in _stages(game, read(document(game), 1))]
 
 
 def _stages(game: Game, asked: ParsedAnalysis) -> Iterator[tuple[AnalysisSession, list[StageResult]]]:
-    """Yield the coordinator's talk at each stage, and what it says that the stages before have released."""
+    """Yield the coordinator's session at each stage, and the made-up results of the stages before."""
     if len(asked.stages) > 1 and not game.forged:
-        raise CapeError("an analysis in several stages is asked of deployed sites with forged answers only")
+        raise CapeError("deployed sites are asked for several stages only with forged answers")
     talk, told = asked.session(), list[StageResult]()
     rows = sum(map(len, (game.tables.one, *game.tables.others)))
     yield talk, told

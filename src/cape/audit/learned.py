@@ -1,10 +1,10 @@
-"""A test that knows nothing of the design: it learns from half of the runs how the two tables look.
+"""A test that knows nothing of the design: it learns from half of the runs how to tell the two tables apart.
 
-Features are all integers of the view: what is left of each honest message when known masks are off, the
-total, and what colluders put in. Each is taken relative to the first training run, in the ring: a word that
-is really uniform stays uniform, and one whose mask was used before lies near. Words that lie far are set to
-0, with a second feature that says so. A linear discriminant is fitted, and its threshold chosen, on one
-half; the other half gives the errors, so the bound is as valid as that of any test that is fixed beforehand.
+Features are all integers of the view: each honest message without the known masks, the total, and what
+colluding sites contributed. Each is taken relative to the first training run, in the ring: a uniform word
+stays uniform, and one whose mask was reused lies near 0. Distant words are set to 0, with a second feature
+that says so. A linear discriminant and its threshold are fitted on one half; the other half gives the
+errors, so the bound is as valid as that of a test fixed in advance.
 Tested in tests/audit/test_learned.py.
 """
 
@@ -33,7 +33,7 @@ _MOST = 300  # features
 def features(stages: Sequence[Stage], target: str) -> Int64:
     """Return the integers of a view, one after the other.
 
-    Of a single question only the entries in which the two tables differ, which the adversary knows: they are
+    For a single query, only the entries in which the two tables differ, which the adversary knows: they are
     the same in every run, and noise elsewhere is independent.
     """
     parts: list[Int64] = []
@@ -47,7 +47,7 @@ def features(stages: Sequence[Stage], target: str) -> Int64:
 
 
 def stack(views: Sequence[Int64]) -> Int64:
-    """Return views as rows; one that is shorter, since its run asked less, ends in zeros."""
+    """Return views as rows; a shorter one, of a run with fewer queries, is padded with zeros."""
     width = max((len(view) for view in views), default=0)
     return np.array([np.pad(view, (0, width - len(view))) for view in views], np.int64)
 

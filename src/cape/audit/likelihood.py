@@ -1,4 +1,4 @@
-"""The best test there is, for whoever knows the design: the likelihood ratio of the two neighbouring tables.
+"""The optimal test for an adversary who knows the design: the likelihood ratio of the two tables.
 
 Claim. Given its view of one stage the adversary can compute a vector z with, by the design, independent
 entries of variance 1 around `shift` if the neighbour is the truth and around 0 if not; no other test is
@@ -35,10 +35,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run says: log-likelihood ratio, squared shift, and squares of its standardised noise.
+    """The evidence of a run: log-likelihood ratio, squared shift, and squares of its standardised noise.
 
-    `moved` is how far the neighbour is, in standard deviations of what the adversary sees; `squares` are the
-    residuals against the truth, which only the audit knows.
+    `moved` is the squared distance of the neighbour, in standard deviations of the adversary's view;
+    `squares` are the residuals against the truth, which only the audit knows.
     """
 
     ratio: float
@@ -76,9 +76,10 @@ def _sampled(draw: Draw, residual: Floats, scale: float, swapped: bool) -> tuple
 
 
 def _honest(scheme: str, stage: Stage, target: str) -> tuple[Floats, Floats, float]:
-    """Return what is seen of the target's sums, what it would be without noise, and one over its noise.
+    """Return the view of the target's sums, the same without noise, and one over the noise's standard
+    deviation.
 
-    In units in which the target's sums enter with weight one.
+    Units are such that the target's sums have weight one.
     """
     exact, own = stage.exact, float(RESOLUTION)
     if scheme in ("conventional", "local", "none"):

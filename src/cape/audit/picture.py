@@ -1,4 +1,4 @@
-"""One picture: for every row the claim, the lower bound, and what the two tables attain by the design."""
+"""One picture: for every row the claim, the lower bound, and what the two tables attain by design."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS = {
 
 
 def require_matplotlib() -> None:
-    """Raise if there is nothing to draw with."""
+    """Raise unless matplotlib is installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -33,7 +33,7 @@ def require_matplotlib() -> None:
 
 
 def draw(found: Audit, path: Path) -> list[Path]:
-    """Draw bounds in units of their claims: what keeps its claim lies left of 1, what breaks it right."""
+    """Draw bounds relative to their claims: a kept claim is left of 1, a broken one right of it."""
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

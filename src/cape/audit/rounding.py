@@ -1,11 +1,11 @@
-"""Floating point and rounding: what is added up does not depend on order, and no edge exceeds the claim.
+"""Floating point and rounding: sums do not depend on the order of rows, and no edge case exceeds the claim.
 
-Everything is checked in whole numbers. Neighbouring tables share the rows of `rest` and differ in one; their
-encoded sums may differ by at most R / k steps, where R steps are a site's noise and k is the noise per unit
-of sensitivity that the accountant reckons with. Cells stand at the public bounds, one float inside and
-outside of them, at zeros of both signs, at subnormals and at the largest floats; bounds are huge, tiny, and
-far from 0. Every kind of analysis that reads a number is asked, of those in steps the first question; which
-of them may be refused for which bounds is said here, and any other that is refused is a failure.
+Everything is checked in integers. Neighbouring tables share the rows of `rest` and differ in one; their
+encoded sums may differ by at most R / k steps, where R steps are a site's noise and k is the accountant's
+noise per unit of sensitivity. Cells are at the public bounds, one float inside and outside of them, zeros
+of both signs, subnormals and the largest floats; bounds are huge, tiny, and far from 0. Every kind of
+analysis that reads a number is tested, of those in steps the first query. `_MAY_REFUSE` says which kinds
+may refuse which bounds; any other refusal is a failure.
 Tested in tests/audit/test_rounding.py, which also breaks the clamping and finds it.
 """
 
@@ -87,12 +87,12 @@ class Check:
 
 
 def checks(seed: int) -> list[Check]:
-    """Return all checks of this page."""
+    """Return all checks."""
     return [_order(seed), _float_order(seed), *_edges(seed)]
 
 
 def _order(seed: int) -> Check:
-    """Rows in another order, or in two tables, add up to the same bits."""
+    """Check that rows in another order, or in two tables, add up to the same bits."""
     stream = stream_of("order", seed)
     rows = random_rows(101, stream)
     turned = shuffled(rows, stream)
@@ -116,13 +116,13 @@ def order_matters(analysis: Analysis, rows: list[Any], turned: list[Any]) -> boo
 
 
 def _float_order(seed: int) -> Check:
-    """The same question to a textbook's float sum: it must be found out, or the check above says nothing."""
+    """Check that a plain float sum fails the same test, or that test would show nothing."""
     stream = stream_of("order", seed)
     rows = random_rows(101, stream)
     orders = [rows, *(shuffled(rows, stream) for _ in range(9))]
     columns = [np.array([row[0] for row in part], np.float64) for part in orders]
     differs = len({float(np.cumsum(column)[-1]) for column in columns}) > 1  # one cell after the other
-    return Check("a float64 sum of the same rows is told apart by their order", differs, "the check can fail")
+    return Check("a float64 sum of the same rows depends on their order", differs, "the check can fail")
 
 
 def _edges(seed: int) -> Iterator[Check]:
@@ -136,7 +136,7 @@ def _edges(seed: int) -> Iterator[Check]:
             try:
                 with np.errstate(all="ignore"):
                     ratio, count = excess(analysis, low, high, neighbours, epsilon, seed)
-            except CapeError:  # before anything is released: such a question is not answered
+            except CapeError:  # refused before anything is released
                 refused.append(analysis.kind)
                 continue
             worst, pairs = max(worst, ratio), pairs + count
@@ -160,7 +160,7 @@ def _questions(low: float, high: float) -> Iterator[tuple[Analysis, Neighbours, 
 
 
 def asked(low: float, high: float) -> list[Analysis]:
-    """Return what is asked about columns x and y with these bounds, and z and w, categories."""
+    """Return the analyses of columns x and y with these bounds, and of the categories z and w."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
 
     def scaled(batch: Batch) -> Floats:

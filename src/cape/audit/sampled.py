@@ -13,12 +13,13 @@ coin, the view is that of `cape.audit.likelihood`. At q = 1 the ratio is the one
 amplification theorem is this one (`cape.privacy.subsampling`): whoever does not know the other rows' coins
 knows less.
 
-How near the bound can come. A run with sampling claims the mu of a Gaussian release that covers it at every
-epsilon, also where only one run in 1e8 gets to. The loss of a sampled row has a longer tail than a Gaussian
-one, so in the middle, where a test with few runs looks, the cover is loose. `apart` says by how much: it is
-the gap between the means of the log-ratio under both tables, which is mu² for a Gaussian release and, but for
-the slack, no more than the mu² of a cover; its root is what the audit shows as attained. More steps and a
-higher rate bring it nearer to the claim, a larger delta hardly does: the bulk of the runs stays where it is.
+How close the bound can come. A run with sampling claims the mu of a Gaussian mechanism that dominates it at
+every epsilon, even where only one run in 1e8 gets to. Its privacy loss has a longer tail than a Gaussian
+one, so in the middle, where a test with few runs looks, the claim is loose. `apart` says by how much: it is
+the difference between the means of the log-ratio under both tables, which is mu² for a Gaussian mechanism
+and, up to the slack, at most the mu² of a dominating one; its square root is what the audit shows as
+attained. More steps and a higher rate bring it closer to the claim; a larger delta hardly does, because the
+bulk of the runs stays where it is.
 Tested in tests/audit/test_sampled.py.
 """
 
@@ -40,13 +41,13 @@ _NODES = 24
 
 @dataclass(frozen=True)
 class Draw:
-    """What the target's site drew in one step; vectors are in steps of the grid.
+    """What the target's site drew in one training step; vectors are in steps of the grid.
 
     Attributes:
-        rate: the probability with which a row takes part, by the design.
-        taken: whether the row at stake did.
+        rate: the probability that a row takes part, according to the design.
+        taken: whether the target row took part.
         row: what that row adds when it takes part.
-        other: what the row adds that stands in its place in the neighbouring table; 0 if none does.
+        other: what its replacement in the neighbouring table adds; 0 if there is none.
     """
 
     rate: float

@@ -1,4 +1,4 @@
-"""The events that tell float Gaussians apart: answers that one table can give and its neighbour cannot.
+"""Events that break float Gaussian noise: answers that one table can give and its neighbour cannot.
 
 A float y is the rounded sum of x and float noise only if it has no finer bits than both leave: when the
 noise that leads from x to y is larger than y itself, its last bits are coarser than y's may be. So for some
@@ -32,7 +32,7 @@ _FILLS, _TRIES = 100, 500
 
 
 def reachable(answer: NDArray[np.generic], exact: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each entry whether some noise leads from the exact sum to the answer."""
+    """Return for each entry whether some noise turns the exact sum into the answer."""
     if answer.dtype.kind != "f":
         reach = 64 * largest(float(RESOLUTION))  # of up to 64 sites
         return np.asarray(np.abs(answer.astype(np.int64) - exact) <= reach)
@@ -49,9 +49,10 @@ def float_noise(std: float, size: int, stream: SecureStream) -> NDArray[np.float
 
 
 def worst(found: Found, asked: Questions, seed: int) -> Found:
-    """Return the tables with other rows, searched for: those whose float sums would tell most.
+    """Return tables with other shared rows: those whose float sums would reveal most.
 
-    How often an answer tells depends on where the exact sums lie, so on the rows that both tables share.
+    How often an answer gives the table away depends on the exact sums, and so on the rows that both tables
+    share.
     """
     best, most = found, -1.0
     for fill in range(_FILLS):

@@ -1,7 +1,7 @@
-"""What is audited on: a small schema, the analyses, studies of several of them, and tables made from a seed.
+"""The audit's schema, analyses, studies of several analyses, and tables made from a seed.
 
-Three sites, of which the last colludes. The person whose row is at stake is at the first site, which is the
-largest, so that it is the one that `local` asks.
+There are three sites, of which the last colludes. The target row is at the first site, which is the
+largest, so that `local` asks it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
         "rows": 14,
     },
 }
-"""Analyses whose steps use a sample of the rows: sums are not the same again, and the ratio is a mixture."""
+"""Analyses whose steps use a sample of the rows: sums vary, and the likelihood is a mixture."""
 
 
 def centred(batch: Batch) -> Floats:
@@ -98,14 +98,14 @@ OWN: dict[str, Callable[[], CustomSum | GradientDescent]] = {
         pull, columns=["age", "chol"], start=[0.0, 0.0], clip=0.5, epochs=3
     ),
 }
-"""Analyses with a function of one's own, which study files cannot name."""
+"""Analyses with a user's function, which study files cannot name."""
 
 STUDIES: dict[str, tuple[tuple[str, float], ...]] = {
     "mean twice": (("mean", 0.5), ("mean", 0.5)),
     "mean and histogram": (("mean", 0.25), ("histogram", 0.75)),
     "count, mean and descent": (("count", 0.2), ("mean", 0.3), ("gradient-descent", 0.5)),
 }
-"""Several releases of one study, at shares that add up to the whole budget: all of them are seen."""
+"""Several releases of one study, whose shares add up to the whole budget."""
 
 
 def analysis_of(name: str) -> Analysis:
@@ -114,7 +114,7 @@ def analysis_of(name: str) -> Analysis:
 
 
 def asked_of(name: str) -> list[tuple[Analysis, float]]:
-    """Return what is released, one after the other, and for which share of the budget."""
+    """Return the releases in order, each with its budget share."""
     return [(analysis_of(part), share) for part, share in _parts(name)]
 
 
@@ -127,7 +127,7 @@ def _said(name: str) -> dict[str, Any]:
 
 
 def columns_of(name: str) -> tuple[str, ...]:
-    """Return the columns that an analysis or a study reads: those whose cells are searched."""
+    """Return the columns that an analysis or a study reads, whose cells are searched."""
     found: list[str] = []
     for part, _ in _parts(name):
         if part in OWN:
@@ -169,15 +169,15 @@ def frame(rows: Sequence[Row], schema: Schema = SCHEMA) -> pl.DataFrame:
 
 
 class Remembered(Holder):
-    """A table whose sums are computed once for each question, by the real code, and then remembered.
+    """A table whose sums the real code computes once for each query; then they are cached.
 
-    The sums of a table without sampling are exact and do not change; a run of the protocol then costs what
-    noise and messages cost. A sample is drawn by the real code too, and once more from the same randomness:
-    what the table gives must be the sum over these rows, to the last bit.
+    Without sampling the sums are exact and do not change, so a run costs only noise and messages. With
+    sampling the real code draws, and the same randomness repeats the draw: the table must give the sum over
+    these rows, to the last bit.
 
     Attributes:
         given: the sums that it gave last.
-        drawn: over which of its rows, where rows were sampled.
+        drawn: the rows that they are over, with sampling.
     """
 
     def __init__(self, name: str, rows: Sequence[Row]) -> None:
@@ -205,7 +205,7 @@ class Remembered(Holder):
         expected = self.over(tuple(map(int, self.drawn)), blocks)
         pairs = [zip(*both, strict=True) for both in zip(self.given, expected, strict=True)]
         if not all(np.array_equal(one, two) for both in pairs for one, two in both):
-            raise CapeError("what a site put in is not the sum over the rows that it drew")
+            raise CapeError("a site's contribution is not the sum over the rows that it drew")
         return self.given
 
     def over(self, rows: tuple[int, ...], blocks: Sequence[Block]) -> Sums:
@@ -228,15 +228,15 @@ class Remembered(Holder):
 
 
 def rate_of(blocks: Sequence[Block]) -> float:
-    """Return with which probability a row takes part: below 1 for a question over a sample."""
+    """Return the probability that a row takes part: below 1 with sampling."""
     rates = [block.rate for block in blocks]
     if min(rates, default=1.0) < 1 and len(rates) > 1:
-        raise CapeError("a question over a sample must be the only one of its stage")
+        raise CapeError("a query with sampling must be the only one of its stage")
     return min(rates, default=1.0)
 
 
 def whole(blocks: Sequence[Any]) -> list[Block]:
-    """Return blocks that ask the same of all rows."""
+    """Return the same blocks over all rows."""
     return [replace(block, rate=1.0) if block.rate < 1 else block for block in blocks]
 
 
