@@ -141,7 +141,7 @@ def test_forged_answers_are_not_what_was_released():
 def test_a_site_that_refuses_ends_the_row():
     with (
         mock.patch.object(SiteEndpoint, "_ask", side_effect=RuntimeError),
-        pytest.raises(CapeError, match="did not answer"),
+        pytest.raises(CapeError, match="unexpected answer"),
     ):
         played(FAST["deployed conventional/mean"], 2)
 
