@@ -155,7 +155,7 @@ class Ledgers(Surface):
         for call in (
             lambda: ledger.spent(_WHO, 2026),
             ledger.entries,
-            lambda: ledger.total_epsilon(1e-6),
+            lambda: ledger.spent().epsilon(1e-6),
             lambda: ledger.has(bytes(16), 0, bytes(32)),
             lambda: ledger.check(_WHO, Amount(Fraction(1, 100)), limits),
             lambda: ledger.reserve(_entry(99), limits),

@@ -208,7 +208,7 @@ def test_a_study_cannot_move_the_cursor_or_hide_by_being_broken(cape: Cape, worl
     assert "\x1b" not in shown.out
     assert "It states epsilon 1.0 at delta 1e-06, 1 colluding, scheme cape; sites: a, b, c." in shown.out
     count = len(bad["analyses"])
-    assert f"{count - 1} of {count} would be answered: all together epsilon " in shown.out
+    assert f"{count - 1} of {count} would be answered; together they cost this site epsilon " in shown.out
     (held,) = world.site.approvals.waiting()
     done = cape("site", "refuse", held.study_hash[:12], "--coordinator", "office", "--site", world.site.path)
     assert done.code == 0
@@ -267,7 +267,7 @@ def test_revoke(cape: Cape, world: World):
     path = world.site.path / "site.toml"
     before = path.read_text()
     done = cape("site", "revoke", "b", "--site", world.site.path)
-    assert (done.code, "Not trusted any more: site 'b'" in done.out) == (0, True)
+    assert (done.code, "No longer trusted: site 'b'" in done.out) == (0, True)
     (line,) = [line for line in before.splitlines() if public_text(world.identities["b"].public) in line]
     assert path.read_text() == before.replace(f"{line}\n", ""), "all else stays as people wrote it"
     assert world.code(world.request()) == "roster"

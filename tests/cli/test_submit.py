@@ -337,7 +337,7 @@ def test_a_site_that_refuses_in_the_middle_of_an_analysis(world: World, monkeypa
     (site,) = [site for site in results.sites if site.name == "d"]
     assert site.took_part == (1,)
     assert site.reasons == [
-        "refused later stages of analysis 1 (run: this site is not in this session, or not any more)"
+        "refused later stages of analysis 1 (run: this site has no such session, or it is over)"
     ]
 
 

@@ -64,7 +64,7 @@ def test_a_coordinator_is_not_taken_for_a_site(tmp_path: Path):
     card.write_text(two.card.to_text())
     with pytest.raises(InvalidInput, match="that is the key of coordinator 'two', not of a site"):
         one.trust(Card.load(card))
-    with pytest.raises(InvalidInput, match="may trust it with --coordinator"):
+    with pytest.raises(InvalidInput, match="can trust it with --coordinator"):
         site.trust(Card.load(card), coordinator=False)
     assert site.trust(Card.load(card), coordinator=True)
     card.write_text(card.read_text().replace("coordinator", "king"))

@@ -8,6 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from cape.coordinator import Submission
+from cape.coordinator.calls import AskReview, unpack_call
 from cape.coordinator.heads import HEADS, Heads
 from cape.errors import LedgerWarning, TooFewSites
 from cape.steward import Request, wire
@@ -79,7 +81,7 @@ def test_a_ledger_that_goes_back_while_nobody_looks_is_told(world: World):
     finally:
         ledger.show = real  # type: ignore[method-assign]
     assert warned == [
-        "a: its ledger has 3 lines after this answer, and had 4 before: it was put back from a backup, or "
+        "a: its ledger has 3 lines after this answer, and had 4 before: it was restored from a backup, or "
         "cut off; ask its steward what happened (`cape site verify`)"
     ]
 
@@ -120,7 +122,17 @@ def test_an_aggregator_cannot_pass_on_another_head(world: World):
 def test_a_request_shows_the_longest_heads_and_the_aggregator_cannot_take_them_out(world: World):
     answer(world, MEAN, name="first")
     heads = Heads(world.coordinator.path / HEADS, world.coordinator.sites)
-    request = Request.open(world.submission(world.study(MEAN, name="second"))._trial(1), lambda key: True)
+    calls: list[bytes] = []
+
+    class Tapped:
+        def call(self, data: bytes) -> bytes:
+            calls.append(data)
+            return world.relay.call(data)
+
+    Submission(world.study(MEAN, name="second"), world.coordinator, Tapped(), world.record()).check()
+    review = unpack_call(calls[-1])
+    assert isinstance(review, AskReview)
+    request = Request.open(review.requests[0], lambda key: True)
     found = [Head.unpack(data) for data in request.heads]
     assert found == [heads.shown(name) for name in NAMES]
     bare = replace(request, heads=())

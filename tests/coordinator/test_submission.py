@@ -177,7 +177,7 @@ def test_a_site_that_dies_in_a_session_is_back_in_the_next_analysis(world: World
     assert world.lines("d") == 2
     refused = [event for event in world.events if event.what == "refused"]
     assert {(event.round, event.site) for event in refused} == {("mask", "d")}
-    assert refused[-1].why == "run: this site is not in this session, or not any more"
+    assert refused[-1].why == "run: this site has no such session, or it is over"
     assert submission.answer(study.analyses[1]).participants == NAMES
 
 
@@ -283,7 +283,7 @@ def test_a_wrong_key_in_the_roster(world: World):
     submission = world.submission(study)
     report = submission.check()
     assert report["d"].key_differs
-    assert "another key than the one that is pinned" in str(report["d"])
+    assert "another key than the pinned one" in str(report["d"])
     assert not report["a"].key_differs
     assert "roster" in str(report["a"]), "a knows d by another key, and does not take part with this one"
     with pytest.raises(TooFewSites, match=r"a refused \(roster: "):

@@ -32,24 +32,24 @@ def test_a_site_folder_in_a_kit_is_refused_whichever_of_them_is_known(kit, place
     site = kit / place if place == "startup" else _site(kit / place)
     (site / "ledger.sqlite").write_text("")
     for each in ((kit, site), (kit, None), (None, site)):
-        with pytest.raises(InvalidInput, match="must not lie in each other"):
+        with pytest.raises(InvalidInput, match="must not contain each other"):
             require_apart(*each)
 
 
 def test_a_kit_in_a_site_folder_is_refused(kit):
-    with pytest.raises(InvalidInput, match="must not lie in each other"):
+    with pytest.raises(InvalidInput, match="must not contain each other"):
         require_apart(kit, kit.parent)
 
 
 @pytest.mark.parametrize("name", ["site.toml", "ledger.sqlite", "identity.key"])
 def test_a_file_of_a_site_in_a_kit_is_refused(kit, name):
     (kit / name).write_text("")
-    with pytest.raises(InvalidInput, match="must not lie in each other"):
+    with pytest.raises(InvalidInput, match="must not contain each other"):
         require_apart(kit, None)
 
 
 def test_a_link_does_not_hide_where_a_folder_lies(kit, tmp_path):
     _site(kit / "site")
     (tmp_path / "elsewhere").symlink_to(kit / "site")
-    with pytest.raises(InvalidInput, match="must not lie in each other"):
+    with pytest.raises(InvalidInput, match="must not contain each other"):
         require_apart(None, tmp_path / "elsewhere")

@@ -41,7 +41,7 @@ def test_a_steward_may_say_no_and_take_it_back(world: World):
     approvals.refuse(approvals.find("lungs", to="refuse"))
     assert world.code(world.request()) == "steward", "an approval that was taken back"
     world.granted(world.request(document(epsilon=0.9)))
-    with pytest.raises(InvalidInput, match="there is no study 'lungs' to refuse; there is none"):
+    with pytest.raises(InvalidInput, match="there is no study 'lungs' to refuse; there are none"):
         approvals.find("lungs", to="refuse")
 
 

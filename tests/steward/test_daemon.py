@@ -79,7 +79,7 @@ def test_a_site_in_a_kit_is_refused(tmp_path):
     (kit / "startup").mkdir(parents=True)
     (kit / "startup" / "fed_client.json").write_text("{}")
     inside = SiteFolder.create(kit / "deep" / "site", "cleveland")
-    with pytest.raises(InvalidInput, match="must not lie in each other"):
+    with pytest.raises(InvalidInput, match="must not contain each other"):
         Daemon(inside, tmp_path / "link.sock")
 
 

@@ -102,7 +102,7 @@ def test_a_line_that_is_not_found_is_left_to_the_steward(world: World, desk: Des
     key = public_text(world.identities["b"].public)
     rest = text[end + 1 :] if end >= 0 else ""
     path.write_text(f'peers = {{b = "{key}"}}\n{text[:start]}{rest}')
-    with pytest.raises(InvalidInput, match=r"take the line of 'b' out of \[peers\] yourself"):
+    with pytest.raises(InvalidInput, match=r"remove the line of 'b' from \[peers\] yourself"):
         desk.revoke("b")
     assert world.site.policy.peers == {"b": world.identities["b"].public}
 

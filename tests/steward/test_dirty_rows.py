@@ -239,6 +239,6 @@ def test_the_steward_is_told_how_many_cells_and_nobody_else(world: World) -> Non
     told(world, MEAN | {"share": 0.002})
     # each message comes to a new member with the same folder: the counts are said once
     new = log.read_text()[len(before) :]
-    assert new.count("cells that could not be read, and count as missing: age 2, weight 1") == 1
+    assert new.count("unreadable cells that count as missing: age 2, weight 1") == 1
     assert "old" not in new
     assert world.site.table().unreadable() == {"age": 2, "weight": 1, "sex": 1, "ill": 1, "hiv": 1}

@@ -179,11 +179,11 @@ def test_what_is_added_to_delta_is_limited_too(ledger: Ledger):
         ledger.reserve(entry(extra=Fraction(1, 10**30)), [limit])
 
 
-def test_total_epsilon_takes_off_what_was_added_to_delta(ledger: Ledger):
+def test_epsilon_of_the_sum_takes_off_what_was_added_to_delta(ledger: Ledger):
     for _ in range(4):
         ledger.reserve(entry(cost=Fraction(1, 4), extra=Fraction(1, 8 * 10**6)))
-    assert ledger.total_epsilon(1e-6) == pytest.approx(gaussian.epsilon(0.5e-6, 1.0))
-    assert ledger.total_epsilon(1e-7) == float("inf")
+    assert ledger.spent().epsilon(1e-6) == pytest.approx(gaussian.epsilon(0.5e-6, 1.0))
+    assert ledger.spent().epsilon(1e-7) == float("inf")
 
 
 def test_no_release_twice_under_one_run_and_stage(ledger: Ledger):

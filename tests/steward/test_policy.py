@@ -57,7 +57,7 @@ def test_what_is_wrong_is_named(world: World, old: str):
 def test_no_file(tmp_path: Path):
     with pytest.raises(InvalidInput, match="cape site init"):
         Policy.load(tmp_path / "site.toml")
-    with pytest.raises(InvalidInput, match="no site's folder"):
+    with pytest.raises(InvalidInput, match="not a site's folder"):
         SiteFolder(tmp_path)
 
 

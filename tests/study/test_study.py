@@ -130,7 +130,7 @@ MISTAKES = [
     ('["age", "chol"]', '["agee", "chol"]', "[[analysis]] 1: no column 'agee' in the schema; did you mean"),
     ('["age", "chol"]', '["age", "sex"]', "[[analysis]] 1: column 'sex' must have numeric bounds here"),
     ('column = "sex"', 'column = "age"', "[[analysis]] 2: column 'age' has bounds in the schema"),
-    ("share = 0.3", "share = 0.9", "the shares add up to 1.1; they may add up to 1 at most"),
+    ("share = 0.3", "share = 0.9", "the shares add up to 1.1; they must add up to at most 1"),
     ("share = 0.3", "share = -1", "[[analysis]] 2: share must be a finite number above 0"),
     ("share = 0.3", 'share = "a lot"', "[[analysis]] 2: share must be a finite number"),
     ("[schema]", "[schema", "is not a TOML file: "),

@@ -1,4 +1,4 @@
-"""Who asks, and who adds up: a study sent to sites on their own machines. No transport."""
+"""A study sent to sites on their own machines: the coordinator and the relay. No transport."""
 
 from cape.coordinator.calls import Channel, Event, Link, StageOutcome
 from cape.coordinator.folder import CoordinatorFolder

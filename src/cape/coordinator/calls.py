@@ -1,18 +1,17 @@
-"""What a coordinator and the aggregator say to each other, and what reaches the sites, as plain structs.
+"""Messages between a coordinator and the aggregator, as plain structs.
 
-What comes is bounded before it is decoded, as in `cape.steward.wire`: its size, the number of its values,
-their depth and its texts. A request that goes to many sites is in a call once.
+They are bounded before they are decoded, as in `cape.steward.wire`: size, number of values, depth and texts.
+A request that goes to several sites is in a call once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from cape import packed
 from cape.errors import BadMessage
 from cape.secagg.keys import MAX_SITES
 from cape.steward.wire import (
@@ -27,8 +26,8 @@ from cape.steward.wire import (
     Reviewed,
     Rows,
     Short,
+    decode,
 )
-from cape.unix import MOST_BYTES
 
 __all__ = [
     "AskHello",
@@ -52,7 +51,6 @@ __all__ = [
     "unpack_reply",
 ]
 
-_Any = TypeVar("_Any")
 _MOST_ASKED = 1 << 16  # values in a call: a few for each site, and a request for each analysis
 _MOST_SAID = 1 << 21  # values in a reply: each site's refusal of each analysis
 _MOST_TEXT = 20_000
@@ -63,13 +61,13 @@ _few = Meta(max_length=MAX_SITES)
 
 
 class Channel(Protocol):
-    """How the aggregator reaches sites. It knows nothing of what it carries."""
+    """How the aggregator reaches sites. It carries opaque bytes."""
 
     def exchange(self, round_: str, messages: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
-        """Send each site its message; yield (site, answer) as they come, (site, None) once one is given up.
+        """Send each site its message; yield (site, answer) as they arrive, (site, None) for a lost site.
 
-        A site that is not named when the iterator ends is given up too. Answers may come twice, late or be
-        garbage: the relay takes the first one that fits, and stops when it has one of each site.
+        A site that was not yielded when the iterator ends is lost too. Answers may be repeated, late or
+        invalid: the relay takes the first valid one of each site, and stops when it has them all.
         """
         ...
 
@@ -83,10 +81,7 @@ class Link(Protocol):
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """Something happened that a live table may show: `what` is asked, answered, refused or lost.
-
-    `why` is the site's sentence if it refused.
-    """
+    """Progress for a live table: `what` is asked, answered, refused (with `why`) or lost."""
 
     round: str
     site: str
@@ -99,20 +94,20 @@ class _Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class AskHello(_Call, frozen=True, tag="hello"):
-    """Who is there?"""
+    """Asks the sites for their names and keys."""
 
     sites: Names
 
 
 class AskReview(_Call, frozen=True, tag="review"):
-    """Requests for all of these sites to look at."""
+    """Trial requests for all of these sites."""
 
     sites: Names
     requests: Annotated[tuple[Closed, ...], Meta(max_length=10_000)]
 
 
 class AskStage(_Call, frozen=True, tag="stage"):
-    """Requests for one stage, which of them each site gets, and how many numbers the stage releases."""
+    """Requests for one stage, the index of each site's request, and how many numbers the stage releases."""
 
     requests: Annotated[tuple[Closed, ...], _few]
     sites: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], _few]
@@ -120,7 +115,7 @@ class AskStage(_Call, frozen=True, tag="stage"):
 
     @classmethod
     def of(cls, requests: Mapping[str, bytes], size: int) -> AskStage:
-        """Return the call of each site's request; those that are alike travel once."""
+        """Return the call; equal requests travel once."""
         places = {data: place for place, data in enumerate(dict.fromkeys(requests.values()))}
         return cls(tuple(places), {site: places[data] for site, data in requests.items()}, size)
 
@@ -139,19 +134,19 @@ class AskKnown(_Call, frozen=True, tag="known"):
 
 
 class GotHello(_Call, frozen=True, tag="hello"):
-    """Who answered; None for who did not."""
+    """Each site's name and key; None if it did not answer."""
 
     sites: Annotated[dict[Name, Present | None], _few]
 
 
 class GotReview(_Call, frozen=True, tag="review"):
-    """What each site said: its review, why it refused as a whole, or None if it did not answer."""
+    """Each site's review, its refusal of the whole study, or None if it did not answer."""
 
     sites: Annotated[dict[Name, Reviewed | Refused | None], _few]
 
 
 class GotKnown(_Call, frozen=True, tag="known"):
-    """What each site said, signed; None if it did not answer or refused."""
+    """Each site's signed statement; None if it did not answer or refused."""
 
     sites: Annotated[dict[Name, Known | None], _few]
 
@@ -171,15 +166,15 @@ class StageOutcome(_Call, frozen=True, tag="stage"):
 
     Attributes:
         total: the sum with its noise, int64, little-endian; empty if there is none.
-        participants: whose sum it is.
-        rows: how many rows each of them holds, where public.
-        refusals: who refused, and why.
-        lost: who was given up, and in which round.
+        participants: the sites in the sum.
+        rows: their numbers of rows, where public.
+        refusals: the sites that refused, and why.
+        lost: the sites that were lost, and in which round.
         traffic: the rounds, in order.
         per_site: the most bytes that one site sent in all rounds.
         failure: why there is no total; None if there is one.
         sent: whether a vector may have left a site.
-        heads: the heads of their ledgers that sites sent with their vectors.
+        heads: the ledger heads that sites sent with their vectors.
     """
 
     total: bytes
@@ -220,20 +215,9 @@ def failed(error: Exception) -> CallFailed:
 
 def unpack_call(data: bytes) -> Call:
     """Read what a coordinator asks, or raise `BadMessage`."""
-    return _unpack(_calls, data, _MOST_ASKED)
+    return decode(_calls, data, values=_MOST_ASKED, depth=6, text=4 * _MOST_TEXT)
 
 
 def unpack_reply(data: bytes) -> Reply:
     """Read what the aggregator answers, or raise `BadMessage`."""
-    return _unpack(_replies, data, _MOST_SAID)
-
-
-def _unpack(decoder: msgspec.msgpack.Decoder[_Any], data: bytes, values: int) -> _Any:
-    if len(data) > MOST_BYTES:
-        raise BadMessage(f"a message between coordinator and aggregator has at most {MOST_BYTES} bytes")
-    try:
-        packed.require(data, values=values, depth=6, text=4 * _MOST_TEXT)
-        return decoder.decode(data)
-    except (BadMessage, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
-        pass
-    raise BadMessage("the message between coordinator and aggregator cannot be read; are versions the same?")
+    return decode(_replies, data, values=_MOST_SAID, depth=6, text=4 * _MOST_TEXT)

@@ -1,4 +1,4 @@
-"""A coordinator's folder: its key, and the public keys of the sites that it may ask."""
+"""A coordinator's folder: its key, and the public keys of its sites."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = ["CoordinatorFolder"]
 KEY, SITES = "identity.key", "sites.toml"
 
 _TEXT = """\
-# Who asks, and the sites that may be asked: names and public keys. `cape deploy trust FILE` adds one.
-# Exchange keys by a way that the aggregator does not control, and compare fingerprints by telephone.
+# The coordinator, and its sites: names and public keys. `cape deploy trust FILE` adds a site.
+# Exchange keys over a channel that the aggregator does not control, and compare fingerprints by telephone.
 
 [coordinator]
 name = @NAME@
@@ -91,19 +91,11 @@ class CoordinatorFolder:
 
     def trust(self, card: Card) -> bool:
         """Pin a site's key; return False if it was there."""
-        known = self.sites
         if card.key == self.identity.public:
             raise InvalidInput("that is the coordinator's own key, not a site's")
         card.require("site")
-        if known.get(card.name) == card.key:
-            return False
-        if card.name in known:
-            raise InvalidInput(
-                f"[sites] {card.name} has another key in {self.path / SITES}; if it was renewed, take the "
-                "old line out"
-            )
-        pin(self.path / SITES, "sites", card, lambda text: _parse(text, self.path / SITES))
-        return True
+        path = self.path / SITES
+        return pin(path, "sites", self.sites, card, lambda text: _parse(text, path))
 
     def roster(self, names: Iterable[str]) -> Roster:
         """Return the sites of a study with their pinned keys, or raise an error that names those without."""

@@ -1,15 +1,14 @@
-"""The heads of sites' ledgers that came with their answers: checked, kept, and shown to the sites again.
+"""The ledger heads that came with sites' answers: checked, kept, and shown to the sites again.
 
-Claim. A site whose ledger was cut off, put back from a backup or written anew since a head that is kept here
-cannot go on unnoticed: it finds out itself when it is asked next, or its next head contradicts the one kept.
-Reason. A head is signed by the site, with the key that is pinned. It is kept, synced, before it is shown; the
-longest ones travel inside the next request, which the coordinator signs: the aggregator can hold the request
-back, and take nothing out of it. A site that answers has written a line after what it was shown,
-so that its new head must be longer and agree wherever both state a chain value.
-What can be noticed and what not. An aggregator that takes heads off answers, or puts others there, is told as
-a warning: who took part has paid, and must have sent one. It can pass on a head that the site signed for
-another answer instead: one more line or one fewer, true all the same. It cannot make one. Lines that a site
-has written and no coordinator has a head of are noticed by nobody when they are lost.
+Claim. If a site's ledger was cut off, restored from a backup or rewritten since a head that is kept here, the
+next request reveals it: the site notices it itself, or its next head contradicts the one kept here.
+Reason. A head is signed by the site, with the pinned key. It is kept, synced, before it is shown; the longest
+ones travel inside the next request, which the coordinator signs: the aggregator can withhold the request, but
+cannot remove a head from it. A site that answers has written a line after what it was shown, so its new head
+must be longer and agree wherever both state a chain value.
+Limits. An aggregator that removes or replaces heads causes a warning: every participant has paid, and must
+have sent a head. It can pass on a head that the site signed for another answer: one line more or fewer, but
+true. It cannot forge one. Lost lines of which no coordinator holds a head cannot be detected.
 Tested in tests/coordinator/test_heads.py.
 """
 
@@ -32,11 +31,11 @@ HEADS = "heads.jsonl"
 
 
 class Heads:
-    """All heads that one coordinator was given, in a file of lines that is only appended to.
+    """All heads that one coordinator received, in an append-only file of lines.
 
     >>> heads = Heads(folder.path / HEADS, folder.sites)
     >>> shown = heads.shown("cleveland")  # goes with the next request
-    >>> heads.take({"cleveland": data}, {"cleveland": shown})  # what there is to be warned of
+    >>> heads.take({"cleveland": data}, {"cleveland": shown})  # warnings
     []
     """
 
@@ -51,11 +50,11 @@ class Heads:
         return self._longest.get(site)
 
     def take(self, came: Mapping[str, bytes], took_part: Mapping[str, Head | None]) -> list[str]:
-        """Keep what came with a stage, and return what there is to be warned of.
+        """Keep the heads that came with a stage, and return warnings.
 
         Args:
             came: the heads, packed, by site.
-            took_part: whose vectors are in the answer, with the head that each was shown.
+            took_part: the participants, with the head that each was shown.
         """
         read = {site: self._read(site, data) for site, data in came.items()}
         found = {site: head for site, head in read.items() if head is not None}
@@ -63,8 +62,8 @@ class Heads:
         for site, shown in took_part.items():
             if site not in found:
                 warned.append(
-                    f"{site} sent no signed head of its ledger, or the aggregator took it off: what it has "
-                    "given cannot be checked against its ledger later"
+                    f"{site} sent no signed head of its ledger, or the aggregator removed it: this answer "
+                    "cannot be checked against the site's ledger later"
                 )
             elif shown is not None and (problem := _differs(shown, found[site])):
                 warned.append(f"{site}: {problem}; ask its steward what happened (`cape site verify`)")
@@ -84,10 +83,10 @@ class Heads:
             self._longest[site] = head
 
     def _write(self, found: Mapping[str, Head]) -> str | None:
-        """Append heads, synced; return what went wrong: an answer that was paid for is not lost over it."""
-        problem = None
+        """Append heads, synced; return a problem instead of raising: the answer is paid for."""
         if not found:
-            return problem
+            return None
+        problem = None
         at = datetime.now(UTC).isoformat(timespec="seconds")
         text = "".join(
             json.dumps({"site": site, "at": at, "head": base64.b64encode(head.pack()).decode()}) + "\n"
@@ -102,25 +101,23 @@ class Heads:
                 file.flush()
                 os.fsync(handle)
         except OSError as error:
-            problem = (
-                f"{self.path} cannot be written ({error.strerror}): heads of the sites' ledgers are not kept"
-            )
+            problem = f"{self.path} cannot be written ({error.strerror}): the sites' heads are not kept"
         for site, head in found.items():
             self._keep(site, head)
         return problem
 
 
 def _differs(shown: Head, head: Head) -> str | None:
-    """Return what is wrong with a head that should come after the one that was shown."""
+    """Return what is wrong with a head that must come after the one that was shown."""
     if head.ledger != shown.ledger:
         return "it has another ledger than before"
     if head.lines <= shown.lines:
         return (
-            f"its ledger has {head.lines} lines after this answer, and had {shown.lines} before: it was put "
-            "back from a backup, or cut off"
+            f"its ledger has {head.lines} lines after this answer, and had {shown.lines} before: it was "
+            "restored from a backup, or cut off"
         )
     if head.contradicts(shown):
-        return "its ledger was rewritten: lines before this answer are not what they were"
+        return "its ledger was rewritten: lines before this answer have changed"
     return None
 
 

@@ -1,10 +1,11 @@
 """What a coordinator has asked and been answered: a file of lines, synced before and after each stage.
 
-Claim. Whenever a coordinator is killed, the record names every stage that may have been asked: nobody is
-asked before its line is on the disk.
-Reason. Lines are only appended, each with a checksum over itself and the one before, and synced. What a crash
-tears is the last line, which is left aside: a stage whose answer is torn counts as asked and not answered. A
-whole line that does not fit is damage, and is an error: nothing is guessed.
+Claim. Whenever a coordinator is killed, the record names every stage that may have been asked: no site is
+asked before the stage's line is on the disk.
+Reason. Lines are only appended, each with a checksum over itself and the line before, and synced. A crash can
+tear the last line only, which is then dropped: a stage whose answer is torn counts as asked and not answered.
+A complete line with a wrong checksum is damage, and is an error. (SQLite would not detect a changed byte or
+a removed line by itself; a chain of lines does.)
 Tested in tests/coordinator/test_record.py, cut at every byte.
 
 It holds released numbers only: it is as public as the results.
@@ -33,7 +34,7 @@ _DIGITS = 16  # of a checksum
 
 @dataclass(frozen=True)
 class Answered:
-    """What one stage gave: the total (int64, little-endian), whose it is, rows where public, and its cost."""
+    """A stage's answer: total (int64, little-endian), participants, their rows where public, and its cost."""
 
     total: bytes
     participants: tuple[str, ...]
@@ -48,9 +49,9 @@ class Attempt:
     Attributes:
         asked: how many stages were asked, or were about to be.
         answers: of the first stages; all that were asked, or one fewer.
-        finished: whether all that the analysis asks was answered.
+        finished: whether every stage was answered.
         failed: how many stages count as spent, once the run was given up; None before.
-        refusals: the sites that refused a stage: code and sentence.
+        refusals: code and sentence of each site that refused a stage.
     """
 
     number: int
@@ -64,17 +65,17 @@ class Attempt:
 
     @property
     def open(self) -> bool:
-        """Whether it is not known what became of it."""
+        """Whether its outcome is unknown."""
         return not self.finished and self.failed is None
 
     @property
     def spent(self) -> int:
-        """How many stages count as spent: what is not known counts."""
+        """How many stages count as spent, including those with an unknown outcome."""
         return self.asked if self.failed is None else self.failed
 
 
 class Record:
-    """The record of one study. One process has it at a time.
+    """The record of one study. One process holds it at a time.
 
     >>> with Record("results/record.jsonl") as record:
     ...     submission = Submission(study, folder, link, record)
@@ -93,20 +94,20 @@ class Record:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._load()
         except BlockingIOError:
-            os.close(self._file)
-            raise InvalidInput(f"{self.path} is in use: is another `cape submit` at work?") from None
+            self.close()
+            raise InvalidInput(f"{self.path} is in use: is another `cape submit` running?") from None
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
     def of(self, study_hash: str, name: str) -> None:
-        """Make it the record of a study, or raise if it is that of another."""
+        """Make it the record of a study, or raise if it belongs to another."""
         if self.study_hash is None:
             self._write(kind="study", format=_FORMAT, hash=study_hash, name=name)
             self.study_hash = study_hash
         elif self.study_hash != study_hash:
             raise InvalidInput(
-                f"{self.path} is the record of another study, or of this one before it was changed; take "
+                f"{self.path} is the record of another study, or of this one before it was changed; use "
                 "another folder"
             )
 
@@ -116,15 +117,15 @@ class Record:
         return bool(self.attempts)
 
     def begin(self, number: int, run: bytes) -> Attempt:
-        """Write down that an analysis is about to be asked."""
+        """Record that an analysis is about to be asked."""
         return self._told(kind="begun", number=number, run=run.hex())
 
     def asked(self, attempt: Attempt) -> None:
-        """Write down, synced, that the next stage is about to be asked."""
+        """Record, synced, that the next stage is about to be asked."""
         self._told(kind="asked", run=attempt.run.hex(), stage=attempt.asked)
 
     def answered(self, attempt: Attempt, answered: Answered) -> None:
-        """Write down what the stage gave."""
+        """Record the answer of the stage."""
         cost = answered.cost
         self._told(
             kind="answered",
@@ -137,20 +138,20 @@ class Record:
         )
 
     def refused(self, attempt: Attempt, site: str, code: str, sentence: str) -> None:
-        """Write down that a site refused the stage that was asked; once for each reason."""
+        """Record that a site refused the stage; once for each reason."""
         if attempt.refusals.get(site) != (code, sentence):
             self._told(kind="refused", run=attempt.run.hex(), site=site, code=code, sentence=sentence)
 
     def finished(self, attempt: Attempt) -> None:
-        """Write down that the analysis has its answer."""
+        """Record that the analysis has its answer."""
         self._told(kind="finished", run=attempt.run.hex())
 
     def failed(self, attempt: Attempt, spent: int, why: str) -> None:
-        """Write down that a run is given up, and how many of its stages count as spent."""
+        """Record that a run is given up, and how many of its stages count as spent."""
         self._told(kind="failed", run=attempt.run.hex(), spent=spent, why=why)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -182,9 +183,7 @@ class Record:
         self._chain = chain
 
     def _load(self) -> None:
-        with open(self.path, "rb") as file:
-            content = file.read()
-        good = 0
+        content, good = self.path.read_bytes(), 0
         for data in content.splitlines(keepends=True):
             line = self._read(data)
             if line is None:
@@ -192,7 +191,7 @@ class Record:
             self._take(line)
             good += len(data)
         rest = content[good:]
-        # Lines are synced one by one, so a crash tears the last alone: a part of it is left, or zeros in it.
+        # Lines are synced one by one, so a crash tears the last one only: it is cut off, or has zeros in it.
         if b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest):
             raise self._damaged(f"after {good} bytes")
         if rest:
@@ -201,7 +200,7 @@ class Record:
         _sync_folder(self.path.parent)
 
     def _read(self, data: bytes) -> dict[str, Any] | None:
-        """Return a line and go on to the next; None if it is torn or damaged."""
+        """Return a line, and advance the chain; None if the line is torn or damaged."""
         try:
             text = data.decode()
             chain, text = text[:_DIGITS], text[_DIGITS + 1 : -1]
@@ -214,7 +213,7 @@ class Record:
         return line if isinstance(line, dict) else None
 
     def _take(self, line: dict[str, Any]) -> None:
-        """Take in a line of an old record."""
+        """Apply a line that was read from the file."""
         try:
             if line["kind"] == "study" and line["format"] == _FORMAT and self.study_hash is None:
                 self.study_hash = str(line["hash"])
@@ -222,7 +221,7 @@ class Record:
             if self.study_hash is not None:
                 self._apply(line)
                 return
-        except (KeyError, ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError):
             pass
         raise self._damaged(f"at a line of kind {line.get('kind')!r}")
 
@@ -235,7 +234,7 @@ class Record:
             return self.attempts[-1]
         attempt = next((each for each in reversed(self.attempts) if each.run == run), None)
         if attempt is None or not attempt.open:
-            raise ValueError("a run that did not begin, or is over, does not go on")
+            raise ValueError("a run that did not begin, or is over, cannot go on")
         match line["kind"]:
             case "asked" if line["stage"] == attempt.asked == len(attempt.answers):
                 attempt.asked += 1
@@ -260,8 +259,8 @@ class Record:
 
     def _damaged(self, where: str) -> InvalidInput:
         return InvalidInput(
-            f"{self.path} is damaged {where}, and cannot tell what was spent; keep a copy, and look at the "
-            "sites' ledgers"
+            f"{self.path} is damaged {where}, so it is not known what was spent; keep a copy, and "
+            "compare the sites' ledgers"
         )
 
 

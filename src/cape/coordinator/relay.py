@@ -1,10 +1,10 @@
-"""The aggregator's end: plays stages with sites over a channel. It has no key and no secret.
+"""The aggregator: runs stages with sites over a channel. It has no key and no secret.
 
-What it is trusted with is that an answer comes at all, and is the right one; never privacy: sites check what
-it says (docs/secagg.md), and their requests are signed by the coordinator. A site that refuses, is silent or
-sends what does not fit is counted out, and the stage goes on while enough are left. Answers that are late,
-come twice or belong to something else change nothing: every message has a number, and secure aggregation
-takes one answer of a site in a round.
+It is trusted for availability and for the correctness of the sum, never for privacy: sites check what it says
+(docs/secagg.md), and their requests are signed by the coordinator. A site that refuses, is silent or sends an
+invalid message is excluded, and the stage continues while enough sites are left. Late, repeated or unrelated
+answers change nothing: every message has a number, and secure aggregation accepts one answer of a site in
+each protocol round.
 Tested in tests/coordinator/test_relay.py.
 """
 
@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 import numpy as np
@@ -31,12 +31,12 @@ from cape.coordinator.calls import (
     GotKnown,
     GotReview,
     Reply,
-    RoundTraffic,
     StageOutcome,
     failed,
     pack,
     unpack_call,
 )
+from cape.coordinator.stage_log import StageLog
 from cape.engine.schemes import Parties
 from cape.errors import BadMessage, CapeError, InvalidInput, ProtocolError, TooFewSites
 from cape.noise import SecureStream
@@ -52,22 +52,20 @@ from cape.study.document import Document
 __all__ = ["Relay"]
 
 _MOST_SESSIONS = 32
-_VECTOR_ROUNDS = ("mask", "message")
-_UNSURE = ("run", "site")  # refused again, perhaps, after an answer that is still under way
 _OVER = (AggregatorState.DONE, AggregatorState.FAILED)
 
 Progress = Callable[[Event], None]
 
 
 class Relay:
-    """An aggregator: `call` takes what a coordinator packed, and returns what it may read.
+    """An aggregator: `call` takes a coordinator's packed call, and returns the packed reply.
 
     >>> relay = Relay(channel, progress=print)
     >>> relay.call(data)
 
     Args:
         channel: reaches the sites.
-        progress: told who was asked, answered, refused or was lost, as it happens.
+        progress: called when a site is asked, answers, refuses or is lost.
     """
 
     def __init__(self, channel: Channel, progress: Progress = lambda event: None) -> None:
@@ -77,7 +75,7 @@ class Relay:
         self._number = SecureStream().integer(1 << 61)
 
     def call(self, data: bytes) -> bytes:
-        """Do what a coordinator asks, and return the packed reply. Raises nothing of cape's own."""
+        """Do what a coordinator asks, and return the packed reply. Raises no `CapeError`."""
         reply: Reply
         try:
             call = unpack_call(data)
@@ -85,7 +83,7 @@ class Relay:
                 case AskHello():
                     reply = GotHello(self.hello(call.sites))
                 case AskReview():
-                    reply = GotReview(self.review(dict.fromkeys(call.sites, call.requests)))
+                    reply = GotReview(self.review(call.sites, call.requests))
                 case AskStage():
                     reply = self.stage(call.each(), call.size)
                 case AskKnown():
@@ -95,68 +93,68 @@ class Relay:
         return pack(reply)
 
     def hello(self, sites: Iterable[str]) -> dict[str, wire.Present | None]:
-        """Return who answers."""
-        book = StageLog()
-        found: dict[str, wire.Present | None] = dict.fromkeys(sites)
-        for site, answer in self._exchange(book, "hello", {site: wire.Hello(0) for site in found}):
-            if isinstance(answer, wire.Present) and found[site] is None:
-                found[site] = answer
-                book.done(site)
-        return found
+        """Return each site's name, key and version; None for a site that does not answer."""
+        return self._collect("hello", dict.fromkeys(sites, wire.Hello(0)), wire.Present)
 
     def review(
-        self, requests: Mapping[str, tuple[bytes, ...]]
+        self, sites: Iterable[str], requests: tuple[bytes, ...]
     ) -> dict[str, wire.Reviewed | wire.Refused | None]:
-        """Return what each site would say to its requests; nothing is paid for."""
-        book = StageLog()
-        found: dict[str, wire.Reviewed | wire.Refused | None] = dict.fromkeys(requests)
-        asked = {site: wire.Review(0, each) for site, each in requests.items()}
-        for site, answer in self._exchange(book, "review", asked):
-            fits = isinstance(answer, wire.Reviewed) and len(answer.refusals) == len(requests[site])
-            if found[site] is None and (fits or isinstance(answer, wire.Refused)):
-                assert isinstance(answer, wire.Reviewed | wire.Refused)
-                found[site] = answer
-                book.done(site)
-        return found
+        """Return what each site would say to the requests; nothing is paid for."""
+        return self._collect(
+            "review",
+            dict.fromkeys(sites, wire.Review(0, requests)),
+            wire.Reviewed | wire.Refused,
+            lambda answer: isinstance(answer, wire.Refused) or len(answer.refusals) == len(requests),
+        )
 
     def known(self, sites: Iterable[str], inquiry: wire.Inquiry) -> dict[str, wire.Known | None]:
         """Return what each site's ledger says of a stage of a run, which is closed there."""
-        book = StageLog()
-        found: dict[str, wire.Known | None] = dict.fromkeys(sites)
-        for site, answer in self._exchange(book, "inquiry", dict.fromkeys(found, inquiry)):
-            if isinstance(answer, wire.Known) and found[site] is None:
+        return self._collect("inquiry", dict.fromkeys(sites, inquiry), wire.Known)
+
+    def _collect(
+        self,
+        round_: str,
+        asked: Mapping[str, wire.ToSite],
+        kind: Any,
+        fits: Callable[[Any], bool] = lambda answer: True,
+    ) -> dict[str, Any]:
+        """Ask each site; return the first answer of the kind that fits, None for a site without one."""
+        log = StageLog()
+        found: dict[str, Any] = dict.fromkeys(asked)
+        for site, answer in self._exchange(log, round_, asked):
+            if isinstance(answer, kind) and fits(answer):
                 found[site] = answer
-                book.done(site)
+                log.done(site)
         return found
 
     def stage(self, requests: Mapping[str, bytes], size: int) -> StageOutcome:
-        """Play one stage with the sites named: each has its own request, alike but for earlier answers."""
+        """Run one stage with these sites; their requests may differ in earlier results only."""
         request = _common(requests)
-        book = StageLog()
+        log = StageLog()
         try:
             if request.study.get("scheme") == "cape" and size:
-                total, survivors = self._masked(book, requests, request, size)
+                total, survivors = self._masked(log, requests, request, size)
             else:
-                total, survivors = self._plain(book, requests, request, size)
+                total, survivors = self._plain(log, requests, request, size)
         except ProtocolError as error:
-            return book.outcome(failure=failed(error).sentence)
-        return book.outcome(np.asarray(total, "<i8").tobytes(), survivors)
+            return log.outcome(failure=failed(error).sentence)
+        return log.outcome(np.asarray(total, "<i8").tobytes(), survivors)
 
     def _plain(
-        self, book: StageLog, requests: Mapping[str, bytes], request: Request, size: int
+        self, log: StageLog, requests: Mapping[str, bytes], request: Request, size: int
     ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Add up vectors that need no masks."""
         total = np.zeros(size, np.uint64)
         public, took_part = _rows_public(request), []
-        book.masking(requests)
+        log.masking(requests)
         asked = {site: wire.Ask(0, data) for site, data in requests.items()}
-        for site, answer in self._exchange(book, "message", asked):
+        for site, answer in self._exchange(log, "message", asked):
             if isinstance(answer, wire.Refused):
-                book.refuse(site, answer, "message")
+                log.refuse(site, answer, "message")
             elif _offers(answer, public) and len(answer.data) == 8 * size:
                 total += np.frombuffer(answer.data, "<u8")
-                book.head(site, answer)
-                book.offer(site, answer)
+                log.head(site, answer)
+                log.offer(site, answer)
                 took_part.append(site)
         needed = _parties(request).min_sites
         if len(took_part) < needed:
@@ -165,32 +163,32 @@ class Relay:
         return total.view(np.int64), tuple(sorted(took_part, key=order.index))
 
     def _masked(
-        self, book: StageLog, requests: Mapping[str, bytes], request: Request, size: int
+        self, log: StageLog, requests: Mapping[str, bytes], request: Request, size: int
     ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Play a stage by secure aggregation: a step of its session, after the setup if it opens one."""
+        """Run a stage by secure aggregation: a step of its session, after key agreement if it opens one."""
         if request.stage == request.first:
-            session = self._open(book, requests, request, size)
+            session = self._open(log, requests, request, size)
         else:
             session = self._find(request, size)
-            book.lost.update({site: round_ for site, round_ in session.lost.items() if site in requests})
+            log.lost.update({site: round_ for site, round_ in session.lost.items() if site in requests})
         with session.lock:
             try:
-                return self._step(book, session, requests, request)
+                return self._step(log, session, requests, request)
             finally:
                 if session.machine.state in _OVER:
                     with self._lock:
                         self._sessions.pop(request.session, None)
 
-    def _open(self, book: StageLog, requests: Mapping[str, bytes], request: Request, size: int) -> _Session:
-        """Agree on keys with all who are there, for all steps of the session."""
+    def _open(self, log: StageLog, requests: Mapping[str, bytes], request: Request, size: int) -> _Session:
+        """Agree on keys with all sites that answer, for all steps of the session."""
         machine = Aggregator(request.parameters(_parties(request), size))
         session = _Session(machine, _rows_public(request))
         with session.lock:
             asked = {site: wire.Ask(0, data) for site, data in requests.items()}
             events = _gone(machine, [name for name, _ in request.roster if name not in requests])
-            events += self._round(book, session, "advertise", asked)
-            self._round(book, session, "share", _carry(request, events))
-            session.lost = dict.fromkeys(book.refusals, "advertise") | book.lost
+            events += self._round(log, session, "advertise", asked)
+            self._round(log, session, "share", _carry(request, events))
+            session.lost = dict.fromkeys(log.refusals, "advertise") | log.lost
         with self._lock:
             for name in [name for name, other in self._sessions.items() if other.plan == request.plan]:
                 del self._sessions[name]
@@ -204,13 +202,13 @@ class Relay:
         with self._lock:
             session = self._sessions.get(request.session)
         if session is None:
-            raise ProtocolError("the aggregator has no such session: it was started anew, or it has failed")
+            raise ProtocolError("the aggregator has no such session: it was restarted, or the session failed")
         if session.machine.parameters != request.parameters(_parties(request), size):
             raise BadMessage("the session was opened for another length or number of steps")
         return session
 
     def _step(
-        self, book: StageLog, session: _Session, requests: Mapping[str, bytes], request: Request
+        self, log: StageLog, session: _Session, requests: Mapping[str, bytes], request: Request
     ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         machine = session.machine
         events = list(machine.begin(request.stage - request.first))
@@ -220,30 +218,30 @@ class Relay:
         if here < needed:  # before anybody is asked for a vector
             raise TooFewSites(f"{here} sites of the session are left, and the threshold is {needed}")
         _gone(machine, away)
-        asked: dict[str, wire.ToSite] = {}
-        for site, opening in openings.items():
-            if site not in away and request.stage == request.first:
-                asked[site] = wire.Carry(0, request.session, opening)
-            elif site not in away:
-                asked[site] = wire.Ask(0, requests[site], opening)
-        book.masking(asked)
-        events = self._round(book, session, "mask", asked)
-        events = self._round(book, session, "consistency", _carry(request, events))
-        events = self._round(book, session, "unmask", _carry(request, events))
+        opens = request.stage == request.first
+        asked: dict[str, wire.ToSite] = {
+            site: wire.Carry(0, request.session, data) if opens else wire.Ask(0, requests[site], data)
+            for site, data in openings.items()
+            if site not in away
+        }
+        log.masking(asked)
+        events = self._round(log, session, "mask", asked)
+        events = self._round(log, session, "consistency", _carry(request, events))
+        events = self._round(log, session, "unmask", _carry(request, events))
         for event in events:
             if isinstance(event, Finished):
                 return event.total, event.survivors
         raise ProtocolError("secure aggregation ended without a sum")  # pragma: no cover - it raises itself
 
     def _round(
-        self, book: StageLog, session: _Session, round_: str, asked: Mapping[str, wire.ToSite]
+        self, log: StageLog, session: _Session, round_: str, asked: Mapping[str, wire.ToSite]
     ) -> list[SecaggEvent]:
-        """Carry a round's messages, and what comes back to the machine; return what it says then."""
+        """Send a round's messages, and pass the answers to the machine; return its events."""
         machine, events = session.machine, list[SecaggEvent]()
         now = machine.state
-        for site, answer in self._exchange(book, round_, asked):
+        for site, answer in self._exchange(log, round_, asked):
             if isinstance(answer, wire.Refused):
-                book.refuse(site, answer, round_)
+                log.refuse(site, answer, round_)
                 if machine.state is now:
                     events += _gone(machine, [site])
                 continue
@@ -252,25 +250,25 @@ class Relay:
             try:
                 events += machine.handle(answer.data)
             except ProtocolError:
-                if machine.state is not now:  # more than a message that does not fit: the round has failed
+                if machine.state is not now:  # more than an invalid message: the round has failed
                     raise
-                continue  # late, forged, or of something else: the right one may still come
-            book.head(site, answer)
+                continue  # late, forged or unrelated: the right one may still come
+            log.head(site, answer)
             if isinstance(answer, wire.Offered):
-                book.offer(site, answer)
+                log.offer(site, answer)
             else:
-                book.done(site)
-        if machine.state is now:  # it did not close by itself: whoever has not answered is gone
+                log.done(site)
+        if machine.state is now:  # it did not close by itself: sites that have not answered are gone
             events += _gone(machine, machine.waiting)
         return events
 
     def _exchange(
-        self, book: StageLog, round_: str, asked: Mapping[str, wire.ToSite]
+        self, log: StageLog, round_: str, asked: Mapping[str, wire.ToSite]
     ) -> Iterator[tuple[str, wire.FromSite]]:
-        """Send what is asked, and yield what can be read and belongs to it; count bytes and time.
+        """Send messages, and yield the readable answers to them; count bytes and time.
 
-        The caller calls `book.done`, `offer` or `refuse` for a site whose answer it took; what comes after
-        that is left aside, and whoever is left at the end is lost.
+        The caller calls `log.done`, `offer` or `refuse` for an answer that it accepts; later answers of that
+        site are ignored, and a site without an accepted answer is lost.
         """
         with self._lock:
             self._number += 1
@@ -280,111 +278,48 @@ class Relay:
             for site, message in asked.items()
         }
         received: dict[str, int] = {}
-        book.waiting = dict.fromkeys(messages)
+        log.waiting = dict.fromkeys(messages)
         began = time.perf_counter()
         for site in messages:
             self._progress(Event(round_, site, "asked"))
         try:
             for site, data in self._channel.exchange(round_, messages) if messages else ():
-                if site not in book.waiting:
+                if site not in log.waiting:
                     continue
                 if data is None:
-                    del book.waiting[site]
-                    self._lose(book, round_, site)
+                    del log.waiting[site]
+                    self._lose(log, round_, site)
                     continue
                 received[site] = received.get(site, 0) + len(data)
                 answer = _read(data, number)
                 if answer is None:
                     continue
                 yield site, answer
-                if site not in book.waiting:
-                    refusal = answer if isinstance(answer, wire.Refused) else None
-                    self._progress(
-                        Event(round_, site, "answered")
-                        if refusal is None
-                        else Event(round_, site, "refused", str(refusal))
-                    )
-                if not book.waiting:
+                if site not in log.waiting and isinstance(answer, wire.Refused):
+                    self._progress(Event(round_, site, "refused", str(answer)))
+                elif site not in log.waiting:
+                    self._progress(Event(round_, site, "answered"))
+                if not log.waiting:
                     break
-            for site in book.waiting:
-                self._lose(book, round_, site)
+            for site in log.waiting:
+                self._lose(log, round_, site)
         finally:
             took = time.perf_counter() - began
-            book.count(round_, {site: len(data) for site, data in messages.items()}, received, took)
+            log.count(round_, {site: len(data) for site, data in messages.items()}, received, took)
 
-    def _lose(self, book: StageLog, round_: str, site: str) -> None:
-        book.lost[site] = round_
+    def _lose(self, log: StageLog, round_: str, site: str) -> None:
+        log.lost[site] = round_
         self._progress(Event(round_, site, "lost"))
 
 
 class _Session:
-    """A session of secure aggregation: its machine, and who was lost when keys were agreed."""
+    """A session of secure aggregation: its machine, and the sites lost during key agreement."""
 
     def __init__(self, machine: Aggregator, public: bool) -> None:
         self.machine, self.public = machine, public
         self.lost: dict[str, str] = {}
         self.plan = b""
         self.lock = threading.Lock()
-
-
-class StageLog:
-    """What happens in a stage, written down as it happens."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, None] = {}
-        self.rows: dict[str, int] = {}
-        self.refusals: dict[str, wire.Refused] = {}
-        self.lost: dict[str, str] = {}
-        self._traffic: list[RoundTraffic] = []
-        self._sent: dict[str, int] = {}
-        self._masking: set[str] = set()
-        self._heads: dict[str, bytes] = {}
-
-    def head(self, site: str, answer: wire.Offered | wire.Carried) -> None:
-        """Keep the head of the site's ledger, for the coordinator."""
-        if answer.head:
-            self._heads[site] = answer.head
-
-    def done(self, site: str) -> None:
-        self.waiting.pop(site, None)
-
-    def offer(self, site: str, offered: wire.Offered) -> None:
-        if offered.rows is not None:
-            self.rows[site] = offered.rows
-        self.done(site)
-
-    def refuse(self, site: str, refused: wire.Refused, round_: str) -> None:
-        self.refusals[site] = refused
-        if round_ in _VECTOR_ROUNDS and refused.code not in _UNSURE:
-            self._masking.discard(site)
-        self.done(site)
-
-    def masking(self, sites: Iterable[str]) -> None:
-        """Vectors are asked for now: whoever does not refuse may have sent one."""
-        self._masking = set(sites)
-
-    def count(self, round_: str, sent: Mapping[str, int], received: Mapping[str, int], took: float) -> None:
-        most = max(received.values(), default=0)
-        down, up = sum(sent.values()), sum(received.values())
-        self._traffic.append(RoundTraffic(round_, down, up, most, took))
-        for site, size in received.items():
-            self._sent[site] = self._sent.get(site, 0) + size
-
-    def outcome(
-        self, total: bytes = b"", participants: tuple[str, ...] = (), failure: str | None = None
-    ) -> StageOutcome:
-        return StageOutcome(
-            total,
-            participants,
-            {site: rows for site, rows in self.rows.items() if site in participants},
-            self.refusals,
-            {site: round_ for site, round_ in self.lost.items() if site not in self.refusals},
-            tuple(self._traffic),
-            max(self._sent.values(), default=0),
-            failure,
-            bool(self._masking),
-            self._heads,
-        )
 
 
 def _read(data: bytes, number: int) -> wire.FromSite | None:
@@ -401,7 +336,7 @@ def _common(requests: Mapping[str, bytes]) -> Request:
     """Return one of the requests, if all ask for the same stage of the same run."""
     if not requests:
         raise InvalidInput("a stage needs at least one request")
-    try:  # signed by whoever it names; whether to answer it is for the sites
+    try:  # the signature is checked; the sites decide whether to trust the key
         read = [Request.open(data, trusted=lambda key: True) for data in dict.fromkeys(requests.values())]
     except Denied as denied:
         raise BadMessage(denied.sentence) from None
@@ -416,7 +351,7 @@ def _common(requests: Mapping[str, bytes]) -> Request:
     request.check()
     _parties(request)
     if request.study.get("scheme") not in SCHEMES:
-        raise InvalidInput(f"the aggregator plays no scheme {str(request.study.get('scheme'))[:40]!r}")
+        raise InvalidInput(f"the aggregator cannot run scheme {str(request.study.get('scheme'))[:40]!r}")
     return request
 
 
@@ -430,7 +365,7 @@ def _rows_public(request: Request) -> bool:
 
 
 def _offers(answer: wire.FromSite, public: bool) -> TypeGuard[wire.Offered]:
-    """Return whether it is an offer that says how many rows there are exactly where that is public."""
+    """Return whether it is an offer that states the number of rows if, and only if, that is public."""
     return isinstance(answer, wire.Offered) and (answer.rows is not None) == public
 
 

@@ -1,4 +1,4 @@
-"""What one site says of a study before anything is asked of its rows."""
+"""A site's report on a study, before anything is computed from its rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["SiteReport"]
 
 @dataclass(frozen=True)
 class SiteReport:
-    """What one site says of a study before anything is asked of its rows.
+    """A site's report on a study.
 
     Attributes:
-        present: who answered, None if nobody did.
-        key_differs: whether it has another key, or another name, than the one that is pinned.
+        present: the site's name, key and version; None if it did not answer.
+        key_differs: whether its key or name is not the pinned one.
         refusals: for each analysis why it would be refused; None where it would be answered.
-        refused: why it did not look at the study at all, if so.
-        rows: how many rows it holds, where public.
+        refused: why it refused the study as a whole, if it did.
+        rows: its number of rows, where public.
     """
 
     site: str
@@ -38,8 +38,7 @@ class SiteReport:
     @property
     def ready(self) -> bool:
         """Whether every analysis would be answered now."""
-        well = self.present is not None and not self.key_differs and self.refused is None
-        return well and bool(self.refusals) and all(each is None for each in self.refusals)
+        return bool(self.refusals) and all(map(self.would_answer, range(1, len(self.refusals) + 1)))
 
     def would_answer(self, number: int) -> bool:
         """Return whether an analysis, counted from 1, would be answered now."""
@@ -47,16 +46,14 @@ class SiteReport:
         return well and len(self.refusals) >= number and self.refusals[number - 1] is None
 
     def could_answer(self, number: int) -> bool:
-        """Return whether it would, perhaps after the steward's approval."""
+        """Return whether it would, possibly after the steward's approval."""
         refusal = self.refusals[number - 1] if len(self.refusals) >= number else None
         return self.would_answer(number) or (refusal is not None and refusal.code == Code.APPROVAL)
 
     def __str__(self) -> str:
         if self.present is not None and self.key_differs:
-            return (
-                f"{self.site}: answers as {self.present.name!r} with another key than the one that is pinned"
-            )
-        if self.refused is not None:  # perhaps even to say who it is: its policy may be broken
+            return f"{self.site}: answers as {self.present.name!r} with another key than the pinned one"
+        if self.refused is not None:  # possibly even to give its name: its policy may be broken
             return f"{self.site}: refused ({self.refused})"
         if self.present is None:
             return f"{self.site}: is not connected"

@@ -1,20 +1,20 @@
-"""What a release costs, against which neighbours that is stated, and how much of it is allowed.
+"""What a release costs, under which adjacency that is stated, and how much of it is allowed.
 
-Claim. Amounts are never added or compared too low. A sum is of one adjacency and one unit; what an
-`Allowance` of (epsilon, delta) covers is (epsilon, delta)-private, exactly: delta(epsilon, mu) + extra <=
+Claim. Sums and comparisons of amounts never err on the low side. A sum has one adjacency and one unit; what
+an `Allowance` of (epsilon, delta) covers is (epsilon, delta)-private, exactly: delta(epsilon, mu) + extra <=
 delta, with mu² and extra the exact sums.
 
 Reason. mu² of Gaussian releases adds, and so does epsilon of pure ones. A pure release beside Gaussian ones:
 (epsilon₁, delta)- and (epsilon₂, 0)-private together are (epsilon₁ + epsilon₂, delta)-private, so delta is
-taken at epsilon less the pure sum. Never the other way round: no pure epsilon becomes a mu.
-From add-remove to replace-one: to replace a record is to remove one and to add another. A test of level a
+taken at epsilon minus the pure sum. A pure epsilon is never converted to a mu.
+From add-remove to replace-one: replacing a record is removing one and adding another. A test of level a
 between D and D' = D - x + y passes through D - x; with f = G_mu the power of any test is at most
 1 - f(1 - f(a)) = Phi(2 mu - z_a), the trade-off of 2 mu-GDP (Dong, Roth & Su 2022, Theorem 2.14). So mu
-doubles, mu² takes the factor 4, a pure epsilon the factor 2. What is added to delta for masks and samplers is
-the chance or distance by which the release differs from such a mechanism, whatever the data, and stays as it
-is. The slack by which a run over samples is dominated by one Gaussian release is about one pair of neighbours
-alone: it is not converted, and such amounts are refused. From replace-one to add-remove there is no factor at
-all: releases that state the number of rows exactly cost nothing under the first.
+doubles, mu² is multiplied by 4, a pure epsilon by 2. What is added to delta for masks and samplers is the
+probability or distance by which the release differs from such a mechanism, whatever the data, and does not
+change. The slack by which a run over samples is dominated by one Gaussian release holds for its own adjacency
+only: such amounts are not converted but refused. From replace-one to add-remove no factor exists: a release
+of the exact number of rows costs nothing under replace-one.
 Rounding: mu is rounded up, and `gaussian.delta`, whose relative error is below 1e-10, is raised by 2e-10.
 
 Tested in tests/steward/test_amount.py, against arithmetic of 50 digits and against exact trade-offs.
@@ -37,24 +37,24 @@ __all__ = ["ADJACENCIES", "UNITS", "Allowance", "Amount", "Basis", "Incomparable
 
 ADJACENCIES = ("replace-one", "add-remove")
 UNITS = ("row", "person")
-FACTOR = 2  # on mu and on a pure epsilon, from add-remove to replace-one
+FACTOR = 2  # for mu and a pure epsilon, from add-remove to replace-one
 _ABOVE = 1 + Fraction(2, 10**10)
-_LEAST = Fraction(1, 10**300)  # below, `gaussian.delta` may be too small
+_LEAST = Fraction(1, 10**300)  # below this, `gaussian.delta` may be too small
 
 
 class Incomparable(CapeError):
-    """Amounts that no sum may hold together."""
+    """Amounts that must not be added."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What an amount is stated against.
+    """The adjacency and unit under which an amount is stated.
 
     Attributes:
         adjacency: "replace-one" or "add-remove".
-        unit: what a neighbour changes: a "row", or a "person".
+        unit: what adjacent tables differ in: a "row", or a "person".
         rows, sites: how many rows of a person at one site, and at how many sites; 1 and 1 for a row.
-        sampled: whether it holds the slack of a run over samples, which is about this adjacency alone.
+        sampled: whether it includes the slack of a run over samples, which holds for this adjacency only.
     """
 
     adjacency: str = "replace-one"
@@ -65,16 +65,16 @@ class Basis:
 
     def __post_init__(self) -> None:
         if self.adjacency not in ADJACENCIES or self.unit not in UNITS:
-            raise InvalidInput("an amount must be stated under a known adjacency, for a row or a person")
+            raise InvalidInput("an amount must have a known adjacency, and the unit row or person")
         if self.rows < 1 or self.sites < 1 or (self.unit == "row" and (self.rows, self.sites) != (1, 1)):
-            raise InvalidInput("a person has at least one row at one site; a row is one at one")
+            raise InvalidInput("rows and sites must be at least 1, and both 1 for the unit row")
 
 
 @dataclass(frozen=True)
 class Amount:
-    """What something costs: mu² of Gaussian releases, what is added to delta, epsilon of pure ones.
+    """A privacy cost: mu² of Gaussian releases, what is added to delta, and epsilon of pure releases.
 
-    All are exact, and add. An amount does not say under which adjacency it is stated: see `Basis`.
+    All three are exact and additive. The adjacency is stated by a `Basis`.
     """
 
     mu_squared: Fraction = Fraction(0)
@@ -83,19 +83,19 @@ class Amount:
 
     def __post_init__(self) -> None:
         if not all(isinstance(each, Fraction) for each in (self.mu_squared, self.extra, self.pure)):
-            raise InvalidInput("an amount must be made of fractions: sums of floats are not exact")
+            raise InvalidInput("an amount must consist of fractions: sums of floats are not exact")
         if self.mu_squared < 0 or self.extra < 0 or self.pure < 0:
-            raise InvalidInput("an amount must not be negative: nothing is ever given back")
+            raise InvalidInput("an amount must not be negative: a ledger never refunds")
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.mu_squared + other.mu_squared, self.extra + other.extra, self.pure + other.pure)
 
     def times(self, count: int) -> Amount:
-        """Return so many of it."""
+        """Return a multiple of it."""
         return Amount(count * self.mu_squared, count * self.extra, count * self.pure)
 
     def beyond(self, other: Amount) -> Amount:
-        """Return what is missing in `other`: each difference, where there is one."""
+        """Return what exceeds `other`, component by component."""
         return Amount(
             max(self.mu_squared - other.mu_squared, Fraction(0)),
             max(self.extra - other.extra, Fraction(0)),
@@ -103,17 +103,17 @@ class Amount:
         )
 
     def covers(self, other: Amount) -> bool:
-        """Return whether the other is nowhere above this."""
+        """Return whether no component of the other exceeds this."""
         return other.beyond(self) == Amount()
 
     @property
     def mu(self) -> float:
-        """The root, rounded up."""
+        """The square root of mu², rounded up."""
         root = math.sqrt(_float(self.mu_squared))
         return math.nextafter(math.nextafter(root, math.inf), math.inf) if self.mu_squared else 0.0
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at this delta, what was added to delta taken off it."""
+        """Return the smallest epsilon at this delta, after subtracting `extra` from it."""
         left = delta - _float(self.extra)
         return gaussian.epsilon(left, self.mu) + _float(self.pure) if left > 0 else math.inf
 
@@ -125,7 +125,7 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delta: Delta
 
     def covers(self, amount: Amount) -> bool:
-        """Return whether all of it together is (epsilon, delta)-private, exactly."""
+        """Return whether releases of this total cost are (epsilon, delta)-private."""
         epsilon, delta = Fraction(self.epsilon) - amount.pure, Fraction(self.delta) - amount.extra
         if epsilon < 0 or delta < 0:
             return False
@@ -140,31 +140,31 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Limit:
-    """A total that may not be passed: of one coordinator, of one study, in one calendar year or ever."""
+    """An upper bound on a total: of one coordinator, of one study, in one calendar year or ever."""
 
     name: str
     most: Amount | Allowance
     of_coordinator: bool = False
     in_year: bool = False
     of_study: str | None = None
-    """The hash of a study: what was given to it."""
+    """The hash of a study, to count its releases only."""
     hint: str = ""
-    """What to write where, for who is refused."""
+    """What to change, for the error."""
 
 
 def under(adjacency: str, basis: Basis, amount: Amount) -> Amount:
-    """Return what an amount is under an adjacency, or raise `Incomparable`."""
+    """Convert an amount to an adjacency, or raise `Incomparable`."""
     if amount == Amount() or basis.adjacency == adjacency:
         return amount
     if adjacency != "replace-one":
         raise Incomparable(
-            "the ledger holds releases under replace-one, and no factor turns them into add-remove; with "
+            "the ledger holds releases under replace-one, which cannot be converted to add-remove; with "
             'adjacency = ["replace-one", "add-remove"] under [allow] in site.toml they are counted together'
         )
     if basis.sampled:
         raise Incomparable(
             "a run over samples under add-remove cannot be counted under replace-one: the slack of its bound "
-            'is about add-remove alone; write neighbours = "replace-one" under [privacy] in the study file'
+            'holds for add-remove only; write neighbours = "replace-one" under [privacy] in the study file'
         )
     return replace(amount, mu_squared=FACTOR**2 * amount.mu_squared, pure=FACTOR * amount.pure)
 
@@ -173,11 +173,11 @@ def total(parts: Mapping[Basis, Amount], adjacency: str | None = None) -> Amount
     """Add up under one adjacency; without one, under replace-one if anything is stated so.
 
     Raises:
-        Incomparable: they are about rows and about persons, or of an adjacency that does not convert.
+        Incomparable: some protect rows and others persons, or their adjacency cannot be converted.
     """
     paid = {basis: amount for basis, amount in parts.items() if amount != Amount()}
     if len({(basis.unit, basis.rows, basis.sites) for basis in paid}) > 1:
-        raise Incomparable("the ledger holds releases that protect rows and persons; they are never added")
+        raise Incomparable("releases that protect rows cannot be added to releases that protect persons")
     if adjacency is None:
         stated = {basis.adjacency for basis in paid}
         adjacency = "add-remove" if stated == {"add-remove"} else "replace-one"
@@ -185,7 +185,7 @@ def total(parts: Mapping[Basis, Amount], adjacency: str | None = None) -> Amount
 
 
 def _float(value: Fraction) -> float:
-    """Return it as a float; inf if none is as large."""
+    """Return it as a float; inf if it is too large."""
     try:
         return float(value)
     except OverflowError:

@@ -1,7 +1,7 @@
-"""A site's folder and its kit have nothing of each other: what the network writes to cannot touch the ledger.
+"""Keeps a site's folder and its kit apart: the network writes to the kit, and must not reach the ledger.
 
-Claim. `cape site serve` and `cape join` start only if neither folder lies in the other.
-Reason. NVFLARE writes to and deletes in the kit; whoever takes over the link may do so anywhere below it.
+Claim. `cape site serve` and `cape join` start only if neither folder is inside the other.
+Reason. NVFLARE writes and deletes files in the kit; whoever takes over the link can do so anywhere below it.
 Tested in tests/steward/test_apart.py.
 """
 
@@ -19,7 +19,7 @@ _MOST_ENTRIES = 100_000  # a kit has a few dozen, and some for each job
 
 
 def require_apart(kit: Path | None, site: Path | None) -> None:
-    """Raise if a site's folder lies in a kit, or a kit in a site's folder.
+    """Raise if one of the folders is inside the other.
 
     Args:
         kit: the kit, where it is known (`cape join`).
@@ -28,22 +28,22 @@ def require_apart(kit: Path | None, site: Path | None) -> None:
     if kit is not None and site is not None:
         inner, outer = kit.resolve(), site.resolve()
         if inner.is_relative_to(outer) or outer.is_relative_to(inner):
-            raise InvalidInput(_told(site, kit))
+            raise InvalidInput(_nested(site, kit))
     if kit is not None:
         for number, path in enumerate(kit.resolve().rglob("*")):
             if path.name in _OF_A_SITE:
-                raise InvalidInput(_told(path.parent, kit))
+                raise InvalidInput(_nested(path.parent, kit))
             if number > _MOST_ENTRIES:
-                raise InvalidInput(f"{kit} has more files than a kit; make room in it, or take a fresh copy")
+                raise InvalidInput(f"{kit} has more files than a kit; delete old jobs, or use a fresh copy")
     if site is not None:
         place = site.resolve()
         for above in (place, *place.parents):
             if (above / _OF_A_KIT).is_file():
-                raise InvalidInput(_told(site, above))
+                raise InvalidInput(_nested(site, above))
 
 
-def _told(site: Path, kit: Path) -> str:
+def _nested(site: Path, kit: Path) -> str:
     return (
-        f"the site's folder {site} and the kit {kit} must not lie in each other: the network writes to the "
-        "kit; move the site's folder to a place of its own"
+        f"the site's folder {site} and the kit {kit} must not contain each other: the network writes to the "
+        "kit; move the site's folder elsewhere"
     )

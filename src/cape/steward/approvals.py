@@ -1,9 +1,9 @@
-"""Ask first: studies that wait for the steward, were approved, or refused, as files in three folders.
+"""Studies that wait for the steward, were approved, or refused, as files in three folders.
 
-What is approved is one coordinator's whole study, by its hash: every column, analysis and share in it. A
-study that differs in anything has another hash and waits again. An approval can be taken back at any time,
-and a refusal too: a file is in one folder only. Unrecognised files are reported (`unreadable`) and ignored;
-in `refused` a file's name alone refuses.
+The steward approves one coordinator's whole study, by its hash: every column, analysis and budget share in
+it. A study that differs in anything has another hash and waits again. Approvals and refusals can be reversed
+at any time: a file is in one folder only. Unrecognised files are reported (`unreadable`) and ignored; in
+`refused` a file's name alone refuses.
 Tested in tests/steward/test_approvals.py.
 """
 
@@ -26,14 +26,14 @@ from cape.study.document import Document, hash_of
 
 __all__ = ["Approvals", "Held"]
 
-_MOST_HELD = 100  # of each coordinator: none can fill the disk
+_MOST_HELD = 100  # of each coordinator, so that none can fill the disk
 _MOST_NAMED = 6
-_MOST_BYTES = 1 << 24  # of a study that a steward is to look at
+_MOST_BYTES = 1 << 24  # of a study
 
 
 @dataclass(frozen=True)
 class Held:
-    """A study that waits, was approved or refused."""
+    """A study that waits, was approved, or was refused."""
 
     path: Path
     coordinator: bytes
@@ -62,32 +62,32 @@ class Approvals:
         return _is_in(self._approved, request)
 
     def refused(self, request: Request) -> bool:
-        """Return whether the steward has refused it: a file of this name is enough, whatever is in it."""
+        """Return whether the steward has refused it: the file's name decides, whatever its content."""
         return (self._refused / _file(request.coordinator, request.study_hash)).is_file()
 
     def hold(self, request: Request) -> bool:
-        """Keep a study for the steward to look at; return False if too many wait, or it cannot be kept."""
+        """Keep a study for the steward; return False if too many wait, or it could not be read again."""
         self._held.mkdir(mode=0o700, exist_ok=True)
         path = self._held / _file(request.coordinator, request.study_hash)
         if any((folder / path.name).exists() for folder in self._folders):
-            return True  # it waits, or was decided on just now
+            return True  # it waits, or was just decided on
         if sum(held.coordinator == request.coordinator for held in self.waiting()) >= _MOST_HELD:
             return False
         told = {"coordinator": public_text(request.coordinator), "study": request.study}
         text = json.dumps(told, indent=2) + "\n"
-        if _parse(path, text) is None:  # what could not be read again would never be decided on
+        if _parse(path, text) is None:
             return False
         write_whole(path, text)
         return True
 
     def unreadable(self) -> list[str]:
-        """Return a sentence for each unrecognised file, with what to do."""
-        told = []
-        for folder in self._folders:
-            for path in _files(folder):
-                if _load(path) is None:
-                    told.append(_unrecognised(path, refuses=folder == self._refused))
-        return told
+        """Return a sentence for each unrecognised file, saying what to do."""
+        return [
+            _unrecognised(path, refuses=folder == self._refused)
+            for folder in self._folders
+            for path in _files(folder)
+            if _load(path) is None
+        ]
 
     def waiting(self) -> list[Held]:
         """Return the studies that wait."""
@@ -104,7 +104,7 @@ class Approvals:
     def find(
         self, study: str, *, to: Literal["approve", "refuse"] = "approve", coordinator: bytes | None = None
     ) -> Held:
-        """Return the one that waits, or was decided the other way, by its name or the start of its hash."""
+        """Return a study that waits, or was decided the other way, by its name or the start of its hash."""
         known = self.waiting() + _all(self._refused if to == "approve" else self._approved)
         found = {
             held.path.name: held
@@ -122,15 +122,15 @@ class Approvals:
                 "or say who asks with --coordinator"
             )
         names = _some([f"{check.show(held.name)} ({held.study_hash[:12]})" for held in known])
-        there = f"there are {names}" if names else "there is none"
+        there = f"there are {names}" if names else "there are none"
         raise InvalidInput(f"there is no study {check.show(study)} to {to}; {there}")
 
     def approve(self, held: Held) -> Held:
-        """Let a study be answered from now on, as far as the policy and the budgets allow."""
+        """Allow answers to a study from now on, within the policy and the budgets."""
         return self._move(held, self._approved)
 
     def refuse(self, held: Held) -> Held:
-        """Let nothing of a study be answered from now on, whatever the policy allows."""
+        """Refuse every part of a study from now on, whatever the policy allows."""
         return self._move(held, self._refused)
 
     def _move(self, held: Held, to: Path) -> Held:
@@ -146,7 +146,7 @@ class Approvals:
 
 
 def _some(names: list[str]) -> str:
-    """Return names as an error lists them: the first few."""
+    """Return the first few names, for an error."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
 
@@ -179,7 +179,7 @@ def _file(coordinator: bytes, study_hash: str) -> str:
 
 
 def _load(path: Path) -> Held | None:
-    """Return what is held in a file, None if it is nothing that we hold."""
+    """Return the study in a file; None if the file is unrecognised."""
     try:
         return _parse(path, places.read(path, "study", most=_MOST_BYTES)) if path.is_file() else None
     except InvalidInput:
@@ -187,10 +187,9 @@ def _load(path: Path) -> Held | None:
 
 
 def _parse(path: Path, text: str) -> Held | None:
-    """Return a study that can be shown, hashed and decided on, None if it is none.
+    """Return a study that can be shown, hashed and decided on; None if the text is not one.
 
-    Its analyses may be anything: a request looks at its own only, and a steward is shown what is wrong with
-    the others.
+    Its analyses may be invalid: a request uses its own only, and the steward sees what is wrong with others.
     """
     if len(text) > _MOST_BYTES:
         return None
@@ -198,7 +197,7 @@ def _parse(path: Path, text: str) -> Held | None:
         told = json.loads(text)
         held = Held(path, read_public("coordinator", told["coordinator"]), told["study"])
         places.decode(held.study, Document)
-        _ = held.study_hash  # no texts that are none, no numbers beyond 64 bits
+        _ = held.study_hash  # raises for lone surrogates and numbers beyond 64 bits
         return held
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError, InvalidInput):
         return None

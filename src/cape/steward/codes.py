@@ -1,4 +1,4 @@
-"""Why a site says no: a code and a sentence of its policy for the coordinator, the full story for its log."""
+"""Why a site refuses: a code and a sentence for the coordinator, details for the site's log."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ __all__ = ["Code", "Denied", "Refusal"]
 
 
 class Code(StrEnum):
-    """What a refusal is about. The names stay: coordinators' programs go by them."""
+    """The reason of a refusal. The names are stable: coordinators' programs rely on them."""
 
-    REQUEST = "request"  # it cannot be read, or contradicts itself
-    COORDINATOR = "coordinator"  # not one whom this site trusts
+    REQUEST = "request"  # it cannot be read, or is inconsistent
+    COORDINATOR = "coordinator"  # not trusted by this site
     SIGNATURE = "signature"
-    VALIDITY = "validity"  # the request has expired, is not valid yet, or would be for too long
-    EXPIRED = "expired"  # the policy is out of date
-    ROSTER = "roster"  # this site is not on it, or somebody whom it does not trust is
+    VALIDITY = "validity"  # the request has expired, is not valid yet, or is valid for too long
+    EXPIRED = "expired"  # the policy has expired
+    ROSTER = "roster"  # it lacks this site, or lists an untrusted key
     HONEST = "honest"  # too few other honest sites, or too few assumed to collude
-    THRESHOLD = "threshold"  # an aggregator that lies would not be held off
+    THRESHOLD = "threshold"  # min_sites too small against a lying aggregator
     SCHEME = "scheme"
     NEIGHBOURS = "neighbours"
     ANALYSIS = "analysis"
     COLUMN = "column"
-    SCHEMA = "schema"  # a column's bounds or categories are not those of this site
-    NOISE = "noise"  # the noise asked for is not what this site computes
+    SCHEMA = "schema"  # a column's bounds or categories differ from this site's
+    NOISE = "noise"  # the noise in the request is not what this site computes
     RELEASE = "release"  # one release would cost more than the policy allows
     BUDGET = "budget"  # a total would be overdrawn
-    LEDGER = "ledger"  # it lacks lines that this site signed, or cannot count this adjacency
-    RUN = "run"  # its name was used before, or the request was sent before
-    HISTORY = "history"  # answers of earlier stages are missing
+    LEDGER = "ledger"  # it lacks signed lines, or cannot count this adjacency
+    RUN = "run"  # the run was used before, or the request was sent before
+    HISTORY = "history"  # results of earlier stages are missing
     APPROVAL = "approval"  # held until the steward approves it
-    STEWARD = "steward"  # who has refused this study
-    DATA = "data"  # the table cannot be used, or has too few rows: which, only the site's log says
-    SITE = "site"  # something else went wrong at the site
+    STEWARD = "steward"  # the steward has refused this study
+    DATA = "data"  # the table cannot be used, or has too few rows: only the log says which
+    SITE = "site"  # another failure at the site
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a coordinator is told: never a value, a number of rows or a stack trace."""
+    """A refusal as the coordinator sees it: never a value, a number of rows or a stack trace."""
 
     code: Code
     sentence: str
@@ -54,7 +54,7 @@ class Refusal:
 
 
 class Denied(CapeError):
-    """A refusal on its way out, with what only the site's own log may say."""
+    """Raised to refuse; `detail` is for the site's own log only."""
 
     def __init__(self, code: Code, sentence: str, detail: str = "") -> None:
         super().__init__(sentence)

@@ -1,12 +1,12 @@
 """The site's daemon: the one process with rows, key, policy and ledger. It has no network.
 
-Claim. Whoever controls the link (the process that faces the network) gets from this process what anybody on
-the network gets: answers of `SiteEndpoint.handle` to messages. It cannot read a file here, change the policy,
-write the ledger, or hold more memory than some of the largest messages (four, with their copies).
-Reason. The link runs as another user, so that the operating system keeps it out of this process and its
-files; all that joins the two is a socket of bounded frames (`cape.unix`). A link of this user, or of root, is
-not admitted: it could read the rows without asking. This process imports no NVFLARE and opens no port. The
-steward has a socket of its own (`cape.steward.admin`), where the link's user is not admitted.
+Claim. Whoever controls the link (the process that faces the network) gets from this process only what anybody
+on the network gets: answers of `SiteEndpoint.handle` to messages. It cannot read a file here, change the
+policy, write the ledger, or occupy more memory than four of the largest messages with their copies.
+Reason. The link runs as another user, so the operating system keeps it out of this process and its files; the
+two share only a socket of bounded frames (`cape.unix`). A link that runs as this user or as root is refused:
+it could read the rows directly. This process imports no NVFLARE and opens no port. Stewards have a socket of
+their own (`cape.steward.admin`), which refuses the link's user.
 Tested in tests/steward/test_daemon.py, and with two users and no network in tests_deploy/test_two_users.py.
 """
 
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 def link_socket(name: str) -> Path:
-    """Return where the daemon and the link of a site meet, unless they are told another place."""
+    """Return the default socket between the daemon and the link of a site."""
     return _SOCKETS / name / "link.sock"
 
 
@@ -41,12 +41,12 @@ class Daemon:
     ...     stop.wait()
 
     Args:
-        folder: the site's own.
-        link: where to listen.
+        folder: the site's folder.
+        link: the socket to listen on.
         stewards: users who may decide for the site; none of them may run its link.
-        link_may_read_rows: admit a link of this user or of root. Code that runs in it can then read the rows
-            and the key, and nothing here can keep it from that: for rehearsals on one machine.
-        say: told who connects, and who is turned away.
+        link_may_read_rows: admit a link that runs as this user or as root. Code in it can then read the rows
+            and the key, and nothing here can prevent that: for rehearsals on one machine.
+        say: called with a line for every link that is turned away.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Daemon:
         require_apart(None, folder.path)
         self.folder, self.link = folder, link
         self._trusting, self._stewards, self._say = link_may_read_rows, stewards, say
-        self._member = SiteEndpoint(folder)
+        self._endpoint = SiteEndpoint(folder)
         make_place(link)
         self._server = Server(link, self._handle, admit=self._admit, mode=0o660, refused=self._turned_away)
 
@@ -86,8 +86,8 @@ class Daemon:
         self.close()
 
     def _handle(self, data: bytearray) -> bytes:
-        """Answer a message; an empty one asks whether anybody is here."""
-        return self._member.handle(data) if data else b""
+        """Answer a message; an empty one is a ping."""
+        return self._endpoint.handle(data) if data else b""
 
     def _admit(self, peer: Peer) -> str | None:
         if self._trusting:
@@ -95,9 +95,8 @@ class Daemon:
         if peer.uid in self._stewards:
             why = "a steward, so code that runs in it could change the policy"
         elif peer.uid is None or peer.uid in (0, os.geteuid()):
-            who = {None: "a user that the system does not name", 0: "root"}
-            named = who.get(peer.uid, "the daemon's own user")
-            why = f"{named}, so code that runs in it could read the rows"
+            who = {None: "an unknown user", 0: "root"}.get(peer.uid, "the daemon's own user")
+            why = f"{who}, so code that runs in it could read the rows"
         else:
             return None
         return f"the link runs as {why}; run `cape join` as a user of its own (see the README of the kit)"
@@ -108,7 +107,7 @@ class Daemon:
 
 
 def make_place(socket: Path) -> None:
-    """Make a socket's folder; refuse one in which others could put a socket of theirs in its place."""
+    """Make a socket's folder; refuse one in which other users could replace the socket."""
     folder = socket.parent
     try:
         folder.mkdir(mode=0o750, exist_ok=True)

@@ -1,12 +1,12 @@
 """The site decides: a request goes in, an offer or a refusal comes out.
 
-Claim. Nothing that a coordinator or an aggregator says can lower this site's noise, widen its bounds, shrink
-the roster below its policy, read a column that is not allowed, overdraw a budget or be answered twice. An
-`Offer` costs nothing, and holds nothing of the data but the number of rows, where that is public.
-Reason. A request is taken once, and only while it is valid: its nonce is on the disk before it is looked at
-(`nonces`). Everything in an offer is computed here, by `review`, from the question alone; what makes it a
-grant stands in `grant`. A refusal says what the policy says, and nothing of the data but whether the table
-can be used.
+Claim. No message of a coordinator or an aggregator can lower this site's noise, widen its bounds, shrink the
+roster below its policy, read a column that is not allowed, overdraw a budget or be answered twice. An `Offer`
+costs nothing, and depends on the data only through the number of rows, where that is public.
+Reason. A request is accepted once, and only while it is valid: its nonce is on the disk before it is examined
+(`nonces`). Everything in an offer is computed here, by `review`, from the question alone; `grant` turns an
+offer into a grant. A refusal repeats the policy, and says nothing of the data except whether the table can be
+used.
 Tested in tests/steward/test_decide.py, test_endpoint.py and test_kills.py.
 """
 
@@ -18,15 +18,15 @@ from datetime import UTC, datetime
 
 from cape.blocks.table import Table
 from cape.engine.session import AnalysisSession
-from cape.errors import BadMessage, BudgetExceeded, DataError, InvalidInput, Refused
+from cape.errors import BadMessage, DataError, InvalidInput
 from cape.secagg.parameters import Parameters
-from cape.steward.amount import Basis, Incomparable
+from cape.steward.amount import Basis
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.gaps import Unsettled
-from cape.steward.grant import Grant, Log, Offer, guarded
+from cape.steward.grant import Grant, Log, Offer, denying, guarded
 from cape.steward.heads import Head
-from cape.steward.ledger import Amount, Entry, Ledger, Limit
+from cape.steward.ledger import Amount, Entry, Ledger
 from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
 from cape.steward.replay import Sessions
@@ -51,17 +51,17 @@ __all__ = ["Decider"]
 
 @dataclass(frozen=True)
 class Decider:
-    """A site as it is when a request comes.
+    """A site at the time of a request.
 
     Attributes:
         policy: what the site allows.
-        ledger: what it has given.
+        ledger: what it has released.
         own: the site's public key.
-        table: opens its rows; called only once everything else is in order.
-        nonces: the requests that were taken before.
+        table: opens its rows; called only after every other check has passed.
+        nonces: the requests that were accepted before.
         approvals: studies that are held, approved or refused; needed where the policy says "ask".
-        sessions: kept over the stages of an analysis, to spare the results of all earlier stages.
-        log: takes the full story, one line each, for the site's own eyes.
+        sessions: kept over the stages of an analysis, so that a request need not repeat all earlier results.
+        log: takes the details, one line each, which never leave the site.
         clock: the time.
     """
 
@@ -76,22 +76,22 @@ class Decider:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def consider(self, data: bytes) -> Offer | Refusal:
-        """Return what this site would agree to, or a refusal that may be sent. Nothing is paid for.
+        """Return an offer, or a refusal that may be sent. Nothing is paid for.
 
-        The request is taken once, unless it is a trial. Never raises.
+        The request is accepted once, unless it is a trial. Never raises.
         """
-        request = guarded(lambda: Request.open(data, self._trusts), "somebody", self.log)
+        request = guarded(lambda: Request.open(data, self._trusts), "an unknown sender", self.log)
         if isinstance(request, Refusal):
             return request
         taken = guarded(lambda: self._take(request), self._who(request), self.log)
         return taken if isinstance(taken, Refusal) else self.reconsider(request)
 
     def reconsider(self, request: Request) -> Offer | Refusal:
-        """Return the same of a request that was opened before, as policy, ledger and clock are now."""
+        """Consider a request that was opened before, with the current policy, ledger and clock."""
         return guarded(lambda: self._consider(request), self._who(request), self.log)
 
     def decide(self, data: bytes) -> Grant | Refusal:
-        """Return a grant, written to the ledger already, or a refusal: `consider` and `reserve` in one."""
+        """Return a grant, already in the ledger, or a refusal: `consider` and `reserve` in one."""
         offer = self.consider(data)
         return offer if isinstance(offer, Refusal) else offer.reserve()
 
@@ -102,12 +102,12 @@ class Decider:
         return self.clock().astimezone(UTC)
 
     def _who(self, request: Request) -> str:
-        """Return who asks for what, as the log has it."""
+        """Return who asks for what, for the log."""
         name, key = self.policy.who(request.coordinator) or "a stranger", request.coordinator.hex()[:16]
         return f"{name} (key {key}) for {request.name!r} run {request.run.hex()} stage {request.stage}"
 
     def _take(self, request: Request) -> None:
-        """Let a request come in, once. Who is not trusted has been denied by now, and learns nothing more."""
+        """Accept a request, once. Its coordinator is trusted: others were denied before this."""
         now = self._now()
         try:
             request.check()
@@ -116,10 +116,8 @@ class Decider:
         _valid(request, now)
         if request.trial:
             return
-        try:
+        with denying():
             self.nonces.take(request.coordinator, request.nonce, request.expires, int(now.timestamp()))
-        except Refused as error:
-            raise Denied(Code.RUN, str(error)) from None
 
     def _consider(self, request: Request) -> Offer:
         policy, ledger, now = self.policy, self.ledger, self._now()
@@ -141,7 +139,7 @@ class Decider:
         check_roster(policy, asked, request.roster, self.own)
         check_question(policy, asked)
         if request.stage >= len(asked.stages):
-            raise Denied(Code.REQUEST, "the analysis has fewer stages")
+            raise Denied(Code.REQUEST, f"the analysis has only {len(asked.stages)} stages")
         if ledger.has(request.run, request.stage, request.coordinator):
             raise Denied(
                 Code.RUN, "this stage of the run was asked before; a retry is a new release with a new run"
@@ -149,7 +147,7 @@ class Decider:
         session = self.sessions.at(request, asked)
         query, (calibration, local_std) = session.pending(), session.calibrate()
         check_columns(policy, asked, query)
-        if calibration.size > MOST_NUMBERS:  # it could not be sent once it was paid for
+        if calibration.size > MOST_NUMBERS:  # it would be paid for and could not be sent
             raise Denied(Code.REQUEST, f"a stage releases at most {MOST_NUMBERS} numbers")
         same_grid(calibration, request.grid)
         cost, once = (charged(policy, asked, each) for each in price(asked, request.stage, query, local_std))
@@ -157,7 +155,10 @@ class Decider:
         self._check_approval(request)
         limits, basis = limits_of(policy, asked, request.study_hash), basis_of(policy, asked)
         begun = ledger.begun(request.run, request.coordinator)
-        _afford(ledger, request, limits, cost if begun else cost + once, basis)
+        due = cost if begun else cost + once
+        if due != Amount():  # `reserve` checks again in the transaction that writes
+            with denying():
+                ledger.check(request.coordinator, due, limits, basis)
         rows = self._rows(session, request.bits)
         return Offer(
             request,
@@ -181,7 +182,7 @@ class Decider:
         if approvals is not None and approvals.refused(request):
             raise Denied(
                 Code.STEWARD,
-                "this site's steward has refused the study; `cape site approve` there takes it back",
+                "this site's steward has refused the study; `cape site approve` at the site reverses that",
             )
         if self.policy.approve == "ask" and (approvals is None or not approvals.approved(request)):
             if approvals is not None and not approvals.hold(request):
@@ -193,10 +194,9 @@ class Decider:
             )
 
     def _rows(self, session: AnalysisSession, bits: int) -> int:
-        """Return the number of rows, or deny without a word about how many there are.
+        """Return the number of rows, or deny without saying how many there are.
 
-        Where it is private, what is compared and returned is the number that everyone may know; no row is
-        read.
+        Where it is private, the public `expected_rows` is compared and returned instead; no row is read.
         """
         sentence, policy = "this site's table cannot be used for this study", self.policy
         try:
@@ -205,7 +205,7 @@ class Decider:
                 raise Denied(Code.DATA, sentence, "there are fewer rows than min_rows in the policy")
             if session.calibrate()[0].steps:
                 ring = session.ring(rows)
-                if ring.bits > bits:  # else a vector that does not fit would be told by a failure
+                if ring.bits > bits:  # otherwise an overflow at this site would show as a failure
                     raise Denied(Code.REQUEST, f"{bits} bits may not hold this site's sums; use {ring.bits}")
         except (DataError, OverflowError) as error:
             raise Denied(Code.DATA, sentence, str(error)) from None
@@ -232,7 +232,7 @@ def _entry(request: Request, asked: ParsedAnalysis, cost: Amount, once: Amount, 
 
 
 def _valid(request: Request, now: datetime) -> None:
-    """Deny a request outside its time."""
+    """Deny a request outside its period of validity."""
     seconds = now.timestamp()
     if request.issued > seconds + SKEW:
         raise Denied(
@@ -249,14 +249,12 @@ def _valid(request: Request, now: datetime) -> None:
 
 
 def _settled(ledger: Ledger, heads: Sequence[bytes], own: bytes) -> None:
-    """Deny everything while the ledger lacks lines that this site signed: what the request shows, too."""
+    """Deny everything while the ledger lacks lines that this site signed, as shown now or before."""
     try:
         for data in heads:
             ledger.show(Head.read(data), own)
     except BadMessage:
-        raise Denied(
-            Code.REQUEST, "a ledger's head that came with the request is none; see heads.jsonl"
-        ) from None
+        raise Denied(Code.REQUEST, "the request holds an invalid ledger head; see heads.jsonl") from None
     if not ledger.settled:
         raise Denied(Code.LEDGER, str(Unsettled()))
 
@@ -268,15 +266,3 @@ def _secagg_parameters(request: Request, asked: ParsedAnalysis, size: int) -> Pa
         return request.parameters(asked.setting.parties, size)
     except InvalidInput as error:
         raise Denied(Code.REQUEST, f"invalid secure-aggregation parameters: {error}") from None
-
-
-def _afford(ledger: Ledger, request: Request, limits: Sequence[Limit], cost: Amount, basis: Basis) -> None:
-    """Deny what the ledger cannot cover now. What counts is `reserve`, which looks again as it writes."""
-    if cost == Amount():
-        return
-    try:
-        ledger.check(request.coordinator, cost, limits, basis)
-    except BudgetExceeded as error:
-        raise Denied(Code.BUDGET, str(error)) from None
-    except Incomparable as error:
-        raise Denied(Code.LEDGER, str(error)) from None

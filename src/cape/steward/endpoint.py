@@ -1,14 +1,15 @@
 """A site's end of the wire: bytes in, bytes out, never an exception.
 
-Claim. Before the first byte that depends on this site's rows leaves, but for their number where it is public,
-the ledger holds the release, synced. Each line of the ledger is answered by at most one vector, whatever is
-sent, again, late, out of order or at once from several threads. What goes out is a message of secure
-aggregation, a vector with its noise, or a refusal: a code and a sentence, never a value, a path or a trace.
-Reason. The rounds that agree on keys do not touch the data. Where the machine needs its vector, policy and
-ledger are asked again, as they are now, and the ledger is written; the vector is computed from the grant,
-which answers once, and goes into the machine, which masks it once. A second request for the same stage finds
-it in the ledger, a second one for the same session finds its name there, in this process or in any other.
-A request is taken once: the second time that it comes it is refused, whatever came of the first.
+Claim. Before the first byte that depends on this site's rows leaves, except their number where it is public,
+the ledger holds the release, synced. Each line of the ledger is answered by at most one vector, however
+messages are repeated, delayed, reordered or sent from several threads at once. An answer is a message of
+secure aggregation, a vector with its noise, or a refusal: a code and a sentence, never a value, a path or a
+stack trace.
+Reason. The rounds that agree on keys do not touch the data. When the machine needs its vector, the current
+policy and ledger are checked again and the ledger is written; the vector is computed from the grant, which
+answers once, and goes into the machine, which masks it once. A second request for the same stage finds it in
+the ledger, and a second request for the same session finds its name there, in this process or in any other.
+A request is accepted once: a repetition is refused, whatever became of the first.
 Tested in tests/steward/test_endpoint.py and test_endpoint_kills.py.
 """
 
@@ -41,12 +42,12 @@ _MOST_SESSIONS = 32  # of each coordinator
 
 
 class _Session:
-    """A session of secure aggregation that this site is in."""
+    """A session of secure aggregation in which this site takes part."""
 
     def __init__(self, request: Request, machine: secagg.Site) -> None:
         self.request, self.machine = request, machine
         self.lock = threading.Lock()
-        self.last = -1  # the last step that was paid for
+        self.last = -1  # the last step paid for
 
     @property
     def over(self) -> bool:
@@ -57,14 +58,14 @@ class _Session:
 
 
 class SiteEndpoint:
-    """A site that takes part: `handle` is all that a transport needs.
+    """A site behind a transport, which calls `handle` with every message.
 
-    Threads may call it at once: each session has a lock of its own.
+    It is thread-safe: each session has a lock of its own.
 
     Args:
         folder: the site's folder.
-        stream: where noise and keys come from; the operating system by default. A stream with a key makes a
-            site that can be repeated, for tests only.
+        stream: the source of noise and keys; the operating system by default. A keyed stream makes a site
+            reproducible, for tests only.
     """
 
     def __init__(self, folder: SiteFolder, stream: SecureStream | None = None) -> None:
@@ -73,7 +74,7 @@ class SiteEndpoint:
         self._lock = threading.Lock()
 
     def handle(self, data: bytes | bytearray) -> bytes:
-        """Return the answer to a message. Never raises; the full story of a refusal is in the site's log."""
+        """Return the answer to a message. Never raises; details of a refusal go to the site's log."""
         number = 0
         try:
             message = wire.unpack_to_site(data)
@@ -83,7 +84,7 @@ class SiteEndpoint:
             detail = f" [{denied.detail}]" if denied.detail else ""
             self._log(f"refused a message: {denied.code}: {denied.sentence}{detail}")
             refusal = denied.refusal
-        except BadMessage as error:  # about what came, not about what is here
+        except BadMessage as error:  # its text is about the message alone
             self._log(f"refused a message: {error}")
             refusal = Refusal(Code.REQUEST, str(error))
         except ProtocolError as error:
@@ -109,18 +110,21 @@ class SiteEndpoint:
                 return self._inquire(message)
 
     def _review(self, message: wire.Review) -> wire.Reviewed:
-        """Say what would be answered, the costs of all of them added up; pay for nothing."""
+        """Say which requests would be answered, given the sum of their costs; pay for nothing."""
         told: list[wire.Refused | None] = []
         rows: int | None = None
         planned = Amount()
         if len(set(message.requests)) < len(message.requests):
-            raise Denied(Code.REQUEST, "a review holds each request once")
+            raise Denied(Code.REQUEST, "a review must not repeat a request")
         for data in message.requests:
             offer = self.folder.consider(data)
             if isinstance(offer, Refusal) and offer.code in (Code.COORDINATOR, Code.SIGNATURE):
-                raise Denied(offer.code, offer.sentence)  # nobody has ten thousand forgeries looked at
+                raise Denied(offer.code, offer.sentence)  # one forgery ends the review
             if isinstance(offer, Offer) and not offer.request.trial:
-                offer = Refusal(Code.REQUEST, "the request was signed to be answered, not to be looked at")
+                offer = Refusal(
+                    Code.REQUEST,
+                    "the request is not a trial: it was signed to be answered",
+                )
             if isinstance(offer, Offer):
                 if offer.request.stage == 0:
                     rows = offer.rows
@@ -143,7 +147,7 @@ class SiteEndpoint:
         if isinstance(offer, Refusal):
             return wire.refused(message.number, offer)
         if offer.request.trial:
-            raise Denied(Code.REQUEST, "the request was signed to be looked at, not to be answered")
+            raise Denied(Code.REQUEST, "the request is a trial: it was signed for review only")
         if offer.parameters is None:
             return self._alone(message.number, offer)
         if offer.request.stage == offer.request.first:
@@ -152,7 +156,7 @@ class SiteEndpoint:
         session = self._session(offer.request.session)
         with session.lock:
             if session.request.plan != offer.request.plan or session.machine.parameters != offer.parameters:
-                raise Denied(Code.RUN, "the session was opened for something else")
+                raise Denied(Code.RUN, "the session was opened for another release")
             _check_opening(session, offer.request, message.opening)
             masked = self._masked(session, offer, message.opening)
         if isinstance(masked, Refusal):
@@ -160,14 +164,14 @@ class SiteEndpoint:
         return wire.Offered(message.number, offer.rows, masked, self._head())
 
     def _alone(self, number: int, offer: Offer) -> wire.FromSite:
-        """Answer a request whose vector needs no masks: its noise protects it, or it is empty."""
+        """Answer a request whose vector needs no masks: its own noise protects it, or it is empty."""
         vector = self._vector(offer.reserve())
         if isinstance(vector, Refusal):
             return wire.refused(number, vector)
         return wire.Offered(number, offer.rows, vector.astype("<i8", copy=False).tobytes(), self._head())
 
     def _open(self, offer: Offer) -> secagg.Site:
-        """Begin a session: its name is in the ledger from now on, and serves no other."""
+        """Open a session: its name is in the ledger from now on, and cannot be used again."""
         assert offer.parameters is not None
         folder = self.folder
         card = folder.card
@@ -175,13 +179,13 @@ class SiteEndpoint:
             offer.parameters, card.name, folder.identity, stream=self._fresh(), seen=offer.ledger.runs
         )
         asked = offer.request
-        with self._lock:  # nobody's sessions make room for those of another coordinator
+        with self._lock:  # a coordinator's sessions evict only its own
             theirs = {
                 name: other.request.run
                 for name, other in self._sessions.items()
                 if other.request.coordinator == asked.coordinator
             }
-            past = [name for name, run in theirs.items() if run == asked.run]  # it opens another session
+            past = [name for name, run in theirs.items() if run == asked.run]  # the run opens another session
             left = [name for name in theirs if name not in past]
             for name in past + left[: max(0, len(left) + 1 - _MOST_SESSIONS)]:
                 del self._sessions[name]
@@ -194,7 +198,7 @@ class SiteEndpoint:
             if session is not None:
                 self._sessions.move_to_end(name)
         if session is None:
-            raise Denied(Code.RUN, "this site is not in this session, or not any more")
+            raise Denied(Code.RUN, "this site has no such session, or it is over")
         return session
 
     def _carry(self, message: wire.Carry) -> wire.FromSite:
@@ -205,7 +209,7 @@ class SiteEndpoint:
             head = b""
             if session.last < 0 and machine.state is states.SiteState.SHARED:
                 _check_opening(session, session.request, message.data)
-                offer = self.folder.reconsider(session.request)  # policy and ledger as they are now
+                offer = self.folder.reconsider(session.request)  # with the current policy and ledger
                 answer = offer if isinstance(offer, Refusal) else self._masked(session, offer, message.data)
                 head = self._head()
             else:
@@ -219,7 +223,7 @@ class SiteEndpoint:
         return wire.Carried(message.number, answer, head)
 
     def _masked(self, session: _Session, offer: Offer, opening: bytes) -> bytes | Refusal:
-        """Pay, compute and mask: in this order. `opening` is the aggregator's message that asks for it."""
+        """Pay, compute and mask, in this order. `opening` asks for the vector."""
         vector = self._vector(offer.reserve())
         if isinstance(vector, Refusal):
             return vector
@@ -228,7 +232,7 @@ class SiteEndpoint:
         return session.machine.handle(opening)
 
     def _head(self) -> bytes:
-        """Return the ledger's head, which leaves with every answer that was paid for."""
+        """Return the ledger's head, which is part of every paid answer."""
         head = self.folder.ledger.head()
         return b"" if head is None else head.pack()
 
@@ -236,7 +240,7 @@ class SiteEndpoint:
         return grant if isinstance(grant, Refusal) else self.folder.answer(grant, self._fresh())
 
     def _fresh(self) -> SecureStream:
-        """Return randomness that nothing else has."""
+        """Return a fresh stream."""
         return SecureStream(None if self._stream is None else self._stream.bytes(KEY_BYTES))
 
     def _inquire(self, message: wire.Inquiry) -> wire.Known:
@@ -254,15 +258,15 @@ class SiteEndpoint:
         return known.signed(self.folder.identity, message)
 
     def _log(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk must not turn into a trace for others
+        with contextlib.suppress(OSError):  # a full disk must not change the answer
             self.folder.log(line)
 
 
 def _check_opening(session: _Session, request: Request, opening: bytes) -> None:
-    """Raise unless the message asks for this stage's vector, and it was not given: before it is paid for."""
+    """Before paying, raise unless the message asks for this stage's vector for the first time."""
     step = request.stage - request.first
     asks = messages.unpack(opening, session.machine.parameters)
     if not isinstance(asks, messages.Delivery | messages.Begin) or asks.step != step:
         raise NotAnswered(f"the aggregator must ask for the vector of step {step} now")
     if step <= session.last:
-        raise NotAnswered(f"step {step} is past")
+        raise NotAnswered(f"step {step} is over")

@@ -1,10 +1,10 @@
-"""What is signed as it travels: a key, a signature, and bytes that nobody sees before both were checked.
+"""A signed message as it travels: a key, a signature, and a body that is not read before both are checked.
 
-Claim. Whatever comes, no more is done with it than to hash it, until its size, its key and its signature have
-been found right, in this order; and what is in it was written by the holder of that key, for this purpose.
-Reason. The body has no other way out than `open`, which checks first. Key and signature stand at the front,
-in places of fixed size, so that nothing has to be decoded to find them. Ed25519 over a label, which nothing
-else that is signed starts with, the key, and the SHA-256 of the body.
+Claim. The body is only hashed until size, key and signature have been checked, in this order; it was then
+written by the holder of that key, for this purpose.
+Reason. `open` is the only way to the body, and checks first. Key and signature are at the front, with fixed
+sizes, so nothing has to be decoded to find them. The signature is Ed25519 over a label that is unique to this
+kind of message, the key, and the SHA-256 of the body.
 Tested in tests/steward/test_envelope.py; memory in benchmarks/edge.py.
 """
 
@@ -27,7 +27,7 @@ MOST_INSIDE = MOST_BYTES - (1 << 16)
 
 
 class Envelope:
-    """Bytes that came, not believed yet.
+    """Received bytes, not yet trusted.
 
     >>> body = Envelope(data).open(label, trusted=lambda key: key in known)
     """
@@ -39,12 +39,12 @@ class Envelope:
         if not FRONT_BYTES < len(view) <= MOST_INSIDE:
             raise Denied(Code.REQUEST, f"a signed request has {FRONT_BYTES + 1} to {MOST_INSIDE} bytes")
         self.key = bytes(view[:KEY_BYTES])
-        """The key that it names: whoever signed it, once `open` has returned."""
+        """The key that it names; that of the signer once `open` has returned."""
         self.signature = bytes(view[KEY_BYTES:FRONT_BYTES])
         self._body = view[FRONT_BYTES:]
 
     def open(self, label: bytes, trusted: Callable[[bytes], bool]) -> memoryview:
-        """Return what is inside, if a key that is trusted has signed it under this label; else raise."""
+        """Return the body if a trusted key has signed it under this label, else raise."""
         if not trusted(self.key):
             raise Denied(
                 Code.COORDINATOR,
@@ -69,7 +69,7 @@ class Envelope:
 
 
 def sign(identity: Identity, label: bytes, body: bytes) -> bytes:
-    """Return the signature that `Envelope.open` asks for."""
+    """Return the signature that `Envelope.open` verifies."""
     return identity.sign(_to_sign(label, identity.public, body))
 
 

@@ -1,4 +1,4 @@
-"""A site's folder: its key, its policy, its ledger, its log, and what it does with a request."""
+"""A site's folder: its key, its policy, its ledger and its log, and how it handles a request."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ KEY, POLICY, LEDGER, LOG = "identity.key", "site.toml", "ledger.sqlite", "site.l
 NONCES = "nonces.sqlite"
 OLD_LOG = "site.log.1"
 MOST_LOG = 1 << 26
-"""Bytes of a log, after which it is put aside."""
+"""Bytes of a log, after which it is rotated."""
 _YEAR = timedelta(days=365)
 _T = TypeVar("_T")
 
 
 class SiteFolder:
-    """Everything that a site owns, but its rows.
+    """Everything that a site owns, except its rows.
 
     >>> site = SiteFolder("our-site")
-    >>> granted = site.decide(data)  # a Grant, in the ledger already, or a Refusal
+    >>> granted = site.decide(data)  # a Grant, already in the ledger, or a Refusal
     >>> vector = site.answer(granted)
     """
 
@@ -55,7 +55,7 @@ class SiteFolder:
         self.path = Path(path)
         if not (self.path / POLICY).is_file():
             raise InvalidInput(
-                f"{str(self.path)!r} is no site's folder: it has no {POLICY}; `cape site init DIR` makes one"
+                f"{str(self.path)!r} is not a site's folder: it has no {POLICY}; run `cape site init`"
             )
         self.approvals = Approvals(self.path)
         self._sessions = Sessions()
@@ -63,13 +63,13 @@ class SiteFolder:
         self._logging = threading.Lock()
         self._table: Table | None = None
         self._opened: tuple[object, ...] = ()
-        self._told: dict[str, int] = {}  # cells that count as missing, as the log has them
+        self._logged: dict[str, int] = {}  # cells counted as missing, by column
 
     @classmethod
     def create(cls, path: str | Path, name: str | None = None, *, private: bytes | None = None) -> SiteFolder:
-        """Make a folder with a key, a policy to change and an empty ledger; overwrite nothing.
+        """Make a folder with a key, a policy to edit and an empty ledger; overwrite nothing.
 
-        The key is a new one; tests give one to make a site that can be repeated.
+        The key is new, unless a test gives one for a reproducible site.
         """
         path = Path(path)
         called = new_folder(path, (KEY, POLICY, LEDGER), name)
@@ -81,7 +81,7 @@ class SiteFolder:
 
     @property
     def policy(self) -> Policy:
-        """The policy as the file says it now."""
+        """The policy as it is in the file now."""
         return Policy.load(self.path / POLICY)
 
     @property
@@ -91,52 +91,47 @@ class SiteFolder:
 
     @property
     def ledger(self) -> Ledger:
-        """What was given away."""
+        """The site's ledger."""
         return Ledger(self.path / LEDGER, lambda: self.identity)
 
     @property
     def nonces(self) -> Nonces:
-        """The requests that were taken."""
+        """The requests that were accepted."""
         return Nonces(self.path / NONCES)
 
     @property
     def card(self) -> Card:
-        """What other people need of this site."""
+        """The card to hand to coordinators and peers."""
         return Card(self.policy.name, self.identity.public, "site")
 
     def table(self, policy: Policy | None = None) -> Table:
-        """Return the rows, as the policy says now; they are opened once.
+        """Return the table that the policy names now; it is opened once.
 
-        A cell that does not fit the schema counts as missing: that there is one is nobody else's business.
+        A cell that does not fit the schema counts as missing: nobody outside learns that there is one.
         """
         policy = policy or self.policy
-        wanted = (
-            policy.name,
-            policy.data.where,
-            policy.data,
-            repr(policy.schema.to_dict()),
-        )
+        wanted = (policy.name, policy.data.where, policy.data, repr(policy.schema.to_dict()))
         with self._lock:
             if self._table is None or self._opened != wanted:
                 source = policy.data.source()
                 self._table = Table(policy.name, source, policy.schema, unreadable="missing")
-                self._opened, self._told = wanted, {}
+                self._opened, self._logged = wanted, {}
             return self._table
 
     def consider(self, data: bytes) -> Offer | Refusal:
-        """Return what this site would agree to, not paid for yet, or a refusal. Never raises."""
+        """Return an offer, not paid for yet, or a refusal. Never raises."""
         return self._now(lambda site: site.consider(data))
 
     def reconsider(self, request: Request) -> Offer | Refusal:
-        """Return the same of a request that was considered before, as policy, ledger and clock are now."""
+        """Consider a request again, with the current policy, ledger and clock."""
         return self._now(lambda site: site.reconsider(request))
 
     def decide(self, data: bytes) -> Grant | Refusal:
-        """Return a grant, in the ledger already, or a refusal that may be sent. Never raises."""
+        """Return a grant, already in the ledger, or a refusal that may be sent. Never raises."""
         return self._now(lambda site: site.decide(data))
 
     def decider(self) -> Decider:
-        """Return what decides with this site's policy, ledger and key as they are now."""
+        """Return a decider with the current policy, ledger and key."""
         policy = self.policy
         return Decider(
             policy,
@@ -162,7 +157,7 @@ class SiteFolder:
         try:
             table = self.table()
             vector = answer(grant, table, stream)
-            self._tell(table.counted_as_missing)
+            self._log_missing(table.counted_as_missing)
             return vector
         except CapeError as error:
             self.log(f"line {grant.number} of the ledger was not answered: {error}")
@@ -170,34 +165,26 @@ class SiteFolder:
             self.log(f"line {grant.number} of the ledger was not answered: {type(error).__name__}")
         return Refusal(Code.DATA, "this site's table cannot be used for this study")
 
-    def _tell(self, cells: Mapping[str, int]) -> None:
-        """Tell the steward of cells that count as missing, once; a full disk must not tell others."""
-        new = {name: count for name, count in cells.items() if count != self._told.get(name, 0)}
-        self._told.update(new)
+    def _log_missing(self, cells: Mapping[str, int]) -> None:
+        """Log the cells that count as missing, once; a full disk must not change the answer."""
+        new = {name: count for name, count in cells.items() if count != self._logged.get(name, 0)}
+        self._logged.update(new)
         if new:
             counts = ", ".join(f"{name} {count}" for name, count in new.items())
             with contextlib.suppress(OSError):
-                self.log(f"cells that could not be read, and count as missing: {counts}")
+                self.log(f"unreadable cells that count as missing: {counts}")
 
     def trust(self, card: Card, *, coordinator: bool) -> bool:
-        """Write a coordinator's or a peer's key into the policy; return False if it was there."""
+        """Write a coordinator's or a peer's key into the policy; return False if it is there already."""
         policy = self.policy
         if card.key == self.identity.public:
             raise InvalidInput("that is this site's own key; it trusts itself already")
         card.require("coordinator" if coordinator else "site")
         section, known = ("coordinators", policy.coordinators) if coordinator else ("peers", policy.peers)
-        if known.get(card.name) == card.key:
-            return False
-        if card.name in known:
-            raise InvalidInput(
-                f"[{section}] {card.name} has another key in {policy.path}; if it was renewed, take the "
-                "old line out"
-            )
-        pin(policy.path, section, card, lambda text: Policy.parse(text, policy.path))
-        return True
+        return pin(policy.path, section, known, card, lambda text: Policy.parse(text, policy.path))
 
     def revoke(self, name: str, *, coordinator: bool) -> None:
-        """Take a coordinator's or a peer's key out of the policy: nothing is answered to it any more."""
+        """Remove a coordinator's or a peer's key from the policy."""
         policy = self.policy
         section, known = ("coordinators", policy.coordinators) if coordinator else ("peers", policy.peers)
         if name not in known:
@@ -207,8 +194,8 @@ class SiteFolder:
     def log(self, line: str) -> None:
         """Append a line to the site's own log, which nobody else sees.
 
-        A log that is full is put aside, in the place of the one before: whoever sends messages without end
-        must not fill the disk that the ledger is on.
+        A full log replaces the previous one (site.log.1), so that a flood of messages cannot fill the disk
+        that the ledger is on.
         """
         text = f"{datetime.now(UTC).isoformat(timespec='seconds')} {_one_line(line)}\n"
         path = self.path / LOG

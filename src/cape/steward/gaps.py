@@ -1,12 +1,12 @@
-"""What a ledger lacks of what its site has signed: found, kept, and charged when the steward settles it.
+"""Lines that a site has signed and its ledger lacks: found, kept, and charged when the steward settles them.
 
-Claim. After `settle` the ledger's totals are at least what all lines would add up to, those that a head
-states and this ledger does not hold, and those that it holds and the head does not.
+Claim. After `settle` the ledger's totals are at least the sum of all lines: those that a head states and this
+ledger does not hold, and those that it holds and the head does not.
 Reason. Where a chain value in the head is in the ledger, all lines up to it are the same in both
-(`cape.steward.heads`). What the head states beyond the last of these was given, is not here, and is charged;
-nothing that is written here is taken off it. Without such a line the head's totals are charged whole. Heads
-that are known to be part of another one that was settled are not charged again; whatever cannot be shown to
-be is. The amounts are charged to every coordinator and to this year, because whose they were is lost.
+(`cape.steward.heads`). What the head states beyond the last common line was released, is missing here, and is
+charged; nothing that is written here is subtracted. Without a common line the head's totals are charged in
+full. A head that is known to be part of another, settled head is not charged again; all others are. The
+amounts count for every coordinator and for this year, because their coordinators and years are lost.
 Tested in tests/steward/test_heads.py.
 """
 
@@ -26,18 +26,18 @@ __all__ = ["Gap", "Unsettled", "gap_of", "is_known", "note", "open_gaps"]
 
 
 class Unsettled(CapeError):
-    """The ledger is behind what its site has signed."""
+    """The ledger lacks lines that its site has signed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "this site's ledger lacks lines that it has signed (a backup was put back?); it answers nothing "
-            "until its steward has run `cape site settle`"
+            "this site's ledger lacks lines that it has signed (was a backup restored?); it answers nothing "
+            "until its steward runs `cape site settle`"
         )
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A head that the ledger does not hold, how many of its lines it does, and what is missing beyond."""
+    """A head that the ledger does not hold, the number of common lines, and what is missing beyond them."""
 
     head: Head
     common: int

@@ -2,9 +2,10 @@
 
 Claim. When a `Grant` exists, the ledger holds it, synced; and it is answered at most once.
 Reason. Only `Offer.reserve` makes one, after the ledger has written it in one transaction with its limits.
-Two vectors of one grant would have two noises for one price, so a grant is used up by its first.
-Why two steps. The first rounds of secure aggregation do not depend on data: a site plays them on an offer,
-and pays right before its masked vector leaves. A site that refuses or is lost early costs others nothing.
+Two vectors of one grant would be two noisy answers for one price, so the first vector uses the grant up.
+Why two steps. The first rounds of secure aggregation do not depend on data: a site takes part in them with an
+offer, and pays right before its masked vector leaves. A site that refuses or is lost early costs the others
+nothing.
 Tested in tests/steward/test_decide.py, test_endpoint.py and test_kills.py.
 """
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn, TypeVar
@@ -32,7 +34,7 @@ from cape.steward.gaps import Unsettled
 from cape.steward.ledger import Amount, Entry, Ledger, Limit
 from cape.steward.request import Request
 
-__all__ = ["SOMETHING", "Grant", "Log", "Offer", "answer", "guarded", "story"]
+__all__ = ["SOMETHING", "Grant", "Log", "Offer", "answer", "denying", "guarded", "story"]
 
 Log = Callable[[str], None]
 SOMETHING = "something went wrong at this site; its steward can find it in the log"
@@ -40,19 +42,17 @@ _T = TypeVar("_T")
 
 
 class _Once:
-    """What can be used once, by one thread of one process."""
+    """A token that can be used once, by one thread of one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._used = False
 
     def use(self) -> None:
-        """Use it, or raise."""
+        """Use it; raise `Refused` the second time."""
         with self._lock:
             if self._used:
-                raise Refused(
-                    "a grant answers once; a second vector is a new release, asked for and paid again"
-                )
+                raise Refused("a grant answers once; a second vector needs a new request and a new payment")
             self._used = True
 
     def __reduce__(self) -> NoReturn:
@@ -61,13 +61,13 @@ class _Once:
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
-    """All that a site needs to compute its vector, found by its own code.
+    """All that a site needs to compute its vector, derived by its own code.
 
     Attributes:
         query: the sums; calibration: their grid and noise; local_std: noise per unit of sensitivity.
-        parties: who may collude or be lost.
-        rows: how many rows the site holds, where that is public, else None.
-        parameters: the session of secure aggregation as this site agrees to it; None where it needs none.
+        parties: how many sites may collude or be lost.
+        rows: the site's number of rows, where that is public, else None.
+        parameters: the session of secure aggregation as this site computes it; None where there is none.
     """
 
     request: Request
@@ -80,13 +80,13 @@ class Agreed:
 
     @property
     def size(self) -> int:
-        """How many numbers the vector has."""
+        """The length of the vector."""
         return self.calibration.size
 
 
 @dataclass(frozen=True, eq=False)
 class Grant(Agreed):
-    """What a site has agreed to and paid for.
+    """A release that a site has agreed to and paid for.
 
     Attributes:
         number: the line of the ledger.
@@ -100,7 +100,7 @@ class Grant(Agreed):
 
 @dataclass(frozen=True, eq=False)
 class Offer(Agreed):
-    """What a site would agree to: checked whole, and neither paid for nor written down.
+    """A release that a site would agree to: fully checked, not paid for, not in the ledger.
 
     Attributes:
         whole: what all stages of the run together cost.
@@ -114,20 +114,14 @@ class Offer(Agreed):
     log: Log = field(repr=False)
 
     def reserve(self) -> Grant | Refusal:
-        """Write the ledger, synced, and return the grant after that; or return why not. Never raises."""
+        """Write the ledger, synced, and then return the grant, or return a refusal. Never raises."""
         return guarded(self._reserve, self.who, self.log)
 
     def _reserve(self) -> Grant:
         if self.request.trial:
-            raise Denied(Code.REQUEST, "the request was signed to be looked at, not to be answered")
-        try:
+            raise Denied(Code.REQUEST, "the request is a trial: it was signed for review only")
+        with denying():
             number = self.ledger.reserve(self.entry, self.limits)
-        except BudgetExceeded as error:
-            raise Denied(Code.BUDGET, str(error)) from None
-        except (Incomparable, Unsettled) as error:
-            raise Denied(Code.LEDGER, str(error)) from None
-        except Refused as error:
-            raise Denied(Code.RUN, str(error)) from None
         self.log(f"granted {self.who}: line {number} of the ledger, {self.request.study_hash[:16]}")
         agreed = {name: getattr(self, name) for name in Agreed.__dataclass_fields__}
         paid = self.entry.cost.mu_squared + self.entry.once.mu_squared
@@ -135,10 +129,10 @@ class Offer(Agreed):
 
 
 def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> Int64:
-    """Return what a site contributes: its exact sums on the grid, plus its own noise. Once for each grant.
+    """Return a site's contribution: its exact sums on the grid, plus its own noise. Once for each grant.
 
-    With scheme "cape" this vector goes into secure aggregation (`grant.parameters`); with "conventional" it
-    is protected by itself.
+    With scheme "cape" this vector goes into secure aggregation (`grant.parameters`); with "conventional" its
+    noise alone protects it.
     """
     grant.once.use()
     own = (stream or SecureStream()).fork(f"release {grant.number}")
@@ -147,8 +141,21 @@ def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> In
     )
 
 
+@contextmanager
+def denying() -> Iterator[None]:
+    """Turn errors of the ledger and of the list of nonces into refusals."""
+    try:
+        yield
+    except BudgetExceeded as error:
+        raise Denied(Code.BUDGET, str(error)) from None
+    except (Incomparable, Unsettled) as error:
+        raise Denied(Code.LEDGER, str(error)) from None
+    except Refused as error:
+        raise Denied(Code.RUN, str(error)) from None
+
+
 def guarded(work: Callable[[], _T], who: str, log: Log) -> _T | Refusal:
-    """Return what comes of it, or a refusal; the full story goes to the log."""
+    """Return the result, or a refusal; the details go to the log."""
     try:
         return work()
     except Denied as denied:
@@ -156,13 +163,13 @@ def guarded(work: Callable[[], _T], who: str, log: Log) -> _T | Refusal:
         detail = f" [{denied.detail}]" if denied.detail else ""
         log(f"{verb} {who}: {denied.code}: {denied.sentence}{detail}")
         return denied.refusal
-    except Exception as error:  # never a stack trace to others; and no text of others' errors in the log
+    except Exception as error:  # no stack trace leaves; the log omits the text of foreign errors
         log(f"failed {who}: {story(error)}")
         return Refusal(Code.SITE, SOMETHING)
 
 
 def story(error: BaseException) -> str:
-    """Return what kind of error and where, without its text: other libraries quote cells and keys."""
+    """Return the type and place of an error; without the text of foreign errors, which may quote cells."""
     text = str(error) if isinstance(error, CapeError) else ""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     where = " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))

@@ -1,9 +1,9 @@
-"""Heads of a ledger: what a site signs of all that it has written, small enough to travel with every answer.
+"""Heads of a ledger: a site's signed summary of all its lines, small enough to travel with every answer.
 
-Claim. Whoever holds a head can tell a ledger that was cut off, put back from a backup or written anew: its
-line of that number is missing, or has another chain value. Whoever holds a head of a site that was given
-further than its ledger knows a bound on what is missing.
-Reason. A line's chain value is a hash of the line and of the value before it, so that equal values mean equal
+Claim. Whoever holds a head can detect that the ledger was cut off, restored from a backup or rewritten: its
+line of that number is missing, or has another chain value. A head that is longer than the ledger bounds what
+is missing.
+Reason. A line's chain value is a hash of the line and of the value before it, so equal values mean equal
 lines up to there; the site signs it (Ed25519, after a label of its own) together with the totals. `earlier`
 holds the chain values 1, 2, 4, 8, ... lines before: where one of them is in a ledger, all lines up to it are
 the same, and what lies beyond it is at most the difference of the totals.
@@ -14,15 +14,16 @@ Tested in tests/steward/test_heads.py.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, MsgspecError
 
 from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
@@ -43,7 +44,7 @@ Hash = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class Total(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What all lines of one basis add up to, as fractions in text."""
+    """The sum of all lines of one basis, as fractions in text."""
 
     adjacency: Annotated[str, Meta(max_length=20)]
     unit: Annotated[str, Meta(max_length=20)]
@@ -56,7 +57,7 @@ class Total(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @classmethod
     def of(cls, basis: Basis, amount: Amount) -> Total:
-        """Write it down."""
+        """Return it as text."""
         stated = (basis.adjacency, basis.unit, basis.rows, basis.sites, basis.sampled)
         return cls(*stated, str(amount.mu_squared), str(amount.pure), str(amount.extra))
 
@@ -75,11 +76,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """The end of a ledger after so many lines.
 
     Attributes:
-        ledger: what the ledger is called, at random, when it is made.
-        lines: how many lines it has.
-        chain: the chain value of the last.
+        ledger: the ledger's random identifier.
+        lines: the number of lines.
+        chain: the chain value of the last line.
         earlier: the chain values 1, 2, 4, ... lines before.
-        totals: what all lines add up to, for each basis.
+        totals: the sum of all lines, for each basis.
         key: the site's public key.
     """
 
@@ -107,7 +108,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     @classmethod
     def unpack(cls, data: bytes) -> Head:
-        """Read one and check its signature against its own key; raise `BadMessage` if it is none."""
+        """Read one and check its signature against its own key; raise `BadMessage` if either is invalid."""
         head = cls.read(data)
         head.verify()
         return head
@@ -115,18 +116,13 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     @classmethod
     def read(cls, data: bytes) -> Head:
         """Read one, whose signature is not checked."""
-        head = None
         if len(data) <= MOST_BYTES:
-            try:
+            with contextlib.suppress(CapeError, MsgspecError, ArithmeticError, ValueError, RecursionError):
                 head = msgspec.msgpack.decode(data, type=cls)
                 _ = head.spent
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError, ValueError):
-                head = None
-            except CapeError:
-                head = None
-        if head is None or len(head.earlier) != len(before(head.lines)):
-            raise BadMessage("this is not a ledger's head")
-        return head
+                if len(head.earlier) == len(before(head.lines)):
+                    return head
+        raise BadMessage("this is not a ledger's head")
 
     @property
     def spent(self) -> dict[Basis, Amount]:
@@ -135,7 +131,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     @property
     def digest(self) -> bytes:
-        """What tells it from every other head."""
+        """The hash of the head."""
         return sha256(self._body()).digest()
 
     @property
@@ -144,7 +140,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         return {self.lines: self.chain, **dict(zip(before(self.lines), self.earlier, strict=True))}
 
     def contradicts(self, other: Head) -> bool:
-        """Return whether the two cannot be of one ledger that only ever grew."""
+        """Return whether the two cannot belong to one ledger that only ever grew."""
         if self.ledger != other.ledger:
             return True
         ours, theirs = self.known, other.known
@@ -160,11 +156,11 @@ def before(lines: int) -> list[int]:
 
 
 def start(ledger: bytes) -> bytes:
-    """Return the chain value of no line."""
+    """Return the chain value of an empty ledger."""
     return sha256(_START + ledger).digest()
 
 
-def chain_of(last: bytes, values: list[object]) -> bytes:
+def chain_of(last: bytes, values: Sequence[object]) -> bytes:
     """Return the chain value of a line after another."""
     return sha256(json.dumps([last.hex(), *values]).encode()).digest()
 
@@ -184,7 +180,7 @@ def read_heads(path: Path) -> list[tuple[str, Head]]:
     """Read the file in which a coordinator keeps heads: pairs of a site's name and a head, oldest first.
 
     Raises:
-        InvalidInput: it cannot be read, or a line of it is no head. A last line that is torn is left out.
+        InvalidInput: it cannot be read, or one of its lines is not a head. A torn last line is ignored.
     """
     try:
         if path.stat().st_size > _MOST_FILE:

@@ -1,7 +1,7 @@
-"""Keys on disk and on paper: a site's own, in a file that only its owner can read, and other people's.
+"""Keys on disk: a site's own, in a file that only its owner can read, and the public keys of others.
 
-A public key is written `ed25519:` and 64 hexadecimal digits. `Card` is what two people exchange, by a way
-that the aggregator does not control, and compare by telephone: the fingerprint is for that.
+A public key is written `ed25519:` and 64 hexadecimal digits. Two people exchange a `Card` over a channel that
+the aggregator does not control, and compare its fingerprint by telephone.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ __all__ = [
 
 _PUBLIC = "ed25519:"
 _PRIVATE = "cape-private-ed25519:"
+_DIGITS = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
 _MOST = 1 << 16  # bytes of a card
 
 
@@ -51,13 +52,9 @@ def public_text(key: bytes) -> str:
 
 def read_public(name: str, value: Any) -> bytes:
     """Return the bytes of a public key, or raise an error that names it."""
-    digits = value.removeprefix(_PUBLIC) if isinstance(value, str) else ""
-    try:
-        if not isinstance(value, str) or not value.startswith(_PUBLIC) or len(digits) != 2 * KEY_BYTES:
-            raise ValueError
-        return bytes.fromhex(digits)
-    except ValueError:
-        pass
+    key = _read(value, _PUBLIC)
+    if key is not None:
+        return key
     if isinstance(value, str) and value.startswith(_PRIVATE):
         value = "a private key, which must never leave its file"
     else:
@@ -65,19 +62,27 @@ def read_public(name: str, value: Any) -> bytes:
     raise InvalidInput(f"{name} must be a public key, '{_PUBLIC}' and 64 hexadecimal digits, not {value}")
 
 
+def _read(text: Any, prefix: str) -> bytes | None:
+    """Return the bytes of a key after its prefix; None if the text is not one."""
+    if not isinstance(text, str) or not text.startswith(prefix):
+        return None
+    digits = text[len(prefix) :]
+    return bytes.fromhex(digits) if _DIGITS.fullmatch(digits) else None
+
+
 def fingerprint(key: bytes) -> str:
-    """Return a few letters of a key's hash that two people can compare by telephone."""
+    """Return the start of a key's hash, in groups that two people can compare by telephone."""
     digits = sha256(b"cape fingerprint\0" + key).hexdigest()[:20]
     return "-".join(digits[i : i + 4] for i in range(0, 20, 4))
 
 
 def make_identity(path: Path, private: bytes | None = None) -> Identity:
-    """Write a private key, a new one unless it is given, to a file of its owner; never over another."""
+    """Write a private key, by default a new one, to a file that only its owner can read; never overwrite."""
     private = os.urandom(KEY_BYTES) if private is None else private
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        raise InvalidInput(f"{path} is there already; a key is never overwritten") from None
+        raise InvalidInput(f"{path} already exists; a key is never overwritten") from None
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -88,15 +93,15 @@ def make_identity(path: Path, private: bytes | None = None) -> Identity:
 
 
 def new_folder(path: Path, files: Sequence[str], name: str | None) -> str:
-    """Make the folder of somebody who will have a key in it; return what they are called.
+    """Make the folder of a site or coordinator; return its name, by default that of the folder.
 
-    Nothing is overwritten: none of `files` may be there.
+    Nothing is overwritten: none of `files` may exist.
     """
     shown = check.plain(str(path), 300)
     for file in files:
         if os.path.lexists(path / file):  # False for a name that is too long, where Path.exists raises
             raise InvalidInput(
-                f"{shown}/{file} is there already; nothing is overwritten: take another folder"
+                f"{shown}/{file} already exists; nothing is overwritten: choose another folder"
             )
     called = person("name", name or os.path.basename(os.path.realpath(path)))
     try:
@@ -108,7 +113,7 @@ def new_folder(path: Path, files: Sequence[str], name: str | None) -> str:
 
 
 def load_identity(path: Path) -> Identity:
-    """Read a private key; refuse one that others than its owner could have read."""
+    """Read a private key; refuse a file that users other than its owner can read."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
@@ -120,21 +125,15 @@ def load_identity(path: Path) -> Identity:
         raise InvalidInput(f"no key {str(path)!r}; `cape site init` makes one") from None
     except (OSError, UnicodeDecodeError):
         text = ""
-    digits = text.removeprefix(_PRIVATE)
-    try:
-        if not text.startswith(_PRIVATE) or len(digits) != 2 * KEY_BYTES:
-            raise ValueError
-        private = bytes.fromhex(digits)
-    except ValueError:
-        private = b""
-    if not private:  # raised out here, without what was read
+    private = _read(text, _PRIVATE)
+    if private is None:  # raised out here, without what was read
         raise InvalidInput(f"{path} is not a private key of cape")
     return Identity(private)
 
 
 class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    key: Any  # it may be a private one, which no error shows
+    key: Any  # possibly a private one, which no error may show
     role: Literal["", "site", "coordinator"] = ""
 
 
@@ -142,8 +141,8 @@ class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Card:
     """A name and a public key, as a small file that two people exchange.
 
-    `role` is "site" or "coordinator", or "" in a file that does not say. It keeps people from a mistake; it
-    gives no rights: whoever trusts a key says as what.
+    `role` is "site", "coordinator", or "" if the file does not say. It prevents mistakes and grants no
+    rights: the command that trusts a key says in which role.
     """
 
     name: str
@@ -153,7 +152,7 @@ class Card:
     def to_text(self) -> str:
         """Return the file."""
         return (
-            "# A public key for CAPE. It is no secret, but it must be the right one: hand it over yourself,\n"
+            "# A public key for CAPE. It is not secret, but must be authentic: hand it over yourself,\n"
             f"# and compare the fingerprint by telephone: {fingerprint(self.key)}\n"
             f"name = {json.dumps(self.name)}\n"
             f'key = "{public_text(self.key)}"\n' + (f'role = "{self.role}"\n' if self.role else "")
@@ -164,7 +163,7 @@ class Card:
         """Read such a file."""
         if path.name == "identity.key":
             raise InvalidInput(
-                f"{path} is a private key: keep it; `cape site export-key` makes the half to hand out"
+                f"{path} is a private key: keep it secret; `cape site export-key` prints the public key"
             )
         made = "the other side makes it with `cape site export-key`"
         text = places.read(path, "file", made, _MOST)
@@ -179,11 +178,11 @@ class Card:
             return cls(person("name", card.name), read_public("key", card.key), card.role)
 
     def require(self, role: str) -> None:
-        """Raise unless this is, or may be, the key of one with this role."""
+        """Raise if the card states another role."""
         if self.role and self.role != role:
             hint = {
-                "site": "a site may trust it with --coordinator, as somebody who may ask",
-                "coordinator": "a coordinator's comes from `cape deploy export-key`",
+                "site": "a site can trust it with --coordinator, as a coordinator",
+                "coordinator": "`cape deploy export-key` prints a coordinator's card",
             }[role]
             raise InvalidInput(f"that is the key of {self.role} {self.name!r}, not of a {role}; {hint}")
 
@@ -197,30 +196,38 @@ def read_keys(section: str, given: Mapping[str, Any]) -> dict[str, bytes]:
     return found
 
 
-def pin(path: Path, section: str, card: Card, check_text: Callable[[str], object]) -> None:
-    """Write a key into a section of a file that people write; `check_text` raises if it is not right then.
+def pin(
+    path: Path, section: str, known: Mapping[str, bytes], card: Card, check_text: Callable[[str], object]
+) -> bool:
+    """Write a key into a section of a hand-written file; return False if it is there already.
 
     Raises:
-        InvalidInput: the line has no place there that we find, or the key may not be there. Nothing was
-            written.
+        InvalidInput: the name has another key, the section cannot be edited, or `check_text` rejects the new
+            text. Nothing was written.
     """
+    if known.get(card.name) == card.key:
+        return False
+    if card.name in known:
+        raise InvalidInput(
+            f"[{section}] {card.name} has another key in {path}; if it was renewed, remove the old line"
+        )
     text = _with_key(path.read_text(encoding="utf-8"), section, card)
     try:
         written = places.parse(path, text)[section].get(card.name) == public_text(card.key)
-    except (InvalidInput, KeyError, AttributeError):  # a section that is written inline, or no section
+    except (InvalidInput, KeyError, AttributeError):  # an inline section, or none
         written = False
     if not written:
         raise InvalidInput(f"{path}: put the key into [{section}] yourself, as the line {_line(card)}")
     check_text(text)
     write_whole(path, text)
+    return True
 
 
 def unpin(path: Path, section: str, name: str, check_text: Callable[[str], object]) -> None:
-    """Take a key out of a section of such a file, and leave all else as people wrote it.
+    """Remove a key from a section of such a file, and leave the rest as people wrote it.
 
     Raises:
-        InvalidInput: its line is not one that we find, or the file would not be right then. Nothing was
-            written.
+        InvalidInput: its line cannot be found, or `check_text` rejects the new text. Nothing was written.
     """
     old = path.read_text(encoding="utf-8")
     text = _without_key(old, section, name)
@@ -231,7 +238,7 @@ def unpin(path: Path, section: str, name: str, check_text: Callable[[str], objec
     except InvalidInput:
         done = False
     if not done:
-        raise InvalidInput(f"{path}: take the line of {check.show(name)} out of [{section}] yourself")
+        raise InvalidInput(f"{path}: remove the line of {check.show(name)} from [{section}] yourself")
     check_text(text)
     write_whole(path, text)
 
@@ -255,7 +262,7 @@ def _line(card: Card) -> str:
 
 
 def _with_key(text: str, section: str, card: Card) -> str:
-    """Return a TOML file with one more key at the head of a section, all else as people wrote it."""
+    """Return a TOML file with one more key at the start of a section."""
     line = f"{_line(card)}\n"
     found = _header(section).search(text)
     if found is None:
@@ -266,7 +273,7 @@ def _with_key(text: str, section: str, card: Card) -> str:
 
 
 def _without_key(text: str, section: str, name: str) -> str:
-    """Return a TOML file without the line of a section that gives this name a value."""
+    """Return a TOML file without the line of a section that assigns this name."""
     kept, inside = [], False
     for line in text.splitlines(keepends=True):
         if line.lstrip().startswith("["):
@@ -277,7 +284,7 @@ def _without_key(text: str, section: str, name: str) -> str:
 
 
 def _names(line: str) -> list[str]:
-    """Return what a line by itself gives a value; nothing if it is no such line."""
+    """Return the keys that a line by itself assigns."""
     try:
         return list(tomllib.loads(line))
     except ValueError:
@@ -289,7 +296,7 @@ def _header(section: str) -> re.Pattern[str]:
 
 
 def person(name: str, value: str) -> str:
-    """Return the name of a site or a coordinator, as a roster takes it."""
+    """Return the name of a site or a coordinator, if a roster can hold it."""
     if not value.strip() or not value.isprintable() or len(value) > 200:
         raise InvalidInput(f"{name} must have 1 to 200 characters, all printable, not {check.show(value)}")
     return value

@@ -1,21 +1,21 @@
-"""What a site has given away: one SQLite file, written and synced before anything leaves, never rewritten.
+"""What a site has released: one SQLite file, written and synced before anything leaves, never rewritten.
 
 Claim. Whatever is killed and whenever, and however many processes and threads ask at once: every release
-that something may have left for is in the ledger, and no total in it is above its limit. A site that is shown
-a head which it has signed and which is not in its ledger reserves nothing until the gap is settled; after
-that no total of all, of a year or of a coordinator is below what the head stated and what is written here.
+of which something may have left the site is in the ledger, and no total in it is above its limit. A site that
+is shown a head which it signed and which is not in its ledger reserves nothing until the gap is settled;
+after that, no total (overall, of a year or of a coordinator) is below what the head stated plus what is
+written here.
 Reason. `reserve` checks run, stage and all limits and writes the line in one transaction that holds the
 write lock from its start (BEGIN IMMEDIATE), so that no other can read the same totals; it returns once SQLite
-has synced the log (WAL, synchronous = FULL). Only then is there a grant. What dies between the two leaves the
-ledger too high, never too low. Amounts are fractions, added exactly, under one adjacency (`amount`). Triggers
-forbid to change or delete a line; every line holds a hash of those before it, and the site's signature of
-that and of the totals (`heads`), so that a line changed by hand is found, and a whole ledger that was
-replaced shows against heads that others keep (`verify`). Time never runs backwards in it: a clock that is set
-back does not open an old year again.
+has synced the log (WAL, synchronous = FULL). Only then is there a grant. A process that dies between the two
+leaves the ledger too high, never too low. Amounts are fractions, added exactly, under one adjacency
+(`amount`). Triggers forbid changing or deleting a line; every line holds a hash of the lines before it, and
+the site's signature of that hash and of the totals (`heads`), so that a line changed by hand is detected, and
+a ledger that was replaced as a whole contradicts heads that others keep (`verify`). Time never runs backwards
+in it: a clock that is set back does not reopen an old year.
 Tested in tests/steward/test_ledger.py, test_heads.py and test_kills.py.
 
-A ledger that is missing is an error, and is never made anew but by `Ledger.create`. Format 2; what a line
-holds is in `lines`.
+A missing ledger is an error; only `Ledger.create` makes one. Format 2; `lines` defines what a line holds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.secagg.keys import Identity
 from cape.steward.amount import Amount, Basis, Limit, total
 from cape.steward.gaps import Gap, Unsettled, gap_of, is_known, note, open_gaps
-from cape.steward.heads import ID_BYTES, Head, before, of_json, start, to_json
-from cape.steward.lines import COLUMNS, SETTLED, Entry, Line, chained, line_of, values_of
-from cape.steward.reading import chain_at, head_of, sums, totals_at
+from cape.steward.heads import ID_BYTES, Head, chain_of, of_json, start, to_json
+from cape.steward.lines import COLUMNS, SETTLED, Entry, Line, line_of, values_of
+from cape.steward.reading import chain_at, earlier, head_of, sums, totals_at
 from cape.steward.runs import Runs, closed, insert_run, is_run
 
 __all__ = ["Amount", "Entry", "Ledger", "Limit", "Line"]
@@ -43,23 +43,18 @@ __all__ = ["Amount", "Entry", "Ledger", "Limit", "Line"]
 APPLICATION = 0x43415045  # "CAPE", in the file's header
 FORMAT = 2
 _PATIENCE = 60.0  # seconds to wait for others who write
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE ledger (id TEXT PRIMARY KEY, at TEXT NOT NULL);
 CREATE TABLE releases (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    at TEXT NOT NULL, year INTEGER NOT NULL, coordinator TEXT NOT NULL, study TEXT NOT NULL,
-    study_hash TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, description TEXT NOT NULL,
-    scheme TEXT NOT NULL, run TEXT NOT NULL, stage INTEGER NOT NULL, plan TEXT NOT NULL,
-    adjacency TEXT NOT NULL, asked TEXT NOT NULL, unit TEXT NOT NULL, unit_rows INTEGER NOT NULL,
-    unit_sites INTEGER NOT NULL, sampled INTEGER NOT NULL, loss TEXT NOT NULL, amount TEXT NOT NULL,
-    extra TEXT NOT NULL, totals TEXT NOT NULL, key TEXT NOT NULL, chain TEXT NOT NULL,
-    signature TEXT NOT NULL,
+    {", ".join(f"{name} {kind} NOT NULL" for name, kind in COLUMNS.items())},
+    chain TEXT NOT NULL, signature TEXT NOT NULL,
     UNIQUE (coordinator, run, stage)
 );
 CREATE INDEX spent ON releases (
     year, coordinator, adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra
 );
-CREATE INDEX settled ON releases (plan) WHERE kind = 'settled';
+CREATE INDEX settled ON releases (plan) WHERE kind = '{SETTLED}';
 CREATE TABLE runs (run TEXT PRIMARY KEY, at TEXT NOT NULL);
 CREATE TABLE gaps (digest TEXT PRIMARY KEY, head BLOB NOT NULL, at TEXT NOT NULL);
 """
@@ -74,6 +69,10 @@ _TRIGGERS = "".join(
 )
 _MARKS = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
 _NOBODY = b""  # whose lines count for every coordinator
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
 
 
 class Ledger:
@@ -94,21 +93,20 @@ class Ledger:
         path: str | Path,
         identity: Callable[[], Identity] | None = None,
         *,
-        clock: Callable[[], datetime] | None = None,
+        clock: Callable[[], datetime] = _utc,
     ) -> None:
-        self.path, self._identity = Path(path), identity
-        self._clock = clock or _utc
+        self.path, self._identity, self._clock = Path(path), identity, clock
         if not self.path.is_file():
             raise InvalidInput(
-                f"no ledger {str(self.path)!r}; it says what was spent, so nothing is answered without it. A "
-                "lost one must be found again, and not be made anew: see docs/stewards.md"
+                f"no ledger {str(self.path)!r}; it says what was spent, so nothing is answered without it. "
+                "Find the lost file; do not create a new one: see docs/stewards.md"
             )
         with self._connected() as db:
             marks = [
                 db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
             ]
             if marks != [APPLICATION, FORMAT]:
-                raise InvalidInput(f"{self.path} is not a ledger, or one of another version of cape")
+                raise InvalidInput(f"{self.path} is not a ledger, or was written by another version of cape")
             ((name,),) = db.execute("SELECT id FROM ledger").fetchall()
             self.id = bytes.fromhex(name)
 
@@ -118,26 +116,26 @@ class Ledger:
         path: str | Path,
         identity: Callable[[], Identity] | None = None,
         *,
-        clock: Callable[[], datetime] | None = None,
+        clock: Callable[[], datetime] = _utc,
     ) -> Ledger:
-        """Make an empty ledger, readable by its owner only. What is there already is never overwritten."""
+        """Make an empty ledger, readable by its owner only; never overwrite a file."""
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            raise InvalidInput(f"{path} is there already; a ledger is never overwritten") from None
+            raise InvalidInput(f"{path} already exists; a ledger is never overwritten") from None
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            made = (clock or _utc)().astimezone(UTC).isoformat()
+            made = clock().astimezone(UTC).isoformat()
             named = f"INSERT INTO ledger VALUES ('{os.urandom(ID_BYTES).hex()}', '{made}');"
             db.executescript(f"BEGIN; {_TABLES} {named} {_TRIGGERS} {_MARKS} COMMIT;")
         return cls(path, identity, clock=clock)
 
     def reserve(self, entry: Entry, limits: Sequence[Limit] = ()) -> int:
-        """Write down a stage, and return its number once that is on the disk.
+        """Write a line for a stage, and return its number once it is on the disk.
 
         Raises:
-            Refused: this stage of the run was reserved before, the run was that of something else, or it was
+            Refused: this stage of the run was reserved before, the run belongs to another release, or it was
                 closed.
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
@@ -145,7 +143,7 @@ class Ledger:
             if open_gaps(db):
                 raise Unsettled
             if is_run(db, closed(entry.run, entry.coordinator)) or is_run(db, entry.run):
-                raise Refused("this run was closed by who asked for it; every release needs a new run")
+                raise Refused("this run was closed by its coordinator; every release needs a new run")
             begun = db.execute(
                 "SELECT stage, plan FROM releases WHERE run = ? AND coordinator = ?",
                 (entry.run.hex(), entry.coordinator.hex()),
@@ -170,32 +168,26 @@ class Ledger:
         with self._connected() as db:
             return total(sums(db, coordinator, year), adjacency)
 
-    def total_epsilon(self, delta: float) -> float:
-        """Return the epsilon of all that ever may have left the site, at this delta."""
-        return self.spent().epsilon(delta)
-
     def has(self, run: bytes, stage: int, coordinator: bytes) -> bool:
         """Return whether this coordinator has reserved this stage of a run."""
-        found = "SELECT 1 FROM releases WHERE run = ? AND coordinator = ? AND stage = ?"
-        with self._connected() as db:
-            return db.execute(found, (run.hex(), coordinator.hex(), stage)).fetchone() is not None
+        return self._holds("run = ? AND coordinator = ? AND stage = ?", run.hex(), coordinator.hex(), stage)
 
     def may_have(self, run: bytes, stage: int, coordinator: bytes) -> bool:
         """Return whether a stage was reserved, here or in lines that were lost before a gap was settled."""
-        with self._connected() as db:
-            lost = db.execute(f"SELECT 1 FROM releases WHERE kind = '{SETTLED}'").fetchone() is not None
-        return lost or self.has(run, stage, coordinator)
+        return self._holds("kind = ?", SETTLED) or self.has(run, stage, coordinator)
 
     def begun(self, run: bytes, coordinator: bytes) -> bool:
         """Return whether this coordinator has reserved any stage of a run."""
-        found = "SELECT 1 FROM releases WHERE run = ? AND coordinator = ?"
+        return self._holds("run = ? AND coordinator = ?", run.hex(), coordinator.hex())
+
+    def _holds(self, where: str, *values: str | int) -> bool:
         with self._connected() as db:
-            return db.execute(found, (run.hex(), coordinator.hex())).fetchone() is not None
+            return db.execute(f"SELECT 1 FROM releases WHERE {where}", values).fetchone() is not None
 
     def close(self, run: bytes, coordinator: bytes) -> None:
-        """Let this coordinator reserve no more stage of a run, ever: what `has` says of it then is final.
+        """Let this coordinator reserve no further stage of a run: from now on, `has` is final for it.
 
-        Those of others go on: whoever learns the name of somebody's run must not be able to end it.
+        Other coordinators' runs of the same name continue: knowing a run's name must not suffice to end it.
         """
         name = closed(run, coordinator)
         with self._writing() as db:
@@ -203,14 +195,14 @@ class Ledger:
                 insert_run(db, name, self._clock())
 
     def entries(self, coordinator: bytes | None = None, year: int | None = None) -> list[Line]:
-        """Return the lines, oldest first, once it is certain that none was changed."""
+        """Return the lines, oldest first, after checking that none was changed."""
         with self._connected() as db:
             rows = db.execute(f"SELECT id, chain, {', '.join(COLUMNS)} FROM releases ORDER BY id").fetchall()
             last, lines = start(self.id), []
             for number, chain, *values in rows:
-                if chain != chained(last, values).hex():
+                if chain != chain_of(last, values).hex():
                     raise CapeError(
-                        f"line {number} of {self.path} was changed by hand; keep a copy and look into it"
+                        f"line {number} of {self.path} was changed by hand; keep a copy and investigate"
                     )
                 last = bytes.fromhex(chain)
                 line = line_of(number, values)
@@ -241,8 +233,8 @@ class Ledger:
     def show(self, head: Head, own: bytes) -> bool:
         """Take a head that this site may have signed; return whether the ledger accounts for it.
 
-        One that it does not account for is kept, and nothing is reserved until it is settled. Heads of other
-        keys than the site's own, or one that it used before, are left aside.
+        If not, the head is kept, and nothing is reserved until it is settled. Heads with a key that this site
+        has never used are ignored.
 
         Raises:
             BadMessage: it names the site's key, which did not sign it.
@@ -277,28 +269,16 @@ class Ledger:
                 missing = gap_of(db, self.id, head).missing or {Basis(): Amount()}
                 run = os.urandom(16)
                 for stage, (basis, amount) in enumerate(_apart(missing)):
-                    entry = Entry(
-                        _NOBODY,
-                        SETTLED,
-                        head.ledger.hex(),
-                        head.lines,
-                        SETTLED,
-                        f"what was signed up to line {head.lines}, and lost",
-                        "",
-                        run,
-                        stage,
-                        head.digest,
-                        amount,
-                        basis=basis,
-                        asked=basis.adjacency,
-                    )
+                    what = f"what was signed up to line {head.lines}, and lost"
+                    release = (_NOBODY, SETTLED, head.ledger.hex(), head.lines, SETTLED, what, "", run, stage)
+                    entry = Entry(*release, head.digest, amount, basis=basis, asked=basis.adjacency)
                     _insert(db, entry, amount, self._now(db), self.id, self._signer())
                     written += 1
         return written
 
     def _signer(self) -> Identity:
         if self._identity is None:
-            raise InvalidInput("the ledger was opened to be read: a line needs the site's key")
+            raise InvalidInput("the ledger was opened for reading: writing a line needs the site's key")
         return self._identity()
 
     def _check(
@@ -325,7 +305,7 @@ class Ledger:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection of its own: none is ever shared between threads or kept over a fork."""
+        """Open a connection for one call: none is shared between threads or kept over a fork."""
         uri = f"file:{quote(str(self.path))}?mode=rw"
         try:
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)) as db:
@@ -335,8 +315,8 @@ class Ledger:
         except CapeError:
             raise
         except sqlite3.Error as error:
-            problem = check.plain(str(error), 200)  # SQLite repeats what stands in the file
-        except (ValueError, TypeError, ArithmeticError) as error:  # a cell that no code of ours has written
+            problem = check.plain(str(error), 200)  # SQLite quotes what is in the file
+        except (ValueError, TypeError, ArithmeticError) as error:  # a cell that cape did not write
             problem = f"a line in it cannot be read ({type(error).__name__})"
         else:
             return
@@ -344,22 +324,9 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as db:
+        with self._connected() as db, db:  # commits, or rolls back if anything is raised
             db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-
-    def __repr__(self) -> str:
-        return f"Ledger({str(self.path)!r})"
-
-
-def _utc() -> datetime:
-    return datetime.now(UTC)
+            yield db
 
 
 def _insert(
@@ -371,16 +338,9 @@ def _insert(
     totals = totals_at(db, count)
     totals[entry.basis] = totals.get(entry.basis, Amount()) + charged
     values = values_of(entry, charged, now, to_json(totals), identity.public)
-    chain = chained(last, values)
-    earlier = [chain_at(db, ledger, each) for each in before(count + 1)]
-    head = Head(
-        ledger,
-        count + 1,
-        chain,
-        tuple(each for each in earlier if each is not None),
-        of_json(to_json(totals)),
-        identity.public,
-    ).signed(identity)
+    chain = chain_of(last, values)
+    stated = of_json(to_json(totals)), identity.public
+    head = Head(ledger, count + 1, chain, earlier(db, ledger, count + 1), *stated).signed(identity)
     marks = ", ".join("?" * (len(values) + 3))
     db.execute(
         f"INSERT INTO releases (id, {', '.join(COLUMNS)}, chain, signature) VALUES ({marks})",

@@ -6,56 +6,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Any
 
 from cape.errors import InvalidInput
 from cape.steward.amount import ADJACENCIES, Amount, Basis
-from cape.steward.heads import chain_of
 
-__all__ = ["COLUMNS", "SETTLED", "Entry", "Line", "chained", "line_of", "loss_of", "values_of"]
+__all__ = ["COLUMNS", "SETTLED", "Entry", "Line", "line_of", "values_of"]
 
 _NOTHING, _ROW = Amount(), Basis()
 
 SETTLED = "settled"
-"""The kind of a line that charges what a restored backup had forgotten."""
+"""The kind of a line that charges what a restored backup had lost."""
 
-COLUMNS = (
-    "at",
-    "year",
-    "coordinator",
-    "study",
-    "study_hash",
-    "number",
-    "kind",
-    "description",
-    "scheme",
-    "run",
-    "stage",
-    "plan",
-    "adjacency",
-    "asked",
-    "unit",
-    "unit_rows",
-    "unit_sites",
-    "sampled",
-    "loss",
-    "amount",
-    "extra",
-    "totals",
-    "key",
-)
+COLUMNS = {
+    "at": "TEXT",
+    "year": "INTEGER",
+    "coordinator": "TEXT",
+    "study": "TEXT",
+    "study_hash": "TEXT",
+    "number": "INTEGER",
+    "kind": "TEXT",
+    "description": "TEXT",
+    "scheme": "TEXT",
+    "run": "TEXT",
+    "stage": "INTEGER",
+    "plan": "TEXT",
+    "adjacency": "TEXT",
+    "asked": "TEXT",
+    "unit": "TEXT",
+    "unit_rows": "INTEGER",
+    "unit_sites": "INTEGER",
+    "sampled": "INTEGER",
+    "loss": "TEXT",
+    "amount": "TEXT",
+    "extra": "TEXT",
+    "totals": "TEXT",
+    "key": "TEXT",
+}
+"""The columns that a chain value covers, in order, with their SQLite types."""
+_TYPES = {"TEXT": str, "INTEGER": int}
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One stage of one release, as it is asked for.
+class _Stage:
+    """One stage of one release.
 
     Attributes:
-        coordinator: the public key of who asks.
-        plan: what all stages of a run have in common, hashed: a run cannot become another one.
-        cost: what this stage costs.
-        once: what the run costs beside it, charged with the first of its stages that is reserved.
-        basis: what both are stated against.
-        asked: the adjacency of the request, from which they may have been converted.
+        coordinator: the public key of the coordinator that asked.
+        plan: hash of what all stages of a run have in common: a run cannot become another one.
     """
 
     coordinator: bytes
@@ -68,6 +66,19 @@ class Entry:
     run: bytes
     stage: int
     plan: bytes
+
+
+@dataclass(frozen=True)
+class Entry(_Stage):
+    """One stage of one release, before it is written.
+
+    Attributes:
+        cost: what this stage costs.
+        once: what the run costs in addition, charged with the first of its stages that is reserved.
+        basis: what both are stated against.
+        asked: the adjacency of the request, from which they may have been converted.
+    """
+
     cost: Amount
     once: Amount = _NOTHING
     basis: Basis = _ROW
@@ -75,21 +86,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(_Stage):
     """One line of the ledger."""
 
     id: int
     at: datetime
-    coordinator: bytes
-    study: str
-    study_hash: str
-    number: int
-    kind: str
-    description: str
-    scheme: str
-    run: bytes
-    stage: int
-    plan: bytes
     basis: Basis
     asked: str
     charged: Amount
@@ -97,16 +98,10 @@ class Line:
     key: bytes
 
 
-def loss_of(amount: Amount) -> tuple[str, Fraction]:
-    """Return the kind of an amount's loss, and how much; a line has one kind."""
-    if amount.mu_squared and amount.pure:
-        raise InvalidInput("a line is Gaussian or pure: write two")
-    return ("epsilon", amount.pure) if amount.pure else ("mu", amount.mu_squared)
-
-
 def values_of(entry: Entry, charged: Amount, at: datetime, totals: str, key: bytes) -> list[object]:
-    """Return the columns of a line, in order."""
-    loss, amount = loss_of(charged)
+    """Return the values of `COLUMNS` for a new line."""
+    if charged.mu_squared and charged.pure:
+        raise InvalidInput("a line is Gaussian or pure: write two")
     basis = entry.basis
     return [
         at.isoformat(timespec="microseconds"),
@@ -127,8 +122,8 @@ def values_of(entry: Entry, charged: Amount, at: datetime, totals: str, key: byt
         basis.rows,
         basis.sites,
         int(basis.sampled),
-        loss,
-        str(amount),
+        "epsilon" if charged.pure else "mu",
+        str(charged.pure or charged.mu_squared),
         str(charged.extra),
         totals,
         key.hex(),
@@ -137,44 +132,34 @@ def values_of(entry: Entry, charged: Amount, at: datetime, totals: str, key: byt
 
 def line_of(number: int, values: Sequence[str | int]) -> Line:
     """Read a line; raise `ValueError` or `InvalidInput` if it cannot be right."""
-    told = dict(zip(COLUMNS, values, strict=True))
+    told: dict[str, Any] = dict(zip(COLUMNS, values, strict=True))
+    if any(not isinstance(told[name], _TYPES[kind]) for name, kind in COLUMNS.items()):
+        raise ValueError("a cell of another type")
     if told["loss"] not in ("mu", "epsilon") or told["sampled"] not in (0, 1):
         raise ValueError("unknown loss")
     if told["asked"] not in ADJACENCIES:
         raise ValueError("unknown adjacency")
-    at, amount = datetime.fromisoformat(str(told["at"])), Fraction(str(told["amount"]))
+    at = datetime.fromisoformat(told["at"])
     if at.year != told["year"] or at.tzinfo is None:
         raise ValueError("another year")
-    pure = told["loss"] == "epsilon"
+    amount, extra = Fraction(told["amount"]), Fraction(told["extra"])
+    unit = told["unit"], told["unit_rows"], told["unit_sites"]
     return Line(
+        bytes.fromhex(told["coordinator"]),
+        told["study"],
+        told["study_hash"],
+        told["number"],
+        told["kind"],
+        told["description"],
+        told["scheme"],
+        bytes.fromhex(told["run"]),
+        told["stage"],
+        bytes.fromhex(told["plan"]),
         number,
         at,
-        bytes.fromhex(str(told["coordinator"])),
-        str(told["study"]),
-        str(told["study_hash"]),
-        int(told["number"]),
-        str(told["kind"]),
-        str(told["description"]),
-        str(told["scheme"]),
-        bytes.fromhex(str(told["run"])),
-        int(told["stage"]),
-        bytes.fromhex(str(told["plan"])),
-        Basis(
-            str(told["adjacency"]),
-            str(told["unit"]),
-            int(told["unit_rows"]),
-            int(told["unit_sites"]),
-            bool(told["sampled"]),
-        ),
-        str(told["asked"]),
-        Amount(
-            Fraction(0) if pure else amount, Fraction(str(told["extra"])), amount if pure else Fraction(0)
-        ),
-        str(told["totals"]),
-        bytes.fromhex(str(told["key"])),
+        Basis(told["adjacency"], *unit, bool(told["sampled"])),
+        told["asked"],
+        Amount(amount, extra) if told["loss"] == "mu" else Amount(extra=extra, pure=amount),
+        told["totals"],
+        bytes.fromhex(told["key"]),
     )
-
-
-def chained(last: bytes, values: Sequence[object]) -> bytes:
-    """Return the chain value of a line."""
-    return chain_of(last, list(values))

@@ -1,20 +1,18 @@
-"""Requests that a site has taken: one SQLite file, so that none is taken twice while it is valid.
+"""Requests that a site has accepted: one SQLite file, so that none is accepted twice while it is valid.
 
-Claim. Of all requests with the same coordinator and nonce one is taken at most, by whatever process and
-thread and however often the site is restarted, killed or has its clock set back.
+Claim. Of all requests with the same coordinator and nonce at most one is accepted, by any process and thread,
+however often the site is restarted or killed or its clock is set back.
 Reason. `take` writes the nonce in one transaction that holds the write lock from its start, and returns once
-it is synced. A nonce is forgotten only after its request has expired, and with it the latest time at which
-one that was forgotten expired: no request that expires before that is taken any more, whatever the clock
-says.
+it is synced. A nonce is deleted only after its request has expired, and the latest expiry of all deleted
+nonces is kept: no request that expires before that time is accepted, whatever the clock says.
 Tested in tests/steward/test_nonces.py.
 
-A request that was refused is remembered as well, once its key, signature and time were found right: it must
-not be answered later, when the policy has changed and its coordinator has given it up. What was released is
-in the ledger besides, and is never released again: a site that loses this file can be made to look at a
-request again, not to answer a stage twice. So a file that is missing is made anew. Trials are not remembered:
-nothing of a table is computed for one, nothing is paid, and whoever sends one again within its day is told
-what the site would say now. Nor are inquiries: the second does what the first did (the run is closed
-already), and is answered with the same words.
+A refused request is remembered too, once its key, signature and time were found valid: it must not be
+answered later, when the policy has changed and its coordinator has given it up. The ledger prevents a second
+release independently: a site that loses this file can be made to look at a request again, but not to answer a
+stage twice. So a missing file is created. Trials are not remembered: nothing is computed from the table or
+paid for a trial, and whoever repeats one within its day learns what the site would say now. Nor are
+inquiries: the second does what the first did (the run is closed already), and gets the same answer.
 """
 
 from __future__ import annotations
@@ -54,20 +52,19 @@ class Nonces:
     def take(self, coordinator: bytes, nonce: bytes, expires: int, now: int) -> None:
         """Remember a request, synced; raise `Refused` if it was taken before. Times are seconds since 1970.
 
-        Whether it has expired is for the caller to find out; here it is refused if its nonce may be
-        forgotten.
+        The caller checks whether it has expired; here it is refused if its nonce may have been deleted.
         """
         with self._writing() as db:
             latest = _forget(db, now)
             if expires <= latest:
                 raise Refused(
-                    "the request expires before others that this site has forgotten already: its own or "
-                    "this site's clock is wrong; sign it anew"
+                    "the request expires before others that this site has already deleted: the "
+                    "coordinator's or this site's clock is wrong; sign a new request"
                 )
             try:
                 db.execute("INSERT INTO taken VALUES (?, ?, ?)", (coordinator, nonce, expires))
             except sqlite3.IntegrityError:
-                raise Refused("this request was sent before; every request is taken once") from None
+                raise Refused("this request was sent before; every request is accepted once") from None
 
     def __len__(self) -> int:
         with self._writing() as db:
@@ -75,32 +72,26 @@ class Nonces:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection in a transaction: none is shared between threads or kept over a fork."""
+        """Open a connection in a transaction: none is shared between threads or kept over a fork."""
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)) as db:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)) as db, db:
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = FULL")
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'forgotten'").fetchone():
-                        for statement in _TABLES.split(";"):
-                            db.execute(statement)
-                    yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    raise
+                db.execute("BEGIN IMMEDIATE")  # committed at the end, or rolled back if anything is raised
+                if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'forgotten'").fetchone():
+                    for statement in _TABLES.split(";"):
+                        db.execute(statement)
+                yield db
         except (sqlite3.Error, OSError) as error:
             problem = check.plain(str(error), 200)
         else:
             return
-        raise CapeError(f"the list of requests that were taken, {self.path}, cannot be used: {problem}")
+        raise CapeError(f"the list of accepted requests, {self.path}, cannot be used: {problem}")
 
 
 def _forget(db: sqlite3.Connection, now: int) -> int:
-    """Drop what has expired; return when the last that was ever dropped did."""
+    """Delete what has expired; return the latest expiry of all that was ever deleted."""
     (last,) = db.execute("SELECT max(expires) FROM taken WHERE expires < ?", (now,)).fetchone()
     if last is not None:
         db.execute("DELETE FROM taken WHERE expires < ?", (now,))

@@ -1,8 +1,8 @@
-"""A site's policy, `site.toml`: what a data steward allows, read whole before anything is answered.
+"""A site's policy, `site.toml`: what a data steward allows, read completely before anything is answered.
 
-Claim. What a `Policy` allows, it says: a key that is left out is the cautious choice, and a key that is not
-known is an error. Nothing in it can be changed by a request; not whether the number of rows is public either,
-which follows from the adjacency of the site's ledger alone.
+Claim. A `Policy` allows only what it states: a missing key has the cautious default, and an unknown key is an
+error. No request can change it; even whether the number of rows is public depends on the adjacency of the
+site's ledger alone.
 Tested in tests/steward/test_policy.py.
 """
 
@@ -50,18 +50,17 @@ class Policy:
 
     Attributes:
         data: where its rows are.
-        schema: its columns, with its own bounds: a study must have the same for those that it uses.
-        analyses, columns, schemes, neighbours: what may be asked, of what, with which noise.
+        schema: its columns, with its own bounds; a study must have the same bounds for those that it uses.
+        analyses, columns, schemes, neighbours: the allowed kinds, columns, noise and adjacencies.
         min_rows: with fewer rows nothing is answered.
-        expected_rows: how many rows there are, about, as everyone may know; needed where their number is
-            private.
+        expected_rows: a public estimate of the number of rows; required where the number itself is private.
         other_honest: how many other honest sites must be in every sum.
-        colluding: how many sites a study must at least suppose to side with the aggregator.
+        colluding: how many sites a study must at least assume to collude with the aggregator.
         release: the most that one release may cost.
         coordinator, year: what one coordinator, and all together, may spend in a calendar year (UTC).
         total: what all may spend ever.
         expires: the last day on which anything is answered (UTC).
-        coordinators, peers: whom this site believes, by public key.
+        coordinators, peers: the trusted public keys, by name.
         approve: "auto", or "ask" to hold each study until the steward approves it.
     """
 
@@ -88,19 +87,19 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Read `site.toml`; raise `InvalidInput` with the key if anything in it cannot be right."""
+        """Read `site.toml`; raise `InvalidInput` that names the key if anything in it is invalid."""
         return cls.parse(places.read(path, "policy", "`cape site init` makes one"), Path(path))
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Policy:
-        """Return the policy that a text says; `path` is where it stands, or will."""
+        """Return the policy of a text; `path` is its file, for errors and relative paths."""
         document = places.parse(path, text)
         with places.at(str(path)):
             return _read(path, document)
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """What no release may pass, as the ledger knows it."""
+        """The limits that the ledger enforces."""
         of_one = _RAISE.format(key="coordinator")
         return (
             Limit("of this coordinator for this year", self.coordinator, True, True, hint=of_one),
@@ -110,16 +109,16 @@ class Policy:
 
     @property
     def adjacency(self) -> str:
-        """The adjacency under which this site's ledger adds up: replace-one, if that is answered at all."""
+        """The adjacency of this site's ledger: replace-one, if the policy allows it."""
         return "replace-one" if "replace-one" in self.neighbours else "add-remove"
 
     @property
     def sizes_public(self) -> bool:
-        """Whether everyone may know how many rows there are: under add-remove nothing may depend on it."""
+        """Whether the number of rows is public: under add-remove nothing may depend on it."""
         return self.adjacency == "replace-one"
 
     def who(self, key: bytes) -> str | None:
-        """Return what this policy calls a coordinator, None if it does not know the key."""
+        """Return the name of the coordinator with this key; None if it is unknown."""
         return next((name for name, known in self.coordinators.items() if known == key), None)
 
 
@@ -169,7 +168,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         schema = Schema(file.schema)
     with places.at("[allow]"):
         if allow.adjacency is not None and allow.neighbours is not None:
-            raise InvalidInput("adjacency and neighbours are the same; write adjacency")
+            raise InvalidInput("adjacency and neighbours mean the same; write adjacency only")
         neighbours = allow.adjacency or allow.neighbours or ["replace-one"]
         columns = list(schema) if allow.columns is None else allow.columns
         for name, given, known in (
@@ -184,7 +183,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         if site.expected_rows is None and "replace-one" not in neighbours:
             raise InvalidInput(
                 "expected_rows is missing: under add-remove the number of rows is private, and min_rows is "
-                "compared with what everyone may know; write it as in expected_rows = 1000"
+                "compared with this public estimate; write it as in expected_rows = 1000"
             )
         with places.at("data"):
             data = place_of(site.data, path.parent)

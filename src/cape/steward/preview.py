@@ -1,4 +1,4 @@
-"""What a study would be allowed, before anybody asks: the same checks as for a request, but for its keys."""
+"""What a site would answer to a study: the same checks as for a request, except its keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cape import check
-from cape.errors import BudgetExceeded, CapeError
-from cape.steward.amount import Amount, Incomparable
+from cape.errors import CapeError
+from cape.steward.amount import Amount
 from cape.steward.codes import Code, Denied, Refusal
+from cape.steward.grant import denying
 from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
 from cape.steward.review import basis_of, check_question, limits_of, question, whole_price
@@ -20,7 +21,7 @@ __all__ = ["Verdict", "preview"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One analysis: what it would cost, and why it would be refused, if it would."""
+    """One analysis: its cost, and why it would be refused, if so."""
 
     number: int
     kind: str
@@ -34,12 +35,11 @@ def preview(
 ) -> list[Verdict]:
     """Return what this site would say to each analysis of a study, asked one after the other now.
 
-    `coordinator` is who would ask; without one, somebody who has spent nothing this year.
+    Without a `coordinator`, one is assumed that has spent nothing this year.
     """
     verdicts = []
     planned = Amount()
-    for number in range(1, len(study["analyses"]) + 1):
-        given = study["analyses"][number - 1]
+    for number, given in enumerate(study["analyses"], 1):
         kind = check.plain(str(given.get("kind"))) if isinstance(given, Mapping) else check.show(given)
         description, cost, refusal = "", Amount(), None
         try:
@@ -49,15 +49,12 @@ def preview(
             cost = whole_price(policy, asked)
             check_question(policy, asked)
             limits = limits_of(policy, asked, hash_of(study))
-            ledger.check(coordinator or b"", planned + cost, limits, basis_of(policy, asked))
+            with denying():
+                ledger.check(coordinator or b"", planned + cost, limits, basis_of(policy, asked))
             planned += cost
         except Denied as denied:
             refusal = denied.refusal
-        except Incomparable as error:
-            refusal = Refusal(Code.LEDGER, str(error))
-        except BudgetExceeded as error:
-            refusal = Refusal(Code.BUDGET, str(error))
-        except CapeError as error:  # a request looks at its own analysis only: another may be anything
+        except CapeError as error:  # other analyses of a held study may be invalid
             refusal = Refusal(Code.REQUEST, check.plain(str(error), 300))
         verdicts.append(Verdict(number, kind, description, cost, refusal))
     return verdicts
@@ -71,5 +68,5 @@ def _check_names(policy: Policy, asked: ParsedAnalysis) -> None:
         raise Denied(
             Code.ROSTER,
             f"this site has no key of {', '.join(map(repr, strangers))}; run `cape site trust` with each "
-            "one's card",
+            "site's card",
         )

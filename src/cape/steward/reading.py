@@ -1,4 +1,4 @@
-"""What stands in a ledger's file: chain values, totals and heads by number of lines, and exact sums."""
+"""Reads a ledger's file: chain values, totals and heads by number of lines, and exact sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head, before, of_json, start
 
-__all__ = ["chain_at", "head_of", "sums", "totals_at"]
+__all__ = ["chain_at", "earlier", "head_of", "sums", "totals_at"]
 
 
 def chain_at(db: sqlite3.Connection, ledger: bytes, lines: int) -> bytes | None:
@@ -20,7 +20,7 @@ def chain_at(db: sqlite3.Connection, ledger: bytes, lines: int) -> bytes | None:
 
 
 def totals_at(db: sqlite3.Connection, lines: int) -> dict[Basis, Amount]:
-    """Return what the first lines add up to, as the last of them states it."""
+    """Return the sum of the first lines, as the last of them states it."""
     row = db.execute("SELECT totals FROM releases WHERE id = ?", (lines,)).fetchone()
     return {} if row is None else {each.basis: each.amount for each in of_json(row[0])}
 
@@ -28,26 +28,24 @@ def totals_at(db: sqlite3.Connection, lines: int) -> dict[Basis, Amount]:
 def head_of(db: sqlite3.Connection, ledger: bytes, lines: int) -> Head:
     """Return the head after so many lines, at least one, as it was signed."""
     row = db.execute("SELECT chain, totals, key, signature FROM releases WHERE id = ?", (lines,)).fetchone()
-    chain, totals, key, signature = row
-    earlier = [chain_at(db, ledger, each) for each in before(lines)]
-    return Head(
-        ledger,
-        lines,
-        bytes.fromhex(chain),
-        tuple(each for each in earlier if each is not None),
-        of_json(totals),
-        bytes.fromhex(key),
-        bytes.fromhex(signature),
-    )
+    totals = of_json(row[1])
+    chain, key, signature = (bytes.fromhex(row[column]) for column in (0, 2, 3))
+    return Head(ledger, lines, chain, earlier(db, ledger, lines), totals, key, signature)
+
+
+def earlier(db: sqlite3.Connection, ledger: bytes, lines: int) -> tuple[bytes, ...]:
+    """Return the chain values that a head after so many lines states beside its own."""
+    found = [chain_at(db, ledger, each) for each in before(lines)]
+    return tuple(each for each in found if each is not None)
 
 
 def sums(
     db: sqlite3.Connection, coordinator: bytes | None, year: int | None, study: str | None = None
 ) -> dict[Basis, Amount]:
-    """Add up exactly; equal amounts are counted by SQLite, so that long runs cost nothing here.
+    """Add up exactly; SQLite counts equal amounts, so that long runs are cheap.
 
-    What was settled counts for every coordinator, whose it was being lost, and for no study: it would close
-    the site to all studies that state less. The steward refuses those that were running (docs/stewards.md).
+    Settled amounts count for every coordinator, because their coordinator is unknown, and for no study: they
+    would block all studies that state less. The steward refuses those that were running (docs/stewards.md).
     """
     columns = "adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra"
     rows = db.execute(
@@ -58,10 +56,9 @@ def sums(
     )
     found: dict[Basis, Amount] = {}
     for adjacency, unit, per_site, sites, sampled, loss, amount, extra, times in rows:
-        basis, loss_ = Basis(adjacency, unit, per_site, sites, bool(sampled)), Fraction(amount)
         if loss not in ("mu", "epsilon"):
             raise ValueError("unknown loss")
-        mu_squared, pure = (loss_, Fraction(0)) if loss == "mu" else (Fraction(0), loss_)
-        each = Amount(mu_squared, Fraction(extra), pure).times(times)
-        found[basis] = found.get(basis, Amount()) + each
+        basis = Basis(adjacency, unit, per_site, sites, bool(sampled))
+        each = Amount(**{"mu_squared" if loss == "mu" else "pure": Fraction(amount)}, extra=Fraction(extra))
+        found[basis] = found.get(basis, Amount()) + each.times(times)
     return found

@@ -1,4 +1,4 @@
-"""The sessions of analyses in several stages, kept at a site so that a stage needs the last result only."""
+"""Sessions of analyses with several stages, kept at a site so that a request needs only the last result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 32
 
 
 class Sessions:
-    """Analysis sessions by run, at the stage that each was asked last."""
+    """Analysis sessions by run, each at the stage that was asked last."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, AnalysisSession] = OrderedDict()
@@ -30,12 +30,12 @@ class Sessions:
             session = self._kept.pop(request.plan, None)
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of answers that say little: not this site's concern
+                    warnings.simplefilter("ignore")  # about the quality of answers: not this site's concern
                     session = self._forward(session, request, asked)
                     session.calibrate()
             except InvalidInput as error:  # about the request's own numbers
-                raise Denied(Code.REQUEST, f"the study is not in order: {error}") from None
-            except (Denied, CapeError):
+                raise Denied(Code.REQUEST, f"the study is invalid: {error}") from None
+            except CapeError:
                 raise
             except Exception as error:
                 kind = type(error).__name__
@@ -45,7 +45,7 @@ class Sessions:
                 while len(self._kept) > _MOST:
                     self._kept.popitem(last=False)
                 return session
-        raise Denied(Code.REQUEST, "the answers of earlier stages lead to no question", kind)
+        raise Denied(Code.REQUEST, "the results of earlier stages lead to no further question", kind)
 
     def _forward(
         self, session: AnalysisSession | None, request: Request, asked: ParsedAnalysis
@@ -53,10 +53,8 @@ class Sessions:
         start = request.stage - len(request.earlier)
         if session is None or not start <= session.stage <= request.stage:
             if start > 0:
-                raise Denied(
-                    Code.HISTORY,
-                    "this site has no answers of earlier stages; send all of them with the request",
-                )
+                sentence = "this site lacks the results of earlier stages; send all of them with the request"
+                raise Denied(Code.HISTORY, sentence)
             session = asked.session()
         for result in request.earlier[session.stage - start :]:
             session.tell(result)

@@ -1,17 +1,16 @@
-"""What a coordinator asks of a site: the whole study, one stage of one analysis, and who takes part; signed.
+"""A coordinator's signed request to a site: the whole study, one stage of one analysis, and the roster.
 
 Claim. A `Request` that `Request.open` returns was made by the holder of its coordinator's key, and says
 exactly what that coordinator signed: the study (and so its hash), the analysis, the price, the roster, the
-run, the stage, the grid that its noise comes on, and from when to when it may be taken, once.
-Reason. It travels in an `Envelope`, which is opened only if size, key and signature are right; there is no
+run, the stage, the grid of its noise, and the period during which it may be accepted, once.
+Reason. It travels in an `Envelope`, which is opened only if size, key and signature are valid; there is no
 other way to read one. Fields are decoded into types with limits; the study, which may hold anything, is bytes
-of limited size, whose values and depth are counted before they are decoded. It names its time of issue, its
+of limited size, whose values and depth are counted before they are decoded. It states its time of issue, its
 expiry and a nonce, which a site remembers (`cape.steward.nonces`).
 Tested in tests/steward/test_request.py and test_decide.py.
 
-A request carries numbers that were released before (`StageResult`), never rows. Whatever they are, true or
-made up, the question that follows from them has a known sensitivity: that is what an analysis proves of
-itself.
+A request carries numbers that were released before (`StageResult`), never rows. Whether they are true or
+made up, the sensitivity of the question that follows from them is known: each analysis proves that.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ __all__ = ["Request", "grid_of", "make_request"]
 LABEL = b"cape request 2\0"
 NONCE_BYTES = 16
 MOST_STUDY = 1 << 20
-"""Bytes of a study's document: more than people write."""
+"""Bytes of a study's document."""
 SKEW = 300
 """Seconds by which a coordinator's clock may be ahead of a site's."""
 MOST_VALID = 24 * 3600
-"""Seconds for which a request may be valid: a site remembers it for as long."""
+"""Seconds for which a request may be valid, and a site remembers it."""
 VALID = 6 * 3600
-"""Seconds for which a coordinator of ours signs one: by then its vector must have left."""
+"""Seconds for which a coordinator signs a request: its vector must have left by then."""
 
 _MOST_VALUES = 1 << 17  # in a study's document
 _DEPTH = 32
@@ -61,20 +60,20 @@ class Request:
     """One stage of one analysis of a study, as a coordinator asks for it.
 
     Attributes:
-        study: the whole study as everyone may know it: see `cape.study.document`.
-        number: which of its analyses, from 1.
+        study: the public part of the whole study: see `cape.study.document`.
+        number: the number of the analysis, from 1.
         roster: names and public keys of all sites.
         run: 16 bytes that name this release and are never used twice; all its stages have the same.
-        stage: which stage, from 0.
-        first, steps: the session of secure aggregation that carries it: its first stage, and how many.
-        earlier: what the last stages before this one released; all of them, or those since this site's last.
-        grid: (bits, factor) of each released array as the coordinator computes it. A site that finds another
-            grid has other noise in mind, and refuses.
+        stage: the stage, from 0.
+        first, steps: the session of secure aggregation that carries it: its first stage, and their number.
+        earlier: the results of stages before this one: all of them, or those since this site's last.
+        grid: (bits, factor) of each released array as the coordinator computes it. A site that computes
+            another grid would add other noise, and refuses.
         bits: width of the ring.
-        coordinator: the public key of who asks.
-        issued, expires: from when to when a site may take it and send its vector, in seconds since 1970.
-        heads: the longest heads of sites' ledgers that the coordinator holds; each site finds its own.
-        trial: signed to learn what the site would say; it is never answered, whoever passes it on.
+        coordinator: the coordinator's public key.
+        issued, expires: the period in which a site may accept it and answer, in seconds since 1970.
+        heads: the longest ledger heads that the coordinator holds; each site finds its own.
+        trial: signed for review only; it is never answered, whoever forwards it.
         nonce: 16 bytes that no other request of this coordinator has; `signed` draws them.
     """
 
@@ -108,16 +107,16 @@ class Request:
 
     @property
     def plan(self) -> bytes:
-        """What all stages of the run have in common, hashed."""
+        """Hash of what all stages of the run have in common."""
         return _digest("plan", self.study_hash, self.number, self.roster, self.run, self.coordinator)
 
     @property
     def session(self) -> bytes:
-        """The name of the session of secure aggregation: what `Parameters.agree` takes as run."""
+        """The name of the session of secure aggregation: the run of `Parameters.agree`."""
         return _digest("session", self.coordinator, self.run, self.first)[:RUN_BYTES]
 
     def parameters(self, parties: Parties, length: int) -> Parameters:
-        """Return the session's parameters, as a site and the aggregator compute them each for itself."""
+        """Return the session's parameters, which sites and aggregator compute independently."""
         return Parameters.agree(
             self.session,
             Roster.of(dict(self.roster)),
@@ -130,7 +129,7 @@ class Request:
         )
 
     def signed(self, identity: Identity, nonce: bytes | None = None) -> Request:
-        """Return it with a nonce, a fresh one unless it is given, and a signature of the coordinator."""
+        """Return it with a nonce, by default a fresh one, and the coordinator's signature."""
         if identity.public != self.coordinator:
             raise InvalidInput("a request must be signed by the coordinator that it names")
         fresh = replace(self, nonce=SecureStream().bytes(NONCE_BYTES) if nonce is None else nonce)
@@ -142,10 +141,10 @@ class Request:
 
     @classmethod
     def open(cls, data: bytes | memoryview, trusted: Callable[[bytes], bool]) -> Request:
-        """Read what came, if a coordinator whose key is trusted has signed it.
+        """Read a request that a coordinator with a trusted key has signed.
 
         Raises:
-            Denied: it is too large, of a key that is not trusted, not signed by it, or no request.
+            Denied: it is too large, its key is not trusted, its signature is invalid, or it cannot be read.
         """
         received = Envelope(data)
         body = received.open(LABEL, trusted)
@@ -158,10 +157,10 @@ class Request:
         else:
             told = {name: getattr(read, name) for name in _FIELDS if name != "study"}
             return cls(study=study, coordinator=received.key, signature=received.signature, **told)
-        raise Denied(Code.REQUEST, "the request cannot be read; is it from another version of cape?")
+        raise Denied(Code.REQUEST, "the request cannot be read; do both sides run the same version of cape?")
 
     def check(self) -> None:
-        """Raise `InvalidInput` for numbers that cannot be right, whatever the study."""
+        """Raise `InvalidInput` for numbers that are invalid whatever the study."""
         if len(self.run) != RUN_BYTES or len(self.coordinator) != KEY_BYTES:
             raise InvalidInput(f"run must be {RUN_BYTES} bytes, and coordinator {KEY_BYTES}")
         check.integer("stage", self.stage, least=0, most=MAX_STEPS - 1)
@@ -180,7 +179,7 @@ class Request:
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A request as it is signed: all fields but those that stand on the envelope, the study packed."""
+    """A request as it is signed: all fields except those on the envelope, the study packed."""
 
     study: Annotated[bytes, Meta(max_length=MOST_STUDY)]
     number: int
@@ -220,7 +219,7 @@ def make_request(
     now: int | None = None,
     heads: Sequence[bytes] = (),
 ) -> Request:
-    """Return the signed request for the stage that a coordinator's session is at; valid from now on."""
+    """Return the signed request for the current stage of a coordinator's session; valid from now on."""
     calibration, _ = session.calibrate()
     issued = int(time.time()) if now is None else now
     pairs = tuple(zip(roster.names, roster.keys, strict=True))
@@ -244,7 +243,7 @@ def make_request(
 
 
 def grid_of(calibration: Calibration) -> tuple[tuple[int, int], ...]:
-    """Return what says how fine each array is, and so how much noise it has."""
+    """Return the grid of each array, which determines its noise."""
     return tuple((step.bits, step.factor) for step in calibration.steps)
 
 

@@ -1,10 +1,10 @@
-"""What a site's policy says of a question, before ledger and data: built and priced by its own code.
+"""Checks a question against the policy, before ledger and data: built and priced by the site's own code.
 
-Claim. What passes has columns, bounds, noise and price that this site's owner allows, as this site computes
-them; nothing but the question itself is taken from the request.
-Reason. The analysis is built here from its description, and its sums, sensitivity, calibration and mu come
-from it. Every column that a sum reads must be allowed and have this site's own bounds. Noise is calibrated
-to the honest sites that must be left, of which the policy demands a number.
+Claim. A question that passes has columns, bounds, noise and a price that this site's owner allows, as this
+site computes them; only the question itself is taken from the request.
+Reason. The analysis is built here from its description; its sums, sensitivity, calibration and mu follow from
+it. Every column that a sum reads must be allowed and have this site's own bounds. Noise is calibrated to the
+smallest possible number of honest sites, for which the policy sets a minimum.
 Tested in tests/steward/test_decide.py: each refusal once.
 """
 
@@ -38,22 +38,22 @@ __all__ = [
 ]
 
 _CLOSE = 1 + 1e-9
-_BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add beside what a study states
+_BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add to what a study states
 
 
 def question(study: dict[str, object], number: int) -> ParsedAnalysis:
-    """Return what is asked, or deny it: the sentence is about the request alone."""
+    """Return the analysis that is asked for, or deny it with a sentence about the request alone."""
     try:
         return read(study, number)
     except InvalidInput as error:
         problem = str(error)
     except Exception as error:  # a study's document may hold anything
-        problem = f"it cannot be understood ({type(error).__name__})"
-    raise Denied(Code.REQUEST, f"the study is not in order: {problem}")
+        problem = f"it cannot be read ({type(error).__name__})"
+    raise Denied(Code.REQUEST, f"the study is invalid: {problem}")
 
 
 def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
-    """Deny what the policy does not allow to ask, of any stage."""
+    """Deny an analysis that the policy does not allow."""
     kind = asked.analysis.kind
     if kind not in policy.analyses:
         raise Denied(
@@ -82,13 +82,14 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
     if not policy.release.covers(whole_price(policy, asked)):
         raise Denied(
             Code.RELEASE,
-            "one release would cost more than this site's policy allows; give the analysis a smaller share "
-            "or the study a smaller epsilon, or its steward can raise release under [budget] in site.toml",
+            "one release would cost more than this site's policy allows; give the analysis a smaller "
+            "budget share or the study a smaller epsilon, or its steward can raise release under [budget] in "
+            "site.toml",
         )
 
 
 def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
-    """Deny a query that reads a column which is not allowed, or with other bounds than this site's."""
+    """Deny a query that reads a forbidden column, or one whose bounds differ from this site's."""
     theirs = asked.setting.schema
     for name in columns_of(query.blocks):
         if name not in policy.columns:
@@ -107,7 +108,7 @@ def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
 
 
 def columns_of(blocks: Iterable[Block]) -> list[str]:
-    """Return all columns that sums read; a sum that would run code of somebody else's is denied."""
+    """Return all columns that sums read; deny a sum that would run code from the request."""
     found: dict[str, None] = {}
     for block in blocks:
         if block.brings_code:
@@ -119,7 +120,7 @@ def columns_of(blocks: Iterable[Block]) -> list[str]:
 def check_roster(
     policy: Policy, asked: ParsedAnalysis, roster: Sequence[tuple[str, bytes]], own: bytes
 ) -> None:
-    """Deny a roster that this site is not on, or on which somebody stands whom it does not trust."""
+    """Deny a roster that lacks this site or lists an untrusted key."""
     sites = dict(roster)
     if len(sites) < len(roster) or len(set(sites.values())) < len(roster) or set(sites) != set(asked.sites):
         raise Denied(Code.ROSTER, "the roster must name every site of the study once, each with its own key")
@@ -140,35 +141,44 @@ def check_roster(
 
 
 def price(asked: ParsedAnalysis, stage: int, query: Query, local_std: float) -> tuple[Amount, Amount]:
-    """Return what this stage costs, and what the whole run costs beside it, charged once.
+    """Return what this stage costs, and what the run costs in addition, charged once.
 
-    Where rows are sampled, all stages are covered together: a site pays for the run when it first takes part.
+    Where rows are sampled, one bound dominates all stages: a site pays for the run when it first takes part.
     """
-    if not query.blocks and asked.stages.sampling < 1:  # the run is charged with the first stage that asks
-        raise Denied(Code.REQUEST, "an analysis over samples must ask for something in every stage")
-    if not query.blocks:  # nothing is asked of the table
-        return Amount(), Amount()
     stages, setting = asked.stages, asked.setting
+    if not query.blocks and stages.sampling < 1:  # the run is charged with its first stage
+        raise Denied(Code.REQUEST, "an analysis over samples must ask for something in every stage")
+    if not query.blocks:  # the stage does not use the table
+        return Amount(), Amount()
     whole = Fraction(stages.mu) ** 2
-    beside = Fraction(asked.scheme.failure(setting.parties) + discretisation_error(setting.parties.honest))
     if stages.sampling < 1:
-        graphs = Fraction((len(stages) - 1) * asked.scheme.failure(setting.parties))
-        given_up = max(Fraction(stages.slack) - graphs, Fraction(0))
-        return Amount(Fraction(0), beside), Amount(stages.cost(len(stages)) * whole, given_up)
-    cost = Amount(stages.share * stages.parts[stage] * whole, beside)
-    # What is written down must cover what the noise really costs: never rely on one formula alone.
+        return Amount(extra=_beside(asked)), Amount(stages.cost(len(stages)) * whole, _given_up(asked))
+    cost = Amount(stages.share * stages.parts[stage] * whole, _beside(asked))
+    # The price must be at least what the noise really costs: never rely on one formula alone.
     if asked.scheme.cost_mu(local_std, setting.parties) ** 2 > float(cost.mu_squared) * _CLOSE:
         raise Denied(Code.SITE, "this site could not calibrate its noise", "cost_mu is above the price")
     return cost, Amount()
 
 
+def _beside(asked: ParsedAnalysis) -> Fraction:
+    """Return what masks and samplers add to delta in each stage."""
+    parties = asked.setting.parties
+    return Fraction(asked.scheme.failure(parties) + discretisation_error(parties.honest))
+
+
+def _given_up(asked: ParsedAnalysis) -> Fraction:
+    """Return the slack of a run over samples, less what `_beside` counts for its stages after the first."""
+    graphs = Fraction((len(asked.stages) - 1) * asked.scheme.failure(asked.setting.parties))
+    return max(Fraction(asked.stages.slack) - graphs, Fraction(0))
+
+
 def basis_of(policy: Policy, asked: ParsedAnalysis) -> Basis:
-    """Return what this site's ledger states the cost against: its own adjacency, whatever was asked."""
+    """Return the basis of a cost in this site's ledger: the ledger's adjacency, whatever the request's."""
     return Basis(policy.adjacency, sampled=asked.stages.sampling < 1)
 
 
 def charged(policy: Policy, asked: ParsedAnalysis, cost: Amount) -> Amount:
-    """Return what a cost is under the adjacency of this site's ledger, or deny what cannot be converted."""
+    """Convert a cost to the adjacency of this site's ledger, or deny it."""
     stated = Basis(asked.setting.neighbours, sampled=asked.stages.sampling < 1)
     try:
         return under(policy.adjacency, stated, cost)
@@ -181,17 +191,16 @@ def whole_price(policy: Policy, asked: ParsedAnalysis) -> Amount:
     setting, stages = asked.setting, asked.stages
     if not asked.analysis.query(setting.schema, setting.neighbours).blocks:
         return Amount()
-    beside = asked.scheme.failure(setting.parties) + discretisation_error(setting.parties.honest)
-    graphs = Fraction((len(stages) - 1) * asked.scheme.failure(setting.parties))
-    given_up = max(Fraction(stages.slack) - graphs, Fraction(0)) if stages.sampling < 1 else Fraction(0)
-    return charged(policy, asked, Amount(asked.release_mu_squared, len(stages) * Fraction(beside) + given_up))
+    given_up = _given_up(asked) if stages.sampling < 1 else 0
+    extra = len(stages) * _beside(asked) + given_up
+    return charged(policy, asked, Amount(asked.release_mu_squared, extra))
 
 
 def limits_of(policy: Policy, asked: ParsedAnalysis, study_hash: str) -> tuple[Limit, ...]:
-    """Return what may not be passed: the policy's totals, and what the study itself says that it costs.
+    """Return the limits of a release: the policy's totals, and the budget that the study itself states.
 
-    The last is for whoever approved the study: no retry, second submission or lying coordinator gets more
-    under its hash than its own epsilon, unless lines of it were lost with a ledger and settled. What masks
+    The last protects a steward's approval: no retry, second submission or lying coordinator gets more under
+    the study's hash than its own epsilon, unless lines of it were lost with a ledger and settled. What masks
     and samples add to delta is bounded by a tenth of it.
     """
     budget = asked.setting.budget
@@ -206,12 +215,12 @@ def limits_of(policy: Policy, asked: ParsedAnalysis, study_hash: str) -> tuple[L
 
 
 def same_grid(calibration: Calibration, grid: Sequence[tuple[int, int]]) -> None:
-    """Deny a request that comes with another noise than this site's own calibration."""
+    """Deny a request whose noise differs from this site's own calibration."""
     if tuple(grid) != grid_of(calibration):
         raise Denied(
             Code.NOISE,
-            "the noise asked for is not what this site computes for this price; are versions of cape the "
-            "same?",
+            "the noise in the request is not what this site computes for this price; do both sides run the "
+            "same version of cape?",
             f"here {grid_of(calibration)[:4]}, asked {tuple(grid)[:4]}",
         )
 
@@ -229,17 +238,17 @@ def _check_parties(policy: Policy, asked: ParsedAnalysis) -> None:
     if parties.honest - 1 < policy.other_honest:
         raise Denied(
             Code.HONEST,
-            f"in every sum there must be {policy.other_honest} other honest sites, and this study makes "
-            f"sure of {parties.honest - 1}: {parties.colluding} of its min_sites ({parties.min_sites}) may "
-            f"collude, and one is this site; write min_sites = {policy.other_honest + 1 + parties.colluding} "
+            f"every sum must include {policy.other_honest} other honest sites, and this study guarantees "
+            f"{parties.honest - 1}: {parties.colluding} of its min_sites ({parties.min_sites}) may collude, "
+            f"and one is this site; write min_sites = {policy.other_honest + 1 + parties.colluding} "
             "or more under [privacy] in the study file",
         )
     if not parties.lying:
         raise Denied(
             Code.THRESHOLD,
-            "min_sites must be more than half of sites + colluding, or an aggregator that lies could win; "
-            f"write min_sites = {(parties.sites + parties.colluding) // 2 + 1} or more under [privacy] in "
-            "the study file",
+            "min_sites must be more than half of sites + colluding, or a lying aggregator could unmask a "
+            f"site; write min_sites = {(parties.sites + parties.colluding) // 2 + 1} or more under [privacy] "
+            "in the study file",
         )
     try:
         asked.setting.guarantee(asked.scheme, float(asked.stages.share), None, asked.stages.slack)
@@ -247,7 +256,7 @@ def _check_parties(policy: Policy, asked: ParsedAnalysis) -> None:
         problem = str(error)
     else:
         return
-    raise Denied(Code.REQUEST, f"the study is not in order: {problem}")
+    raise Denied(Code.REQUEST, f"the study is invalid: {problem}")
 
 
 def _same(ours: Schema, theirs: Schema, name: str) -> bool:
@@ -255,5 +264,5 @@ def _same(ours: Schema, theirs: Schema, name: str) -> bool:
 
 
 def _types(schema: Schema, name: str) -> list[type]:
-    """Return the types of categories: True equals 1 in Python."""
+    """Return the types of categories, because True equals 1 in Python."""
     return [type(value) for value in getattr(schema[name], "values", ())]

@@ -1,4 +1,4 @@
-"""Names of runs that a ledger remembers: sessions of secure aggregation, and runs that were closed."""
+"""Names of runs that a ledger remembers: sessions of secure aggregation, and closed runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Open = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
 class Runs(MutableSet[bytes]):
-    """Names of runs: they can be added once, and stay."""
+    """Names of runs: each can be added once, and none is ever removed."""
 
     def __init__(self, reading: _Open, writing: _Open, clock: Callable[[], datetime]) -> None:
         self._reading, self._writing, self._clock = reading, writing, clock
@@ -36,7 +36,7 @@ class Runs(MutableSet[bytes]):
             return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
 
     def add(self, value: bytes) -> None:
-        """Remember a run; whoever comes second with the same one is refused."""
+        """Remember a run; a second use of the same name is refused."""
         with self._writing() as db:
             if is_run(db, value):
                 raise Refused(f"run {value.hex()} was used before; every run needs a new name")
@@ -48,15 +48,15 @@ class Runs(MutableSet[bytes]):
 
 
 def is_run(db: sqlite3.Connection, run: bytes) -> bool:
-    """Return whether a name is taken: of a session of secure aggregation, or of a run that was closed."""
+    """Return whether a name is in use: for a session of secure aggregation, or a closed run."""
     return db.execute("SELECT 1 FROM runs WHERE run = ?", (run.hex(),)).fetchone() is not None
 
 
 def closed(run: bytes, coordinator: bytes) -> bytes:
-    """Return the name under which it is kept that a coordinator has closed a run."""
+    """Return the name that records that a coordinator has closed a run."""
     return sha256(b"cape closed 1\0" + coordinator + run).digest()
 
 
 def insert_run(db: sqlite3.Connection, run: bytes, now: datetime) -> None:
-    """Take a name."""
+    """Remember a name."""
     db.execute("INSERT INTO runs VALUES (?, ?)", (run.hex(), now.astimezone(UTC).isoformat()))

@@ -1,10 +1,10 @@
-"""Check a ledger as somebody who trusts neither the site nor the file: with the site's public key, and heads.
+"""Check a ledger without trusting the site or the file: with the site's public key, and with heads.
 
-Claim. What passes has lines that only grew, each signed by a key that was given, with amounts that add up to
-the totals stated, at times that never run back. With heads that others kept: every one of them is the head of
-this very ledger, so that no line up to the longest was cut off, changed, or written anew with the site's key.
-Reason. All of it is computed again from the lines: the chain, the totals and the heads that were signed.
-What cannot be found: a line that was never written, and a tail that was cut after the longest head.
+Claim. A ledger that passes only ever grew: each line is signed by a given key, amounts add up to the stated
+totals, and times never run backwards. With heads that others kept: each of them is a head of this ledger, so
+no line up to the longest head was cut off, changed, or rewritten with the site's key.
+Reason. The chain, the totals and the signed heads are recomputed from the lines.
+What it cannot detect: a line that was never written, and a tail that was cut off after the longest head.
 Tested in tests/steward/test_verify.py.
 """
 
@@ -22,9 +22,9 @@ from typing import Any
 
 from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.amount import Amount, Basis
-from cape.steward.heads import Head, before, of_json, start, to_json
+from cape.steward.heads import Head, before, chain_of, of_json, start, to_json
 from cape.steward.ledger import APPLICATION, FORMAT
-from cape.steward.lines import COLUMNS, Line, chained, line_of
+from cape.steward.lines import COLUMNS, Line, line_of
 
 __all__ = ["Verified", "verify"]
 
@@ -36,11 +36,11 @@ class Verified:
     """What a check of a ledger found.
 
     Attributes:
-        ledger: what the ledger is called.
-        lines: how many lines it has.
-        totals: what they add up to, for each basis.
-        first, last: when the first and the last were written.
-        heads: how many heads of it were compared.
+        ledger: the ledger's identifier.
+        lines: the number of lines.
+        totals: their sum, for each basis.
+        first, last: when the first and the last line were written.
+        heads: how many heads were compared.
         problems: what is wrong, in sentences; empty if nothing is.
     """
 
@@ -53,7 +53,7 @@ class Verified:
     problems: list[str] = field(default_factory=list)
 
     def say(self, problem: str) -> None:
-        """Add what is wrong."""
+        """Add a problem, up to a limit."""
         if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(problem)
 
@@ -61,7 +61,7 @@ class Verified:
 def verify(path: Path, keys: Sequence[bytes], heads: Sequence[Head] = ()) -> Verified:
     """Check a ledger against the site's keys (several, if it was renewed) and against heads that others kept.
 
-    Heads of other keys are left aside. The file is copied before it is opened, and is not changed.
+    Heads of other keys are ignored. The file is copied before it is opened, and is not changed.
 
     Raises:
         InvalidInput: it is not a ledger, or cannot be read.
@@ -103,7 +103,7 @@ def _check_line(found: Verified, chains: dict[int, bytes], keys: set[bytes], row
     if number != found.lines:
         found.say(f"line {found.lines} is missing: the next one is {number}")
         found.lines = number
-    stated = chained(chains.get(number - 1, b""), values)
+    stated = chain_of(chains.get(number - 1, b""), values)
     chains[number] = stated
     if chain != stated.hex():
         found.say(f"line {number} was changed, or does not follow the one before")

@@ -1,14 +1,14 @@
-"""What a site and the aggregator say to each other, beside secure aggregation: strict, small, numbered.
+"""Messages between a site and the aggregator, around secure aggregation: strict, small, numbered.
 
-Every message to a site has a number, and its answer has the same: an answer that comes late is not taken for
-that of another message. No security rests on it; what a site believes is signed by its coordinator (requests)
-or by other sites (the messages of secure aggregation, which travel inside).
+Every message to a site has a number, and its answer has the same, so that a late answer is not mistaken for
+that of another message. No security rests on it; a site believes only what is signed by its coordinator
+(requests) or by other sites (the messages of secure aggregation, which travel inside).
 
-Claim. To read a message takes no more than twice its bytes, whatever is in it, or 4 MiB where it is small;
-what is signed inside is still closed then.
+Claim. Reading a message takes at most twice its size in memory, whatever is in it, or 4 MiB if it is small;
+signed contents are still unopened then.
 Reason. Its size is checked, then the number of its values, their depth and the length of its texts
-(`cape.packed`), then it is decoded into types with limits. What is large in it is bytes, which take as much
-as they have.
+(`cape.packed`), then it is decoded into types with limits. Large contents are bytes, which need no more
+memory than their length.
 Tested in tests/steward/test_wire.py, where decoders are fuzzed too; measured in benchmarks/edge.py.
 """
 
@@ -44,6 +44,7 @@ __all__ = [
     "Review",
     "Reviewed",
     "ToSite",
+    "decode",
     "pack",
     "refused",
     "unpack_from_site",
@@ -75,11 +76,11 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Hello(_Message, frozen=True, tag="hello"):
-    """Who is there?"""
+    """Asks the site for its name and key."""
 
 
 class Present(_Message, frozen=True, tag="present"):
-    """Who answers, and with which version. It is not signed: the roster of a request is what counts."""
+    """The site's version, name and key. It is not signed: the roster of a request is what counts."""
 
     version: Short
     name: Name
@@ -87,23 +88,23 @@ class Present(_Message, frozen=True, tag="present"):
 
 
 class Review(_Message, frozen=True, tag="review"):
-    """Requests to look at, one for each analysis of a study, that are not to be answered."""
+    """Trial requests, one for each analysis of a study."""
 
     requests: Annotated[tuple[Closed, ...], Meta(max_length=_MOST_ANALYSES)]
 
 
 class Ask(_Message, frozen=True, tag="ask"):
-    """A signed request for a stage; in a session that goes on, with the message that opens its step."""
+    """A signed request for a stage; in an open session, with the message that opens its step."""
 
     request: Closed
     opening: bytes = b""
 
 
 class Offered(_Message, frozen=True, tag="offered"):
-    """What a site answers a request: rows where public, and its first message in the stage.
+    """A site's answer to a request: rows where public, and its first message in the stage.
 
-    An advertisement of keys where the request opens a session, a masked vector in one that goes on; in scheme
-    "conventional" the vector with its noise. With a vector comes the head of the ledger that holds it.
+    That is an advertisement of keys if the request opens a session, a masked vector in an open one, and in
+    scheme "conventional" the vector with its noise. The ledger's head comes with a vector.
     """
 
     rows: Rows | None
@@ -119,17 +120,17 @@ class Carry(_Message, frozen=True, tag="carry"):
 
 
 class Carried(_Message, frozen=True, tag="carried"):
-    """The site's answer in it; with a masked vector comes the head of the ledger that holds it."""
+    """The site's answer in it; the ledger's head comes with a masked vector."""
 
     data: bytes
     head: HeadBytes = b""
 
 
 class Inquiry(_Message, frozen=True, tag="inquiry"):
-    """Was this stage of a run paid for? Whoever asks has given the run up: the site closes it first.
+    """Asks whether a stage was paid for. The coordinator has given the run up: the site closes it first.
 
-    It has no expiry and no nonce, and needs none: to close a run twice is to close it, and what was said of a
-    closed run stays true. Whoever sends it again is told what whoever carried it first was told.
+    It needs no expiry and no nonce: closing a run is idempotent, and the answer about a closed run never
+    changes, so a repetition learns nothing new.
     """
 
     run: Run
@@ -138,7 +139,7 @@ class Inquiry(_Message, frozen=True, tag="inquiry"):
     signature: Signature = b""
 
     def signed(self, identity: Identity) -> Inquiry:
-        """Return it with the coordinator's signature, which does not cover the number."""
+        """Return it with the coordinator's signature, which does not include the number."""
         return msgspec.structs.replace(self, signature=identity.sign(self._body()))
 
     def verify(self) -> None:
@@ -150,13 +151,13 @@ class Inquiry(_Message, frozen=True, tag="inquiry"):
 
 
 class Known(_Message, frozen=True, tag="known"):
-    """Whether the ledger has it; if not, it never will. Signed: the aggregator could gain by a lie."""
+    """Whether the ledger has the stage; if not, it never will. Signed, because an aggregator could lie."""
 
     known: bool
     signature: Signature = b""
 
     def signed(self, identity: Identity, inquiry: Inquiry) -> Known:
-        """Return it with the site's signature, which ties it to the run and stage that were asked for."""
+        """Return it with the site's signature, which binds it to the run and stage of the inquiry."""
         return msgspec.structs.replace(self, signature=identity.sign(self._body(inquiry)))
 
     def verify(self, key: bytes, inquiry: Inquiry) -> None:
@@ -169,7 +170,7 @@ class Known(_Message, frozen=True, tag="known"):
 
 
 class Refused(_Message, frozen=True, tag="refused"):
-    """No, with a code and a sentence of the policy (`cape.steward.codes`)."""
+    """A refusal: a code and a sentence of the policy (`cape.steward.codes`)."""
 
     code: Short
     sentence: Sentence
@@ -204,23 +205,24 @@ def refused(number: int, refusal: Refusal) -> Refused:
 
 
 def unpack_to_site(data: bytes | bytearray) -> ToSite:
-    """Read what came to a site, or raise `BadMessage`."""
-    return _unpack(_to_site, data, values=_MOST_ANALYSES + 16, text=16)
+    """Read a message to a site, or raise `BadMessage`."""
+    return decode(_to_site, data, values=_MOST_ANALYSES + 16, depth=3, text=16)
 
 
 def unpack_from_site(data: bytes | bytearray) -> FromSite:
-    """Read what came from a site, or raise `BadMessage`."""
-    return _unpack(_from_site, data, values=5 * _MOST_ANALYSES + 16, text=_LONGEST)
+    """Read a message from a site, or raise `BadMessage`."""
+    return decode(_from_site, data, values=5 * _MOST_ANALYSES + 16, depth=3, text=_LONGEST)
 
 
-def _unpack(
-    decoder: msgspec.msgpack.Decoder[_Any], data: bytes | bytearray, *, values: int, text: int
+def decode(
+    decoder: msgspec.msgpack.Decoder[_Any], data: bytes | bytearray, *, values: int, depth: int, text: int
 ) -> _Any:
+    """Decode a message within bounds (see `cape.packed`), or raise `BadMessage`."""
     if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) > MOST_BYTES:
         raise BadMessage(f"a message must be at most {MOST_BYTES} bytes")
     try:
-        packed.require(data, values=values, depth=3, text=text)
+        packed.require(data, values=values, depth=depth, text=text)
         return decoder.decode(data)
-    except (BadMessage, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (BadMessage, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
         pass
-    raise BadMessage("the message cannot be read; is it from another version of cape?")
+    raise BadMessage("the message cannot be read; do both sides run the same version of cape?")

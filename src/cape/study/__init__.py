@@ -1,4 +1,4 @@
-"""The study file: what is asked of whom, at which price, in a form that an ethics board can read."""
+"""The study file: analyses, sites and budget, in a form that an ethics board can read."""
 
 from cape.study.study import Entry, Study
 

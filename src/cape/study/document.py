@@ -1,8 +1,8 @@
-"""A study as it travels: what everyone may know of it, its hash, and one of its analyses, built and checked.
+"""A study as it travels: its public part, its hash, and one of its analyses, parsed and checked.
 
-Claim. A `ParsedAnalysis` that `read` returns was built by our own code from a document that anybody may have
-written: every field has its type and range, unknown fields are refused, and nothing is taken on trust.
-Reason. The document is decoded into `Document`, a struct without room for anything else; columns, budget,
+Claim. A `ParsedAnalysis` that `read` returns was built by the site's own code from an untrusted document:
+every field has its type and range, and unknown fields are refused.
+Reason. The document is decoded into `Document`, a struct that accepts no other fields; columns, budget,
 parties and analysis are made by the same constructors as in a study file.
 Tested in tests/steward/test_decide.py, and fuzzed (`assurance.inputs.requests`).
 """
@@ -36,7 +36,7 @@ __all__ = ["Document", "ParsedAnalysis", "Terms", "document", "hash_of", "read"]
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The [privacy] of a study: what may be spent, against whom, with which noise."""
+    """The [privacy] section of a study: budget, parties, scheme and adjacency."""
 
     epsilon: Epsilon
     delta: Delta
@@ -49,7 +49,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         places.one_of("scheme", self.scheme, SCHEMES)
 
     def parties(self, sites: int) -> Parties:
-        """Return who takes part, of so many sites; by default all must answer."""
+        """Return the parties of a study with so many sites; by default all must answer."""
         colluding = correlated.default_colluding(sites) if self.colluding is None else self.colluding
         return Parties(sites, colluding, sites if self.min_sites is None else self.min_sites)
 
@@ -59,7 +59,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Document(Terms, frozen=True, kw_only=True):
-    """A whole study as a request carries it: nothing is left to a default."""
+    """A whole study as a request carries it, without defaults."""
 
     name: Text
     description: str
@@ -70,14 +70,14 @@ class Document(Terms, frozen=True, kw_only=True):
     schema: dict[str, Any]
     sites: list[str]
     analyses: list[Any]
-    """A request looks at its own only; the others may be anything."""
+    """A request uses its own only; the others may be invalid."""
 
 
 def document(study: Study) -> dict[str, Any]:
-    """Return a study as a request carries it: what everyone may know, and every analysis with its share."""
+    """Return a study as a request carries it: its public part, and every analysis with its budget share."""
     told = study.to_dict()
     told["analyses"] = [{**entry.analysis.to_dict(), "share": entry.share} for entry in study.analyses]
-    # Tuples become lists, and keys texts: as a file of JSON gives it back, with the same hash.
+    # Tuples become lists, and keys become texts, as JSON would return them, with the same hash.
     plain: dict[str, Any] = msgspec.msgpack.decode(
         msgspec.msgpack.encode(msgspec.to_builtins(told, str_keys=True))
     )
@@ -91,7 +91,7 @@ def hash_of(study: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ParsedAnalysis:
-    """One analysis of a study's document, built by our own code: nothing in it is taken on trust."""
+    """One analysis of a study's document, built from untrusted data and checked."""
 
     analysis: Analysis
     setting: Setting
@@ -110,7 +110,7 @@ class ParsedAnalysis:
 
 
 def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
-    """Build an analysis from a study's document; raise `InvalidInput` if anything in it cannot be right."""
+    """Build an analysis from a study's document; raise `InvalidInput` if anything in it is invalid."""
     told = places.decode(study, Document)
     setting = told.setting(Schema(told.schema), len(told.sites))
     if not 1 <= number <= len(told.analyses):
@@ -124,5 +124,5 @@ def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
     analysis = build(described)
     scheme = SCHEMES[told.scheme]()
     stages = Stages.of(analysis, setting, scheme, share)
-    _ = stages.slack  # refuses a delta that sampling cannot do with
+    _ = stages.slack  # raises if delta is too small for sampling
     return ParsedAnalysis(analysis, setting, scheme, stages, tuple(told.sites))

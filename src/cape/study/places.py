@@ -1,8 +1,7 @@
-"""Documents that people or machines write, decoded into structs: every error names the file, section and key.
+"""Documents decoded into structs: every error names the file, section and key.
 
-A struct says what its fields must be: by their types, with a sentence where the type says too little, as in
-`Meta(gt=0, description="must be a finite number above 0")`. `decode` refuses what does not fit, and unknown
-keys.
+The types of a struct's fields say what is valid, with a sentence where the type says too little, as in
+`Meta(gt=0, description="must be a finite number above 0")`. `decode` refuses invalid values and unknown keys.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ Delta = Annotated[float, Meta(gt=0, lt=1, description="must lie strictly between
 _Kind = TypeVar("_Kind")
 _LONGEST, _PLACE = 600, 250  # characters
 _MOST = 1 << 20  # bytes of a file that people write
-_QUOTED = re.compile(  # strings and comments; one that does not end takes all that is left
+_QUOTED = re.compile(  # strings and comments; an unterminated one takes the rest
     r"""\"{3}(?:\\.|[^\\])*?(?:\"{3}|\\?\Z)|'{3}.*?(?:'{3}|\Z)|"(?:\\.|[^"\\\n])*"?|'[^'\n]*'?|\#[^\n]*""",
     re.DOTALL,
 )
 _DEEP = re.compile(r"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){8}")  # a key of nine names
-_PATH = re.compile(r" - at `(?:key` in `)?\$([^`]*)`\Z")  # where msgspec found what is wrong
+_PATH = re.compile(r" - at `(?:key` in `)?\$([^`]*)`\Z")  # the path in an error of msgspec
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 @contextmanager
 def at(place: str) -> Iterator[None]:
-    """Put the place in front of what an error inside says, and keep all of it short and printable."""
+    """Prefix errors raised inside with a place, and keep them short and printable."""
     try:
         yield
     except InvalidInput as error:
@@ -56,14 +55,14 @@ def at(place: str) -> Iterator[None]:
 def read(
     path: str | Path, what: str, instead: str = "give the path of a TOML file", most: int = _MOST
 ) -> str:
-    """Return the text of a file, if it is no larger than one that people write; else raise `InvalidInput`."""
+    """Return the text of a file of limited size, or raise `InvalidInput`."""
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidInput(f"path must be that of a TOML file, not {check.show(path)}")
     try:
-        with open(path, "rb") as file:  # what it says of its size may be wrong, as of a pipe or a device
+        with open(path, "rb") as file:  # the size of a pipe or a device is not known in advance
             data = file.read(most + 1)
         if len(data) > most:
-            raise InvalidInput(f"{path} is larger than {most >> 10} kB; nothing that people write here is")
+            raise InvalidInput(f"{path} is larger than {most >> 10} kB, the limit for such a file")
         return data.decode("utf-8")
     except FileNotFoundError:
         raise InvalidInput(f"no {what} {str(path)!r}; {instead}") from None
@@ -74,10 +73,10 @@ def read(
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:
-    """Return what a TOML file says, or raise `InvalidInput`.
+    """Return the contents of a TOML file, or raise `InvalidInput`.
 
-    A key of many names (a.b.c...) is refused before it is read: `tomllib` needs memory that grows with the
-    square of their number, a gigabyte for 30 kB.
+    A key of many names (a.b.c...) is refused before it is parsed: the memory that `tomllib` needs grows with
+    the square of their number, a gigabyte for 30 kB.
     """
     if _DEEP.search(_QUOTED.sub("q", text)):
         raise InvalidInput(f"{path} has a key of more than eight names with dots between them")
@@ -85,24 +84,24 @@ def parse(path: Path, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         problem = "its brackets are nested too deeply"
-    except ValueError as error:  # also numbers with thousands of digits, which are no TOMLDecodeError
+    except ValueError as error:  # also raised for numbers with thousands of digits
         problem = str(error)
     if re.search(r"^\s*\[analysis\]", text, re.MULTILINE):
-        problem += "; each analysis begins with [[analysis]], in two pairs of brackets"
+        problem += "; each analysis begins with [[analysis]], in double brackets"
     raise InvalidInput(f"{path} is not a TOML file: {check.plain(problem, _LONGEST)}")
 
 
 def decode(given: Any, kind: type[_Kind], *, file: bool = False) -> _Kind:
-    """Return what a mapping says as a struct, or raise `InvalidInput`; the keys of a `file` are sections."""
+    """Return a mapping as a struct, or raise `InvalidInput`; the keys of a `file` are sections."""
     try:
-        return msgspec.convert(given, kind, builtin_types=(date,))  # a day in quotes is a text
+        return msgspec.convert(given, kind, builtin_types=(date,))  # a date in quotes stays a text
     except msgspec.ValidationError as error:
         problem = _explain(given, kind, error, file)
     raise InvalidInput(problem)
 
 
 def one_of(name: str, value: str, known: Iterable[str]) -> str:
-    """Return a name that is known, or raise an error with the one that was probably meant."""
+    """Return the value if it is known, or raise an error that suggests a similar one."""
     names = list(known)
     if value not in names:
         raise InvalidInput(f"unknown {name} {check.show(value)}{hint(value, names)}")
@@ -146,7 +145,7 @@ def _wrong_key(given: Mapping[str, Any], shape: inspect.StructType, section: boo
 
 
 def _describe(shape: inspect.Type) -> tuple[inspect.Type, str]:
-    """Return a type, without the None that may stand for it, and what a value of it must be."""
+    """Return a type, without an optional None, and what a value of it must be."""
     match shape:
         case inspect.Metadata(type=inner, extra_json_schema=said):
             plain, wanted = _describe(inner)
@@ -168,7 +167,7 @@ def _describe(shape: inspect.Type) -> tuple[inspect.Type, str]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error shows it: nothing of what is inside a table or a list."""
+    """Return a value as an error shows it, without the contents of a table or a list."""
     if isinstance(value, Mapping):
         return "a table"
     return "a list" if isinstance(value, list) else check.show(value)

@@ -1,6 +1,6 @@
-"""The [sites] of a study file: a path, a table that describes a text file or a database query, or neither.
+"""The [sites] section of a study file: for each site a path, a text file, a database query, or nothing.
 
-A site on a machine of its own knows where its rows are; the study then says `name = {}`.
+A site on its own machine knows where its rows are; the study then has `name = {}`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["SourceSpec", "place_of", "read_sites"]
 
 
 class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows that only the site itself knows where to find, and how many people expect there."""
+    """The source of a site's rows, here known to the site alone, and the expected number of rows."""
 
     rows: Count | None = None
 
     @property
     def where(self) -> tuple[str, ...]:
-        """What tells it from other places: the file, links followed, or the query and the connection."""
+        """What identifies the rows: the resolved path, or the query and the connection."""
         return ()
 
     @property
@@ -39,7 +39,7 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not self.where
 
     def source(self) -> str | Csv | Database:
-        """Return what `cape.Consortium` takes; polars is loaded here and not before."""
+        """Return a source for `cape.Consortium`; imports polars only now."""
         raise InvalidInput(
             "the study does not say where a site's rows are: `cape submit` asks the site itself; to run the "
             "study here, give a path"
@@ -55,7 +55,7 @@ class _File(SourceSpec, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if "\0" in self.path:
-            raise InvalidInput("path must be that of a file; it holds a zero byte")
+            raise InvalidInput("path must name a file; it contains a zero byte")
         if self.has_header is not None and self.has_header == (self.columns is not None):
             raise InvalidInput("columns must be given when has_header is false, and only then")
         self.source()
@@ -98,7 +98,7 @@ class _Query(SourceSpec, frozen=True, kw_only=True):
 
 
 def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
-    """Return where each site's rows are, from what the file says; paths are seen from `folder`."""
+    """Return the source of each site's rows; paths are relative to `folder`."""
     sites = {}
     for name, described in given.items():
         with places.at(f"[sites] {name}"):
@@ -115,7 +115,7 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
 
 
 def _refuse_twins(sites: Mapping[str, SourceSpec]) -> None:
-    """Raise an error if two sites have the same rows: each person in them would be counted twice."""
+    """Raise if two sites have the same rows: each person in them would be counted twice."""
     found: dict[tuple[str, ...], str] = {}
     for name, place in sites.items():
         other = name if place.elsewhere else found.setdefault(place.where, name)
@@ -125,7 +125,7 @@ def _refuse_twins(sites: Mapping[str, SourceSpec]) -> None:
 
 
 def place_of(described: Any, folder: Path) -> SourceSpec:
-    """Return where a site's rows are, as a file in this folder describes it: a path, or a table."""
+    """Return the source of a site's rows from a path or a table; paths are relative to `folder`."""
     if isinstance(described, str):
         described = {"path": described}
     if not isinstance(described, dict):

@@ -1,4 +1,4 @@
-"""A study file read whole and checked before anything runs: names, keys, columns, and what it may cost."""
+"""A study file, read and checked completely before anything runs: names, keys, columns and cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cape.data import Schema
 from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
-from cape.engine.schemes import SCHEMES
+from cape.engine.schemes import SCHEMES, Scheme
 from cape.engine.stages import Setting
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "Study"]
 
-_AT_LEAST_ONE = Meta(min_length=1, description="must be at least one [[analysis]], in two pairs of brackets")
+_AT_LEAST_ONE = Meta(min_length=1, description="must be at least one [[analysis]], in double brackets")
 _LARGE_EPSILON = 10.0
-_LARGE_DELTA = 1e-3  # if nobody says how many rows there are
-_FINEST = 10**9  # shares that the file leaves out are multiples of a billionth, and add up exactly
+_LARGE_DELTA = 1e-3  # if the number of rows is unknown
+_FINEST = 10**9  # default shares are multiples of a billionth, and add up exactly
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One [[analysis]] of a study file: its number there, what is asked, and its share of the budget."""
+    """One [[analysis]] of a study file: its number, the analysis, and its budget share."""
 
     number: int
     analysis: Analysis
@@ -51,7 +51,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked of whom, at which price.
+    """The analyses, sites and budget of a study.
 
     >>> study = Study.load("study.toml")
     >>> consortium = study.consortium()
@@ -70,10 +70,10 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """Read a study file; raise `InvalidInput` with its place if anything in it cannot be right.
+        """Read a study file; raise `InvalidInput` that names the place if anything in it is invalid.
 
-        What can be right but protects little is a `PrivacyLeakWarning`, and stays in `warnings`. No site's
-        file is opened: none of them has to be there.
+        A valid setting that protects little is a `PrivacyLeakWarning`, and is kept in `warnings`. No site's
+        file is opened: none of them has to exist.
         """
         study = cls.parse(places.read(path, "study file"), Path(path))
         for text in study.warnings:
@@ -82,32 +82,30 @@ class Study:
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Study:
-        """Return the study that a text says; `path` is where it stands, for errors and for relative paths."""
+        """Return the study of a text; `path` is its file, for errors and relative paths."""
         document = places.parse(path, text)
         with places.at(str(path)):
             return _read(path, document)
 
     @property
     def budget(self) -> Budget:
-        """The whole budget, nothing of it spent."""
+        """The whole, unspent budget."""
         return self.setting.budget
 
     @property
     def sizes(self) -> dict[str, int] | None:
-        """The rows that people expect at each site, if the file says so."""
+        """The expected number of rows at each site, if the file states it."""
         sizes = {name: place.rows for name, place in self.sites.items() if place.rows is not None}
         return sizes or None
 
     def plan(self, entry: Entry, scheme: str | None = None) -> Plan:
-        """Return what an analysis will do to privacy and accuracy. Opens no table."""
-        kind = SCHEMES[scheme_name(scheme or self.scheme)]()
-        return make_plan(entry.analysis, self.setting, kind, entry.share, self.sizes)
+        """Return the plan of an analysis: its privacy cost and accuracy. Opens no table."""
+        return make_plan(entry.analysis, self.setting, self._scheme(scheme), entry.share, self.sizes)
 
     def cost(self, entry: Entry) -> float:
-        """Return what of the budget an analysis takes: its share, or nothing if what it asks is public."""
-        return (
-            entry.share if entry.analysis.query(self.setting.schema, self.setting.neighbours).blocks else 0.0
-        )
+        """Return the budget share that an analysis spends: none if it asks only for public numbers."""
+        query = entry.analysis.query(self.setting.schema, self.setting.neighbours)
+        return entry.share if query.blocks else 0.0
 
     def total(self, entries: Sequence[Entry]) -> Budget:
         """Return the budget after these analyses."""
@@ -117,12 +115,15 @@ class Study:
         return budget
 
     def guarantee(self, share: Fraction, scheme: str | None = None) -> ReleaseGuarantee:
-        """Return what releases promise that together spend this share."""
-        promise = self.setting.guarantee(SCHEMES[scheme_name(scheme or self.scheme)](), float(share or 1))
-        return promise if share or promise.mu == math.inf else replace(promise, mu=0.0)
+        """Return the guarantee of releases that together spend this share."""
+        found = self.setting.guarantee(self._scheme(scheme), float(share or 1))
+        return found if share or found.mu == math.inf else replace(found, mu=0.0)
+
+    def _scheme(self, name: str | None) -> Scheme:
+        return SCHEMES[scheme_name(name or self.scheme)]()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what everyone may know of it, as plain data: no path and no connection."""
+        """Return its public part as plain data: no path and no connection."""
         setting = self.setting
         return {
             "name": self.name,
@@ -144,7 +145,7 @@ class Study:
         stream: SecureStream | None = None,
         spent: Fraction = Fraction(0),
     ) -> Consortium:
-        """Open every site's table, and return the consortium that can answer with what is not yet spent."""
+        """Open every site's table, and return a consortium with the budget that is not yet spent."""
         from cape.engine.consortium import Consortium
 
         return Consortium(
@@ -161,7 +162,7 @@ class Study:
 
 
 def scheme_name(name: str) -> str:
-    """Return the name of a scheme, or raise an error with the one that was probably meant."""
+    """Return the name of a scheme, or raise an error that suggests a similar one."""
     return places.one_of("scheme", name, SCHEMES)
 
 
@@ -184,7 +185,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
         schema = Schema(file.schema)
     sites = read_sites(file.sites, path.parent)
     with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and given later
+        warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and issued later
         setting = file.privacy.setting(schema, len(sites))
     entries = _entries(file.analysis, setting)
     said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
@@ -193,19 +194,17 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
 
 
 def _weak(budget: Budget, sites: Mapping[str, SourceSpec]) -> list[str]:
-    """Return what there is to be warned of in a budget that promises little."""
+    """Return warnings about a budget that protects little."""
     said = []
     rows = sum(place.rows or 0 for place in sites.values())
     if budget.delta >= (1 / rows if rows else _LARGE_DELTA):
         most = f"1/rows = {1 / rows:.2g}" if rows else f"{_LARGE_DELTA:g}"
         said.append(
-            f"delta = {budget.delta:g} is not below {most}: so large a delta would allow to publish "
-            "somebody's whole row; take a much smaller one, such as 1e-6"
+            f"delta = {budget.delta:g} is not below {most}: so large a delta would allow publishing "
+            "somebody's whole row; use a much smaller one, such as 1e-6"
         )
     if budget.epsilon > _LARGE_EPSILON:
-        said.append(
-            f"epsilon = {budget.epsilon:g} is above {_LARGE_EPSILON:g}: it promises a person next to nothing"
-        )
+        said.append(f"epsilon = {budget.epsilon:g} is above {_LARGE_EPSILON:g}: it hardly protects a person")
     return said
 
 
@@ -225,10 +224,10 @@ def _entries(given: Sequence[Mapping[str, Any]], setting: Setting) -> tuple[Entr
 
 
 def _share_out(shares: Sequence[float | None]) -> list[float]:
-    """Return the shares, those left out getting an even part of what is left; together at most 1."""
+    """Return the shares; missing ones get equal parts of the rest, so that all add up to at most 1."""
     given = sum((Fraction(repr(share)) for share in shares if share is not None), Fraction(0))
     if given > 1:
-        raise InvalidInput(f"the shares add up to {float(given):.6g}; they may add up to 1 at most")
+        raise InvalidInput(f"the shares add up to {float(given):.6g}; they must add up to at most 1")
     missing = sum(share is None for share in shares)
     left = int((1 - given) * _FINEST)
     if missing > left:

@@ -16,10 +16,10 @@ __all__ = ["site"]
 
 site = typer.Typer(
     name="site",
-    help="""A site's policy, keys and ledger: what its data steward allows, and what was given.
+    help="""A site's policy, keys and ledger: what its data steward allows, and what was released.
 
-    Where a site's daemon runs, these commands ask it: through the socket in the site's folder, or through
-    the one that --socket or CAPE_ADMIN names. Where none runs, they work on the folder.
+    If the site's daemon runs, these commands ask it: through the socket in the site's folder, or the one that
+    --socket or CAPE_ADMIN names. Otherwise they work on the folder.
 
     Example: [bold]cape site init our-site --name cleveland[/bold]
 

@@ -1,4 +1,4 @@
-"""`cape site check`: the policy against the data, and against a study."""
+"""`cape site check`: the policy checked against the data, and against a study."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +14,7 @@ from rich.markup import escape
 from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.cli.site.verdicts import plain_data, verdict_table
+from cape.cli.site.verdicts import verdict_table
 from cape.steward.admin.data import Checked
 from cape.study import places
 
@@ -22,19 +23,19 @@ __all__ = ["check"]
 
 def check(
     study_file: Annotated[
-        Path | None, typer.Argument(metavar="[STUDY]", help="A study file to try.", show_default=False)
+        Path | None, typer.Argument(metavar="[STUDY]", help="A study file to check.", show_default=False)
     ] = None,
     coordinator: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who would ask, of the policy's coordinators; else the only one."),
+        typer.Option(metavar="NAME", help="Who would ask; by default the policy's only coordinator."),
     ] = None,
     folder: Folder = None,
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try the policy against the data, and say what a study would be allowed. Nothing is spent or sent.
+    """Check the policy against the data, and against a study. Nothing is spent or sent.
 
-    What it says of the data is for the steward's eyes only.
+    What it prints about the data is for the steward only.
 
     Example: [bold]cape site check study.toml --site our-site[/bold]
     """
@@ -42,7 +43,7 @@ def check(
         text = None if study_file is None else places.read(study_file, "study file")
         checked = desk.check(text, coordinator, str(study_file)[-300:])
     if as_json:
-        screen.print_json(plain_data(checked))
+        screen.print_json(msgspec.to_builtins(checked))
     else:
         _show(screen.console(), checked)
     refused = [each for each in checked.analyses or () if not each.allowed]
@@ -73,7 +74,7 @@ def _show(console: Console, checked: Checked) -> None:
                 f"Unreadable, and counted as missing: {escape(_cells(checked.unreadable))}. Correct them if "
                 "you can."
             )
-        console.print("[dim]This is for your eyes only; nobody else is told.[/dim]")
+        console.print("[dim]This is for you only; nobody else learns it.[/dim]")
     if checked.waiting:
         console.print(escape(f"Waiting for approval: {', '.join(checked.waiting)}."))
     if checked.analyses is not None:

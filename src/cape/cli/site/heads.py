@@ -1,7 +1,8 @@
-"""`cape site settle` and `cape site verify`: a ledger against what its site has signed."""
+"""`cape site settle` and `cape site verify`: a ledger compared with what its site has signed."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,10 +34,10 @@ def settle(
     yes: Annotated[bool, typer.Option("--yes", help="Charge what is missing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what this site has signed and its ledger lacks, as after a restored backup; --yes charges it.
+    """Show signed lines that the ledger lacks, as after a restored backup; --yes charges them.
 
-    A site answers nothing while there is a gap. Look for the newer ledger first: with it back in its place
-    there is none. What is charged is never taken back.
+    A site answers nothing while there is a gap. Look for the newer ledger first: putting it back closes the
+    gap. A charge cannot be undone.
 
     Example: [bold]cape site settle --site our-site[/bold]
     """
@@ -60,7 +61,7 @@ def verify(
     ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger.sqlite, or a copy of one.")],
     card: Annotated[
         list[Path],
-        typer.Option("--card", metavar="FILE", help="The site's card; again for a key that it had before."),
+        typer.Option("--card", metavar="FILE", help="The site's card; repeat it for earlier keys."),
     ],
     heads: Annotated[
         Path | None,
@@ -68,9 +69,9 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a site's ledger as a third party: chain, signatures, times and totals; with heads, every one.
+    """Check a site's ledger as a third party: chain, signatures, times and totals, and heads if given.
 
-    The status is 0 if all is in order, 1 if not, 2 if it cannot be checked.
+    The exit status is 0 if the ledger is valid, 1 if not, 2 if it cannot be checked.
 
     Example: [bold]cape site verify ledger.sqlite --card cleveland.card --heads heads.jsonl[/bold]
     """
@@ -88,11 +89,7 @@ def verify(
 
 def _amount(basis: Basis, amount: Amount) -> dict[str, Any]:
     return {
-        "adjacency": basis.adjacency,
-        "unit": basis.unit,
-        "rows": basis.rows,
-        "sites": basis.sites,
-        "sampled": basis.sampled,
+        **asdict(basis),
         "mu": amount.mu,
         "mu_squared": str(amount.mu_squared),
         "epsilon": str(amount.pure),
@@ -124,8 +121,8 @@ def _show(gaps: list[Gap], written: int) -> None:
         typer.echo(f"Settled: charged in {words.count(written, 'line')}. The site answers again.")
     else:
         typer.echo(
-            "If the newer ledger still exists, put it back in its place. If it is lost, --yes charges what "
-            "is missing; until then the site answers nothing."
+            "If the newer ledger still exists, put it back. If it is lost, --yes charges what is missing; "
+            "until then the site answers nothing."
         )
 
 
@@ -161,7 +158,7 @@ def _show_verified(found: Verified, *, compared: bool) -> None:
     for problem in found.problems:
         console.print(f"[red]wrong[/red]: {escape(problem)}.")
     if not found.problems:
-        told = f"and all {words.count(found.heads, 'head')} of it are on its chain" if compared else ""
-        console.print(f"Chain, signatures, times and totals are in order{' ' if told else ''}{told}.")
+        heads = f", and {words.count(found.heads, 'head')} on its chain" if compared else ""
+        console.print(f"Chain, signatures, times and totals are valid{heads}.")
     if not compared:
-        console.print("No heads were compared: a tail that was cut off would not show.", style="dim")
+        console.print("No heads were compared: a tail that was cut off would not be detected.", style="dim")

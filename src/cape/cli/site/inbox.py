@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -12,18 +13,19 @@ from rich.markup import escape
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Asker, Folder, Socket, reach
-from cape.cli.site.verdicts import plain_data, verdict_table
-from cape.steward.admin.data import Inbox, Study
+from cape.cli.site.verdicts import verdict_table
+from cape.steward.admin.data import Decided, Inbox, Study
 
 __all__ = ["approve", "inbox", "refuse"]
 
-Reason = Annotated[
+_Reason = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Why, for the site's log.", show_default=False)
 ]
+_NAME_OR_HASH = "Its name, or the start of its hash."
 
 
 def inbox(folder: Folder = None, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Show the studies that wait: who asks, what they would be answered, what it costs, what is left after.
+    """Show the studies that wait: the coordinator, the verdicts, the cost, and the budget left after.
 
     Example: [bold]cape site inbox --site our-site[/bold]
     """
@@ -39,8 +41,8 @@ def inbox(folder: Folder = None, socket: Socket = None, as_json: AsJson = False)
         screen.print_json(
             {
                 "approved": False,
-                "studies": [plain_data(each) for each in waiting],
-                "decided": [plain_data(each) for each in found.studies if each not in waiting],
+                "studies": [msgspec.to_builtins(each) for each in waiting],
+                "decided": [msgspec.to_builtins(each) for each in found.studies if each not in waiting],
             }
         )
     else:
@@ -49,74 +51,71 @@ def inbox(folder: Folder = None, socket: Socket = None, as_json: AsJson = False)
 
 def approve(
     study: Annotated[
-        str | None,
-        typer.Argument(metavar="[STUDY]", help="Its name, or the start of its hash.", show_default=False),
+        str | None, typer.Argument(metavar="[STUDY]", help=_NAME_OR_HASH, show_default=False)
     ] = None,
     coordinator: Asker = None,
-    reason: Reason = "",
+    reason: _Reason = "",
     folder: Folder = None,
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a study that waits be answered, as far as the policy allows; without STUDY, show what waits.
+    """Approve a study that waits: it is answered as far as the policy allows. Without STUDY, show what waits.
 
     Example: [bold]cape site approve heart --site our-site[/bold]
     """
     if study is None:
         return inbox(folder, socket, as_json)
     with reach(folder, socket) as desk:
-        done = desk.approve(study, coordinator, reason)
-    if not as_json:
-        _show(screen.console(), done.study)
-    _warn(done.unreadable)
-    if as_json:
-        screen.print_json({"approved": True, "studies": [plain_data(done.study)]})
-    else:
-        typer.echo(
-            "Approved. Who asked has to submit it again, unless it waits (--wait). "
-            f"`cape site refuse {done.study.hash[:12]}` takes it back."
-        )
+        decided = desk.approve(study, coordinator, reason)
+    _decided(
+        decided,
+        "approved",
+        "Approved. The coordinator has to submit it again, unless it waits (--wait). `cape site refuse",
+        as_json,
+    )
 
 
 def refuse(
-    study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="Its name, or the start of its hash.", show_default=False)
-    ],
+    study: Annotated[str, typer.Argument(metavar="STUDY", help=_NAME_OR_HASH, show_default=False)],
     coordinator: Asker = None,
-    reason: Reason = "",
+    reason: _Reason = "",
     folder: Folder = None,
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let nothing of a study be answered: one that waits, or one that was approved and still runs.
+    """Refuse a study: one that waits, or one that was approved and still runs.
 
-    What was answered before stays in the ledger. `cape site approve` takes it back. Where the policy says
-    approve = "auto", studies are not kept: change it to "ask", and one that runs waits at its next question.
+    Earlier answers stay in the ledger. `cape site approve` reverses a refusal. Where the policy says
+    approve = "auto", studies are not kept: change it to "ask", and a running study waits at its next request.
 
     Example: [bold]cape site refuse heart --site our-site[/bold]
     """
     with reach(folder, socket) as desk:
-        done = desk.refuse(study, coordinator, reason)
+        decided = desk.refuse(study, coordinator, reason)
+    _decided(decided, "refused", "Refused. `cape site approve", as_json)
+
+
+def _decided(done: Decided, what: str, message: str, as_json: bool) -> None:
+    """Show a study that was decided on, and the command that reverses the decision."""
     if not as_json:
         _show(screen.console(), done.study)
     _warn(done.unreadable)
     if as_json:
-        screen.print_json({"refused": True, "studies": [plain_data(done.study)]})
+        screen.print_json({what: True, "studies": [msgspec.to_builtins(done.study)]})
     else:
-        typer.echo(f"Refused. `cape site approve {done.study.hash[:12]}` takes it back.")
+        typer.echo(f"{message} {done.study.hash[:12]}` reverses this.")
 
 
 def _warn(unreadable: Sequence[str]) -> None:
-    """Name an unrecognised file among the studies, in a line."""
+    """Print a warning about unrecognised files among the studies."""
     if unreadable:
         more = f" ({len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
         typer.echo(f"cape: warning: {unreadable[0]}{more}", err=True)
 
 
 def _say_next(found: Inbox) -> None:
-    """Say what a steward can do now."""
     if found.of("waiting"):
-        typer.echo("Approve one with `cape site approve HASH`, or `cape site refuse HASH`; the name will do.")
+        typer.echo("Decide with `cape site approve HASH` or `cape site refuse HASH`; a name works too.")
     else:
         typer.echo("Nothing waits for approval.")
     for word, known in (("Approved", found.of("approved")), ("Refused", found.of("refused"))):
@@ -125,7 +124,6 @@ def _say_next(found: Inbox) -> None:
 
 
 def _show(console: Console, each: Study) -> None:
-    """Show a study as the site sees it."""
     console.print(
         f"\n[bold]{escape(each.study)}[/bold] ({each.hash[:12]}), asked by {escape(each.who)}"
         + (f", fingerprint {each.fingerprint}" if each.coordinator else " (not in the policy)")
@@ -142,8 +140,8 @@ def _show(console: Console, each: Study) -> None:
     )
     console.print(verdict_table(each.analyses, each.cost_delta))
     console.print(
-        f"{each.answered} of {len(each.analyses)} would be answered: all together epsilon {each.cost:.4g} at "
-        f"delta {each.cost_delta:g} to this site's ledger."
+        f"{each.answered} of {len(each.analyses)} would be answered; together they cost this site epsilon "
+        f"{each.cost:.4g} at delta {each.cost_delta:g}."
     )
     for limit in each.limits:
         console.print(

@@ -1,4 +1,4 @@
-"""`cape site init`, `export-key`, `trust` and `revoke`: a site's own key, and whose keys it believes."""
+"""`cape site init`, `export-key`, `trust` and `revoke`: a site's own key, and the keys that it trusts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["export_key", "init", "revoke", "trust"]
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.", show_default=False)],
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What others call the site; else the folder's name.")
+        str | None, typer.Option(metavar="NAME", help="The site's name; by default the folder's.")
     ] = None,
 ) -> None:
-    """Make a site's folder: a key, a policy to fill in, and an empty ledger. Overwrites nothing.
+    """Make a site's folder: a key, a policy to edit, and an empty ledger. Overwrites nothing.
 
     Example: [bold]cape site init our-site --name cleveland[/bold]
     """
     made = SiteFolder.create(folder, name)
     typer.echo(
-        f"Made {folder} for site {made.policy.name!r}. Next: fill in {folder / 'site.toml'}, then run\n"
+        f"Made {folder} for site {made.policy.name!r}. Next: edit {folder / 'site.toml'}, then run\n"
         f"  cape site check --site {folder}\n"
         f"Fingerprint of its key: {fingerprint(made.identity.public)}"
     )
@@ -49,15 +49,16 @@ def export_key(folder: Folder = None, socket: Socket = None, as_json: AsJson = F
 
 def trust(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What export-key printed there.", show_default=False)
+        Path, typer.Argument(metavar="FILE", help="The output of export-key.", show_default=False)
     ],
     coordinator: Annotated[
-        bool, typer.Option("--coordinator", help="Somebody who may ask; else a site that may be in a sum.")
+        bool,
+        typer.Option("--coordinator", help="Trust it as a coordinator; otherwise as a site."),
     ] = False,
     folder: Folder = None,
     socket: Socket = None,
 ) -> None:
-    """Write somebody's public key into the policy. Compare the fingerprint by telephone first.
+    """Write a public key into the policy. Compare the fingerprint by telephone first.
 
     Example: [bold]cape site trust zurich.card --site our-site[/bold]
 
@@ -73,27 +74,23 @@ def trust(
 
 
 def revoke(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What the policy calls them.", show_default=False)
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name in the policy.", show_default=False)],
     coordinator: Annotated[
         bool | None,
-        typer.Option("--coordinator/--peer", help="As which, if the name is both.", show_default=False),
+        typer.Option("--coordinator/--peer", help="Its role, if the name has both.", show_default=False),
     ] = None,
     folder: Folder = None,
     socket: Socket = None,
 ) -> None:
-    """Take somebody's public key out of the policy: from now on nothing is answered to them, or with them.
+    """Remove a public key from the policy: nothing is answered to its holder, or together with it, any more.
 
-    What was answered before stays in the ledger.
+    Earlier answers stay in the ledger.
 
     Example: [bold]cape site revoke zurich --site our-site[/bold]
     """
     with reach(folder, socket) as desk:
         done = desk.revoke(name, coordinator)
-    typer.echo(
-        f"Not trusted any more: {_what(done.coordinator)} {done.name!r}, fingerprint {done.fingerprint}"
-    )
+    typer.echo(f"No longer trusted: {_what(done.coordinator)} {done.name!r}, fingerprint {done.fingerprint}")
 
 
 def _what(coordinator: bool) -> str:

@@ -1,4 +1,4 @@
-"""`cape site ledger`: what a site has given."""
+"""`cape site ledger`: what a site has released."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import sys
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -14,7 +15,6 @@ from rich.table import Table
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.cli.site.verdicts import plain_data
 from cape.errors import InvalidInput
 from cape.steward.admin.data import Ledger, Line
 
@@ -24,21 +24,26 @@ __all__ = ["ledger"]
 def ledger(
     coordinator: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What was given to one coordinator.", show_default=False),
+        typer.Option(metavar="NAME", help="Of one coordinator.", show_default=False),
     ] = None,
     year: Annotated[
-        int | None, typer.Option(metavar="YEAR", min=1, max=9999, help="In one year.", show_default=False)
+        int | None,
+        typer.Option(metavar="YEAR", min=1, max=9999, help="Of one year.", show_default=False),
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(metavar="STUDY", help="To one study: name, or start of its hash.", show_default=False),
+        typer.Option(
+            metavar="STUDY",
+            help="Of one study: name, or start of its hash.",
+            show_default=False,
+        ),
     ] = None,
     folder: Folder = None,
     socket: Socket = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every line as CSV.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show every release: when, who asked, what, its mu, and the epsilon of all together.
+    """Show every release: its time, coordinator, analysis and mu, and the epsilon of all together.
 
     Example: [bold]cape site ledger --site our-site[/bold]
 
@@ -49,7 +54,7 @@ def ledger(
     with reach(folder, socket) as desk:
         book = desk.ledger(coordinator, year, study, as_json or as_csv)
     if as_json:
-        told = plain_data(book)
+        told = msgspec.to_builtins(book)
         del told["runs"]
         screen.print_json(told)
     elif as_csv:
@@ -66,12 +71,12 @@ def _print_csv(book: Ledger) -> None:
 
 
 def _cell(value: object) -> object:
-    """Return a value that a spreadsheet does not take for a formula: names of studies are other people's."""
+    """Return a value that a spreadsheet does not take for a formula: study names come from outside."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def _show(console: Console, book: Ledger, *, some: bool) -> None:
-    table = Table(title=escape(f"What {book.site} has given"), title_justify="left")
+    table = Table(title=escape(f"What {book.site} has released"), title_justify="left")
     for title in ("when (UTC)", "who", "study", "what"):
         table.add_column(title)
     for title in ("stages", "mu", f"epsilon at {book.delta:g}"):

@@ -1,10 +1,11 @@
-"""`cape site status`, `policy` and `log`: how a site stands, what its file says, and what happened."""
+"""`cape site status`, `policy` and `log`: a site's state, its policy and its log."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +13,6 @@ from rich.markup import escape
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.cli.site.verdicts import plain_data
 from cape.errors import InvalidInput
 from cape.steward.admin.data import Status
 from cape.study import places
@@ -21,14 +21,14 @@ __all__ = ["log", "policy", "status"]
 
 
 def status(folder: Folder = None, socket: Socket = None, as_json: AsJson = False) -> None:
-    """Show how a site stands: its key, its policy, whom it trusts, what waits, whether a link is connected.
+    """Show a site's state: its key, policy, trusted keys, waiting studies, and whether a link is connected.
 
     Example: [bold]cape site status --site our-site[/bold]
     """
     with reach(folder, socket) as desk:
         told = desk.status()
     if as_json:
-        screen.print_json(plain_data(told))
+        screen.print_json(msgspec.to_builtins(told))
     else:
         _show(screen.console(), told)
     if told.problem is not None:
@@ -45,7 +45,7 @@ def policy(
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the policy, site.toml; or try a new text, show what differs, and put it in force if it is valid.
+    """Print the policy, site.toml; or show how a new text differs, and put it in force if it is valid.
 
     Example: [bold]cape site policy --site our-site > new.toml[/bold], and after changes there
 
@@ -55,7 +55,7 @@ def policy(
         now = desk.policy()
         if new is None:
             if as_json:
-                screen.print_json(plain_data(now))
+                screen.print_json(msgspec.to_builtins(now))
             else:
                 typer.echo(now.text, nl=False)
             return
@@ -63,7 +63,7 @@ def policy(
     if tried.problem is not None:
         raise InvalidInput(f"{tried.problem}. Nothing was changed")
     if as_json:
-        screen.print_json(plain_data(tried))
+        screen.print_json(msgspec.to_builtins(tried))
     else:
         typer.echo(tried.diff, nl=False)
         typer.echo("In force from now on." if tried.diff else "Nothing differs.")
@@ -76,7 +76,7 @@ def log(
     folder: Folder = None,
     socket: Socket = None,
 ) -> None:
-    """Print the last lines of the site's log: the full story of every refusal, and every decision.
+    """Print the last lines of the site's log: every decision, and details of every refusal.
 
     Example: [bold]cape site log --lines 20 --site our-site[/bold]
     """
@@ -90,7 +90,7 @@ def _show(console: Console, told: Status) -> None:
         console.print(escape(f"Site {told.site.name!r}, fingerprint {told.site.fingerprint}"))
     found = told.summary
     if found is None:
-        console.print("Policy: cannot be used; nothing is answered")
+        console.print("Policy: invalid; nothing is answered")
     else:
         until = f"until {found.expires}"
         if found.expired:

@@ -1,4 +1,4 @@
-"""How a steward's command reaches a site: its daemon's socket, or its folder if no daemon runs."""
+"""How a steward's command reaches a site: through its daemon's socket, or its folder if no daemon runs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _VARIABLE = "CAPE_ADMIN"
 
 Folder = Annotated[
     Path | None,
-    typer.Option("--site", metavar="DIR", help="The site's folder; else this one.", show_default=False),
+    typer.Option("--site", metavar="DIR", help="The site's folder; by default this one.", show_default=False),
 ]
 Socket = Annotated[
     Path | None,
     typer.Option(
         "--socket",
         metavar="PATH",
-        help=f"The administrative socket of the site's daemon; else what {_VARIABLE} says.",
+        help=f"The administrative socket of the site's daemon; by default {_VARIABLE}.",
         show_default=False,
     ),
 ]
 Asker = Annotated[
     str | None,
     typer.Option(
-        "--coordinator", metavar="NAME", help="Who asks, where several ask the same.", show_default=False
+        "--coordinator", metavar="NAME", help="The coordinator, if several ask the same.", show_default=False
     ),
 ]
 
@@ -50,7 +50,7 @@ def reach(folder: Path | None, socket: Path | None) -> Desk | Client:
     if _is_socket(here.path / SOCKET):
         try:
             return Client(here.path / SOCKET)
-        except CapeError:  # a daemon that is gone has left it
+        except CapeError:  # left behind by a daemon that is gone
             pass
     return Desk(here)
 

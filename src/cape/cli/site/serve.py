@@ -30,21 +30,21 @@ def serve(
     folder: Annotated[Path, typer.Option("--site", metavar="DIR", help="The site's folder.")] = _HERE,
     link: Annotated[
         Path | None,
-        typer.Option(metavar="SOCKET", help="Where the link connects; else /run/cape/NAME/link.sock."),
+        typer.Option(metavar="SOCKET", help="The link's socket; by default /run/cape/NAME/link.sock."),
     ] = None,
     admin: Annotated[
         Path | None,
-        typer.Option(metavar="SOCKET", help="Where stewards connect; else admin.sock in the site's folder."),
+        typer.Option(metavar="SOCKET", help="The stewards' socket; by default admin.sock in --site."),
     ] = None,
     steward: Annotated[
         list[str] | None,
-        typer.Option(metavar="USER", help="A user who may decide for this site; give it once for each."),
+        typer.Option(metavar="USER", help="A user who may decide for this site; repeat it for several."),
     ] = None,
     link_may_read_rows: Annotated[
         bool,
         typer.Option(
             "--link-may-read-rows",
-            help="Admit a link of this user or of root. Code that runs in it can then read rows and key.",
+            help="Admit a link that runs as this user or root. Code in it can then read rows and key.",
         ),
     ] = False,
 ) -> None:
@@ -57,7 +57,7 @@ def serve(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no rows in a core file
     here = SiteFolder(folder)
     policy = here.policy
-    here.ledger.spent()  # a ledger that cannot be used is found now, and not by the first study
+    here.ledger.spent()  # finds an unusable ledger now, and not at the first study
     _warn(here, policy)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -76,25 +76,25 @@ def serve(
 
 
 def _warn(here: SiteFolder, policy: Policy) -> None:
-    """Say what will keep the site from answering, and what weakens it."""
+    """Warn of what prevents the site from answering, and of what weakens it."""
     if not policy.coordinators:
         _say(
-            "the policy trusts no coordinator yet, so nothing will be answered; see `cape site trust FILE "
+            "the policy trusts no coordinator yet, so nothing is answered; see `cape site trust FILE "
             "--coordinator`"
         )
     if policy.expires < datetime.now(UTC).date():
-        _say(f"the policy expired on {policy.expires}, so nothing will be answered")
+        _say(f"the policy expired on {policy.expires}, so nothing is answered")
     for path in policy.data.where:
         if _world_readable(path):
             _say(f"every user of this machine can read {path}, and so can the link; run: chmod o-r {path}")
     try:
         here.table(policy).check()
-    except CapeError as error:  # a study would find it after others have paid
+    except CapeError as error:  # found now, and not after other sites have paid
         _say(f"the table cannot be used: {error}")
 
 
 def _world_readable(name: str) -> bool:
-    """Return whether everybody on the machine can read a file; False if there is no such file."""
+    """Return whether every user of the machine can read a file; False if there is no such file."""
     try:
         path = Path(name).resolve(strict=True)
         modes = [os.stat(each).st_mode for each in (path, *path.parents)]

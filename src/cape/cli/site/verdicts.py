@@ -1,17 +1,15 @@
-"""What a site says of the analyses of a study, as a table and as plain data."""
+"""A site's verdicts on the analyses of a study, as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
 from rich.markup import escape
 from rich.table import Table
 
 from cape.steward.admin.data import Analysis
 
-__all__ = ["plain_data", "verdict_table"]
+__all__ = ["verdict_table"]
 
 
 def verdict_table(analyses: Sequence[Analysis], delta: float) -> Table:
@@ -37,8 +35,3 @@ def _word(each: Analysis) -> str:
     if each.refusal is None:
         return "allowed"
     return f"[red]refused[/red]: {escape(f'{each.refusal.code}: {each.refusal.sentence}')}"
-
-
-def plain_data(told: msgspec.Struct) -> Any:
-    """Return a struct as what JSON knows."""
-    return msgspec.to_builtins(told)

@@ -1,6 +1,6 @@
-"""What a steward is told, as plain structs: a command prints them, a page may show them.
+"""What a steward sees, as plain structs: commands print them, and a page can show them.
 
-Texts that come from other people (names and descriptions of studies) are short and printable already.
+Texts from outside (names and descriptions of studies) have been shortened and made printable.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+
+from cape.steward.codes import Refusal
 
 __all__ = [
     "MOST_TEXT",
@@ -28,7 +30,6 @@ __all__ = [
     "PolicyState",
     "PolicySummary",
     "Reason",
-    "Refused",
     "Run",
     "Spent",
     "State",
@@ -58,13 +59,6 @@ class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Refused(_Told, frozen=True):
-    """Why the policy does not allow something."""
-
-    code: str
-    sentence: str
-
-
 class Analysis(_Told, frozen=True):
     """One analysis of a study: what it would cost now, and whether it would be answered."""
 
@@ -74,11 +68,11 @@ class Analysis(_Told, frozen=True):
     mu: float
     epsilon: float
     allowed: bool
-    refusal: Refused | None
+    refusal: Refusal | None
 
 
 class Limit(_Told, frozen=True):
-    """A limit of the policy: epsilon at a delta, what is spent of it, and what would be after a study."""
+    """A limit of the policy: epsilon at a delta, what is spent, and what would be spent after a study."""
 
     name: str
     epsilon: float
@@ -92,11 +86,11 @@ class Study(_Told, frozen=True):
 
     Attributes:
         since: when it was first held (UTC).
-        coordinator: what the policy calls who asks; None if it does not know the key.
+        coordinator: the coordinator's name in the policy; None if its key is unknown.
         epsilon, delta, colluding, scheme, sites: what the study states.
-        answered: how many of its analyses the policy would answer now.
+        answered: how many of its analyses would be answered now.
         mu, cost: what these would add to the ledger; `cost` is the epsilon at `cost_delta`.
-        limits: what is left of the policy's budgets, before and after.
+        limits: the policy's budgets, before and after.
     """
 
     study: str
@@ -120,7 +114,7 @@ class Study(_Told, frozen=True):
 
     @property
     def who(self) -> str:
-        """Who asks, by name or by fingerprint."""
+        """The coordinator, by name or by fingerprint."""
         return self.coordinator or self.fingerprint
 
 
@@ -131,7 +125,7 @@ class Inbox(_Told, frozen=True):
     unreadable: tuple[str, ...]
 
     def of(self, state: State) -> list[Study]:
-        """Return those that wait, were approved, or were refused."""
+        """Return the studies in one state."""
         return [study for study in self.studies if study.state == state]
 
 
@@ -143,7 +137,7 @@ class Decided(_Told, frozen=True):
 
 
 class Trusted(_Told, frozen=True):
-    """Somebody whose key is in the policy; `changed` is False if trusting or revoking changed nothing."""
+    """A key in the policy; `changed` is False if trusting or revoking it changed nothing."""
 
     name: str
     key: str
@@ -153,7 +147,7 @@ class Trusted(_Told, frozen=True):
 
 
 class PolicySummary(_Told, frozen=True):
-    """What a policy says, in short."""
+    """A summary of a policy."""
 
     name: str
     approve: str
@@ -166,9 +160,9 @@ class PolicySummary(_Told, frozen=True):
 
 
 class Document(_Told, frozen=True):
-    """The text of site.toml and its hash, which a change must quote; and what it says, if it can be read.
+    """The text of site.toml, its hash, which a change must quote, and its summary if it is valid.
 
-    Passwords in it are marks, which stand for them in a changed text. Hashes are of this process only.
+    Passwords are replaced by marks, which stand for them in a changed text. Hashes are per process.
     """
 
     text: str
@@ -178,9 +172,9 @@ class Document(_Told, frozen=True):
 
 
 class Tried(_Told, frozen=True):
-    """What a new text of site.toml would say, or what is wrong with it; and how it differs.
+    """The summary of a new text of site.toml, or what is wrong with it; and how it differs.
 
-    `hash` is that of the text that is in force: the old one, or the new one once it was saved.
+    `hash` is that of the text in force: the old one, or the new one once it is saved.
     """
 
     problem: str | None
@@ -199,7 +193,7 @@ class Mine(_Told, frozen=True):
 
 
 class Status(_Told, frozen=True):
-    """How a site stands: `linked` says whether a link is connected, None if no daemon runs."""
+    """The state of a site: `linked` says whether a link is connected, None if no daemon runs."""
 
     version: str
     site: Mine | None
@@ -251,7 +245,7 @@ class Run(_Told, frozen=True):
 
 
 class Spent(_Told, frozen=True):
-    """A sum of lines; epsilon is infinite where delta does not cover it."""
+    """A sum of lines; epsilon is infinite where delta is too small."""
 
     lines: int
     mu: float
@@ -259,7 +253,7 @@ class Spent(_Told, frozen=True):
 
 
 class Ledger(_Told, frozen=True):
-    """What was given: the releases that were asked for, their sum, the sum of all, and the limits."""
+    """The selected releases, their sum, the sum of all releases, and the limits."""
 
     site: str
     delta: float
@@ -271,7 +265,7 @@ class Ledger(_Told, frozen=True):
 
 
 class Checked(_Told, frozen=True):
-    """Policy and data tried against each other; numbers of rows and cells are for the steward only."""
+    """The policy checked against the data; numbers of rows and cells are for the steward only."""
 
     site: str
     problems: tuple[str, ...]

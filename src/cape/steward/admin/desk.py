@@ -1,4 +1,4 @@
-"""One method for each thing that a steward does, on the site's folder: see the package."""
+"""The steward's operations on a site's folder, one method each: see the package."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Desk:
     >>> Desk(SiteFolder("our-site")).inbox()
 
     Args:
-        folder: the site's.
-        linked: says whether a link is connected; without it no daemon runs.
+        folder: the site's folder.
+        linked: returns whether a link is connected; None if no daemon runs.
     """
 
     def __init__(self, folder: SiteFolder, linked: Callable[[], bool] | None = None) -> None:
         self.folder = folder
         self._linked = linked
-        self._lock = threading.Lock()  # of site.toml: between the look at its hash and the change
-        self._key = os.urandom(32)  # of hashes: nobody can try passwords against them
+        self._lock = threading.Lock()  # guards site.toml between the check of its hash and the change
+        self._key = os.urandom(32)  # keys the hashes, so that passwords cannot be guessed from them
 
     def __enter__(self) -> Desk:
         return self
@@ -54,7 +54,7 @@ class Desk:
         pass
 
     def status(self) -> data.Status:
-        """Say how the site stands, whatever is wrong with its files."""
+        """Return the state of the site, whatever is wrong with its files."""
         mine = summary = problem = None
         try:
             mine = self.mine()
@@ -77,7 +77,7 @@ class Desk:
         return data.Mine(card.name, public_text(card.key), fingerprint(card.key))
 
     def inbox(self) -> data.Inbox:
-        """Return every study that is held here, with what the policy says of it now."""
+        """Return every study that is held here, with the current verdicts."""
         approvals, policy, ledger = self.folder.approvals, self.folder.policy, self.folder.ledger
         each: list[tuple[data.State, list[Held]]] = [
             ("waiting", approvals.waiting()),
@@ -89,7 +89,7 @@ class Desk:
         return data.Inbox(tuple(studies), tuple(approvals.unreadable()))
 
     def approve(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
-        """Let a study be answered from now on, by its name or the start of its hash."""
+        """Approve a study, by its name or the start of its hash."""
         held = self._find(study, coordinator, approve=True)
         told = self._told(held, "approved")
         self.folder.approvals.approve(held)
@@ -97,25 +97,25 @@ class Desk:
         return data.Decided(told, tuple(self.folder.approvals.unreadable()))
 
     def refuse(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
-        """Let nothing of a study be answered from now on."""
+        """Refuse a study from now on."""
         held = self._find(study, coordinator, approve=False)
-        held = self.folder.approvals.refuse(held)  # first: whatever is in it, it can be refused
+        held = self.folder.approvals.refuse(held)  # first: any study can be refused, even an invalid one
         told = self._told(held, "refused")
         self._log_decision("refused", told, reason)
         return data.Decided(told, tuple(self.folder.approvals.unreadable()))
 
     def policy(self) -> data.Document:
-        """Return the text of site.toml without passwords, and what it says."""
+        """Return the text of site.toml without passwords, and its summary."""
         text = self._text()
         problem, summary = self._parsed(text)
         return data.Document(hide(text), self._hash(text), problem, summary)
 
     def try_policy(self, text: Text) -> data.Tried:
-        """Return what another text would say, and how it differs; change nothing."""
+        """Return the summary of another text, and how it differs; change nothing."""
         return self._tried(self._text(), text)
 
     def save_policy(self, text: Text, was: Hash) -> data.Tried:
-        """Put another text in force if it can be read, and the file still is the one whose hash is `was`."""
+        """Put another text in force if it is valid, and the file still has the hash `was`."""
         with self._lock:
             old = self._text()
             tried = self._tried(old, text)
@@ -124,7 +124,7 @@ class Desk:
             text = restore(text, old)
             if tried.hash != was:
                 raise InvalidInput(
-                    "site.toml has changed since it was read; read it again, and make the change there"
+                    "site.toml has changed since it was read; read it again, and repeat the change"
                 )
             path = self.folder.path / "site.toml"
             write_whole(path, text, path.stat().st_mode & 0o777)
@@ -132,7 +132,7 @@ class Desk:
         return data.Tried(None, tried.summary, tried.diff, self._hash(text), saved=True)
 
     def trust(self, name: Name, key: Name, role: Name, coordinator: bool) -> data.Trusted:
-        """Write somebody's public key into the policy: as a coordinator, or as a peer."""
+        """Write a public key into the policy, as that of a coordinator or of a peer."""
         card = Card(person("name", name), read_public("key", key), role)
         with self._lock:
             added = self.folder.trust(card, coordinator=coordinator)
@@ -141,7 +141,7 @@ class Desk:
         return data.Trusted(name, key, fingerprint(card.key), coordinator, added)
 
     def revoke(self, name: Name, coordinator: bool | None = None) -> data.Trusted:
-        """Take somebody's key out of the policy; `coordinator` says as what, where the name is both."""
+        """Remove a key from the policy; `coordinator` selects the role of a name that has both."""
         with self._lock:
             policy = self.folder.policy
             found = [
@@ -167,7 +167,7 @@ class Desk:
         study: Name | None = None,
         lines: bool = False,
     ) -> data.Ledger:
-        """Return what was given, of one coordinator, calendar year (UTC) or study where asked for."""
+        """Return the releases, optionally of one coordinator, calendar year (UTC) or study."""
         policy, book = self.folder.policy, self.folder.ledger
         who = None if coordinator is None else shown.key_of(policy, coordinator, book)
         return shown.ledger(policy, book, who, year, study, lines)
@@ -175,7 +175,7 @@ class Desk:
     def check(
         self, study: Text | None = None, coordinator: Name | None = None, where: Name = "study.toml"
     ) -> data.Checked:
-        """Try the policy against the data, and against the text of a study; nothing is spent or sent."""
+        """Check the policy against the data and the text of a study; nothing is spent or sent."""
         policy, book = self.folder.policy, self.folder.ledger
         key = _asker(policy, coordinator)
         verdicts = None
@@ -212,7 +212,7 @@ class Desk:
         except OSError as error:
             raise CapeError(f"the log cannot be read: {error.strerror}") from None
         found = text.split("\n")[:-1]
-        if size > _LOG_BYTES:  # the first of them is cut
+        if size > _LOG_BYTES:  # the first of them is incomplete
             found = found[1:]
         return data.Log(tuple(found[max(len(found) - lines, 0) :]))
 
@@ -248,13 +248,13 @@ class Desk:
             return hide(str(error)), None
 
     def _data(self, policy: Policy) -> tuple[list[str], int | None, dict[str, int], dict[str, int]]:
-        """Return what is wrong, the rows, and how many cells are outside their bounds or unreadable."""
+        """Return problems, the number of rows, and the numbers of cells out of bounds or unreadable."""
         problems: list[str] = []
         rows: int | None = None
         outside: Mapping[str, int] = {}
         unreadable: Mapping[str, int] = {}
         try:
-            self.folder.identity  # noqa: B018  its file may be readable by others
+            self.folder.identity  # noqa: B018  raises if others can read its file
             table = self.folder.table(policy)
             table.check()
             rows, outside, unreadable = table.rows(), table.clamped(), table.unreadable()
@@ -272,7 +272,7 @@ def _what(coordinator: bool) -> str:
 
 
 def _asker(policy: Policy, coordinator: str | None) -> bytes | None:
-    """Return the key of who asks: of the policy's only coordinator, if nobody is named."""
+    """Return a coordinator's key; by default that of the policy's only coordinator."""
     if coordinator is None:
         return next(iter(policy.coordinators.values())) if len(policy.coordinators) == 1 else None
     return shown.key_of(policy, coordinator)

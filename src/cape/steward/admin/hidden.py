@@ -1,11 +1,11 @@
-"""Passwords in a policy: a steward reads and changes site.toml without learning how to reach the rows.
+"""Passwords in a policy: a steward reads and edits site.toml without learning how to reach the rows.
 
-Claim. What `hide` returns holds no connection of a database and no password of an address. A text that a
-steward has changed beside the marks is saved with what they stand for (`restore`).
-Reason. The value of every key `connection`, in whatever quotes, and what stands between user and host of an
-address (at most 1,000 characters) become a mark, found by position: the text need not be valid. Marks that
-come back stand for the secrets of the old text, in the same order. They may come back in the data of [site]
-alone, or in remarks: anywhere else, as the name of a column, say, a summary of the policy would show them.
+Claim. The text that `hide` returns contains no database connection and no password of an address. In a text
+that a steward has edited, `restore` puts the secrets back in place of the marks.
+Reason. The value of every key `connection`, in any quotes, and the part of an address between user and host
+(at most 1,000 characters) are replaced by a mark, by position: the text need not be valid. Marks in an edited
+text stand for the secrets of the old text, in the same order. They are allowed only in the data of [site] and
+in comments: elsewhere, for instance as the name of a column, a summary of the policy would show the secret.
 Tested in tests/steward/test_desk.py.
 """
 
@@ -35,10 +35,10 @@ def hide(text: str) -> str:
 
 
 def restore(text: str, old: str) -> str:
-    """Return a text in which the marks that `hide` made in `old` are what they stand for.
+    """Return a text with the secrets of `old` in place of the marks that `hide` made.
 
     Raises:
-        InvalidInput: a mark stands where a secret would be shown, or nobody can tell where it stands.
+        InvalidInput: a mark is where the secret would be shown, or the text is not valid TOML.
     """
     _require_in_place(text)
     for pattern, mark in ((_CONNECTION, f'"{MARK}"'), (_ADDRESS, MARK)):
@@ -54,7 +54,7 @@ def _put(mark: str, secrets: Iterator[str], found: re.Match[str]) -> str:
 
 
 def _require_in_place(text: str) -> None:
-    """Raise if a mark stands in anything but the address or the connection of the site's data."""
+    """Raise if a mark is anywhere except in the address or connection of the site's data."""
     if MARK not in text:
         return
     try:
@@ -69,7 +69,7 @@ def _require_in_place(text: str) -> None:
     elif isinstance(site, dict):
         site.pop("data", None)
     if any(MARK in each for each in _strings(document)):
-        raise InvalidInput(f"{MARK!r} stands for a secret; it may stand in the data of [site] only")
+        raise InvalidInput(f"{MARK!r} stands for a secret; it may occur in the data of [site] only")
 
 
 def _strings(value: Any) -> Iterator[str]:

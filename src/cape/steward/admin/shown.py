@@ -23,10 +23,7 @@ _LONG = 1000  # characters of what a study says of itself
 
 
 def summary(policy: Policy) -> data.PolicySummary:
-    """Return what a policy says, in short."""
-    budgets = {"release": policy.release, "coordinator": policy.coordinator, "year": policy.year}
-    if policy.total is not None:
-        budgets["total"] = policy.total
+    """Return a summary of a policy."""
     trusted = [
         data.Trusted(name, public_text(key), fingerprint(key), coordinator)
         for coordinator, known in ((True, policy.coordinators), (False, policy.peers))
@@ -39,7 +36,7 @@ def summary(policy: Policy) -> data.PolicySummary:
         policy.expires < datetime.now(UTC).date(),
         tuple(sorted(policy.analyses)),
         tuple(name for name in policy.schema if name in policy.columns),
-        {name: str(allowance) for name, allowance in budgets.items()},
+        {name: str(getattr(policy, name)) for name in ("release", "coordinator", "year", "total")},
         tuple(trusted),
     )
 
@@ -54,25 +51,23 @@ def analyses(policy: Policy, verdicts: Iterable[Verdict]) -> tuple[data.Analysis
             each.cost.mu,
             each.cost.epsilon(policy.release.delta),
             each.refusal is None,
-            None if each.refusal is None else data.Refused(str(each.refusal.code), each.refusal.sentence),
+            each.refusal,
         )
         for each in verdicts
     )
 
 
 def this_year(lines: Iterable[Line]) -> int:
-    """Return the year whose budgets count, as the ledger sees it: it never goes back to an old one."""
+    """Return the current year of the ledger, which never goes back."""
     return max([datetime.now(UTC).year, *(line.at.year for line in lines)])
 
 
 def study(policy: Policy, book: Ledger, year: int, held: Held, state: data.State) -> data.Study:
-    """Return a study as this site sees it in this year."""
+    """Return a study with this site's verdicts in this year."""
     verdicts = preview(policy, book, held.study, held.coordinator)
     answered = [each for each in verdicts if each.refusal is None]
     whole = sum((each.cost for each in answered), Amount())
-    said = {
-        name: check.plain(str(held.study.get(name))) for name in ("epsilon", "delta", "colluding", "scheme")
-    }
+    stated = ("epsilon", "delta", "colluding", "scheme")
     return data.Study(
         check.plain(held.name),
         held.study_hash,
@@ -81,10 +76,7 @@ def study(policy: Policy, book: Ledger, year: int, held: Held, state: data.State
         policy.who(held.coordinator),
         fingerprint(held.coordinator),
         check.plain(str(held.study.get("description") or ""), _LONG),
-        said["epsilon"],
-        said["delta"],
-        said["colluding"],
-        said["scheme"],
+        *(check.plain(str(held.study.get(name))) for name in stated),
         check.plain(", ".join(map(str, held.study.get("sites") or ())), _LONG),
         analyses(policy, verdicts),
         len(answered),
@@ -98,7 +90,7 @@ def study(policy: Policy, book: Ledger, year: int, held: Held, state: data.State
 def ledger(
     policy: Policy, book: Ledger, coordinator: bytes | None, year: int | None, wanted: str | None, lines: bool
 ) -> data.Ledger:
-    """Return the ledger, or what was asked of it."""
+    """Return the ledger, or a selection of it."""
     every = book.entries()
     found = [
         line
@@ -121,7 +113,7 @@ def ledger(
 
 
 def key_of(policy: Policy, coordinator: str, book: Ledger | None = None) -> bytes:
-    """Return the key of a coordinator of the policy, or of one whose fingerprint stands in the ledger."""
+    """Return the key of a coordinator, by its name in the policy or its fingerprint in the ledger."""
     if coordinator in policy.coordinators:
         return policy.coordinators[coordinator]
     for line in [] if book is None else book.entries():
@@ -135,12 +127,12 @@ def key_of(policy: Policy, coordinator: str, book: Ledger | None = None) -> byte
 def _since(held: Held) -> str:
     try:
         return datetime.fromtimestamp(held.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    except OSError:  # it was moved just now
+    except OSError:  # it was just moved
         return ""
 
 
 def _limits(policy: Policy, book: Ledger, year: int, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
-    """Return what is spent of each budget, and what would be with `more`."""
+    """Return what is spent of each budget, and what would be after spending `more`."""
     under = "replace-one" if policy.sizes_public else None  # as the limits count
     for key in keys:
         who = policy.who(key) or fingerprint(key)

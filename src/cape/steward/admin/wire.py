@@ -1,7 +1,6 @@
-"""The desk behind a socket: each method of `Desk` can be asked for, and an answer or a sentence comes back.
+"""The desk behind a socket: a request names a public method of `Desk`; the reply is its result or an error.
 
-A method's arguments are decoded into the types that it declares, with their bounds; a private method cannot
-be named.
+A method's arguments are decoded into the types that it declares, with their bounds.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ else:
 __all__ = ["SOCKET", "Client", "handler", "serve"]
 
 SOCKET = "admin.sock"
-"""The socket's name in the site's folder, if it is not put elsewhere."""
+"""The default name of the socket in the site's folder."""
 
 _MOST_REQUEST = MOST_TEXT + (1 << 16)
 _WRONG = "something went wrong; see the site's log"
 
 
 def _request(name: str, method: Callable[..., Any]) -> type[msgspec.Struct]:
-    """Return the struct that asks for a method of the desk: its arguments, with their bounds."""
+    """Return the request struct of a method: its arguments, with their bounds."""
     hints = get_type_hints(method, include_extras=True)
     fields: list[Any] = [
         (each.name, hints[each.name], *(() if each.default is each.empty else (each.default,)))
@@ -59,7 +58,7 @@ _RESULTS = {name: get_type_hints(method)["return"] for name, method in _METHODS.
 
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a method returned; or a code and a sentence, if it raised."""
+    """The result of a method; or a code and a sentence, if it raised."""
 
     told: msgspec.Raw = msgspec.Raw(b"\xc0")
     code: str = ""
@@ -78,15 +77,15 @@ def serve(
     *,
     linked: Callable[[], bool] = lambda: False,
 ) -> unix.Server:
-    """Return a socket that answers stewards; it starts with `start()`, or as a context manager.
+    """Return a server for stewards; it starts with `start()`, or as a context manager.
 
-    The socket has mode 0600 in the site's own folder, which nobody else can enter, and 0660 elsewhere.
+    The socket has mode 0600 in the site's own folder, which no other user can enter, and 0660 elsewhere.
 
     Args:
         path: of the socket.
-        folder: the site's.
-        stewards: user ids that may connect, beside this process's own and root. Never that of the link.
-        linked: says whether a link is connected.
+        folder: the site's folder.
+        stewards: user ids that may connect, besides this process's own and root. Never that of the link.
+        linked: returns whether a link is connected.
     """
     own = os.geteuid()
 
@@ -111,7 +110,7 @@ def serve(
 
 
 def handler(desk: Desk) -> Callable[[bytes | bytearray], bytes]:
-    """Return what answers the frames of a socket. It never raises."""
+    """Return a function that answers frames. It never raises."""
 
     def handle(frame: bytes | bytearray) -> bytes:
         try:
@@ -174,7 +173,7 @@ class Client(_Methods):
         try:
             frame = _encode(_REQUESTS[name](*arguments, **named))
         except UnicodeEncodeError:
-            raise InvalidInput("what is sent to a site must be text in UTF-8") from None
+            raise InvalidInput("a text for a site must be valid UTF-8") from None
         if len(frame) > _MOST_REQUEST:
             raise InvalidInput(f"a text for a site may have at most {MOST_TEXT >> 10} kB")
         try:
