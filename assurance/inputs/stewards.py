@@ -99,7 +99,7 @@ class Held(Surface):
         (path / where / "bent.json").write_bytes(data)
         (path / "held" / "right.json").write_text(json.dumps(_study(_ANALYSES[:1], "the right one")))
         told = approvals.unreadable()
-        known = [*approvals.waiting(), *approvals.all_approved(), *approvals.all_refused()]
+        known = [*approvals.studies("waiting"), *approvals.studies("approved"), *approvals.studies("refused")]
         if len(told) + len(known) != 2:
             raise InTheWay(f"{len(told)} cannot be read, and {len(known)} can")
         try:

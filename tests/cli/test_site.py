@@ -209,7 +209,7 @@ def test_a_study_cannot_move_the_cursor_or_hide_by_being_broken(cape: Cape, worl
     assert "It states epsilon 1.0 at delta 1e-06, 1 colluding, scheme cape; sites: a, b, c." in shown.out
     count = len(bad["analyses"])
     assert f"{count - 1} of {count} would be answered; together they cost this site epsilon " in shown.out
-    (held,) = world.site.approvals.waiting()
+    (held,) = world.site.approvals.studies("waiting")
     done = cape("site", "refuse", held.study_hash[:12], "--coordinator", "office", "--site", world.site.path)
     assert done.code == 0
     assert world.code(world.request(bad)) == "steward"

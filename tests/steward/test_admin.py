@@ -149,7 +149,7 @@ def test_bytes_that_are_no_request_change_nothing(world: World):
     for frame in frames:
         answer = msgspec.msgpack.decode(handle(frame))
         assert answer["code"] in ("input", "failed"), answer
-    assert len(world.site.approvals.waiting()) == 1
+    assert len(world.site.approvals.studies("waiting")) == 1
     assert (world.site.path / "site.toml").read_bytes() == policy
     assert msgspec.msgpack.decode(handle(good))["code"] == ""
 

@@ -18,7 +18,7 @@ def test_ask_first_holds_a_study_until_it_is_approved(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request()) == "approval"
     assert world.code(world.request()) == "approval"
-    (held,) = world.site.approvals.waiting()
+    (held,) = world.site.approvals.studies("waiting")
     assert (held.name, held.coordinator) == ("lungs", world.office.public)
     assert " held " in (world.site.path / "site.log").read_text()
     world.site.approvals.approve(world.site.approvals.find("lungs"))
@@ -33,7 +33,7 @@ def test_a_steward_may_say_no_and_take_it_back(world: World):
     assert world.code(world.request()) == "approval"
     approvals.refuse(approvals.find("lungs", to="refuse"))
     assert world.code(world.request()) == "steward"
-    assert not approvals.waiting(), "it does not wait again"
+    assert not approvals.studies("waiting"), "it does not wait again"
     world.edit('approve = "ask"', 'approve = "auto"')
     assert world.code(world.request()) == "steward", "whatever the policy allows"
     approvals.approve(approvals.find("lungs"))
@@ -66,15 +66,15 @@ def test_a_study_that_is_held_again_meanwhile_is_in_one_folder(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     approvals = world.site.approvals
     assert world.code(world.request()) == "approval"
-    (held,) = approvals.waiting()
+    (held,) = approvals.studies("waiting")
     text = held.path.read_text()
     approvals.approve(held)
     held.path.write_text(text)  # by a request that came when it was not approved yet
     approvals.refuse(approvals.find("lungs", to="refuse"))
-    assert (approvals.waiting(), approvals.all_approved()) == ([], [])
+    assert (approvals.studies("waiting"), approvals.studies("approved")) == ([], [])
     assert world.code(world.request()) == "steward"
     assert approvals.hold(world.request())
-    assert approvals.waiting() == [], "what was decided does not wait"
+    assert approvals.studies("waiting") == [], "what was decided does not wait"
 
 
 def test_a_refusal_holds_whatever_a_study_has_in_it(world: World):
@@ -102,13 +102,13 @@ def test_studies_that_find_no_room_are_told(world: World, monkeypatch: pytest.Mo
     assert world.code(world.request()) == "approval"
     theirs = ask(document(), world.roster, world.other)
     assert world.code(theirs) == "approval", "nobody fills the room of another"
-    assert len(world.site.approvals.waiting()) == 2
+    assert len(world.site.approvals.studies("waiting")) == 2
 
 
 def test_what_the_policy_refuses_is_not_held(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request(document(scheme="none"))) == "scheme"
-    assert not world.site.approvals.waiting()
+    assert not world.site.approvals.studies("waiting")
 
 
 HERE = ("held", "approved", "refused")
@@ -148,19 +148,19 @@ def test_a_file_that_is_no_study_is_named_and_stands_in_no_others_way(world: Wor
     told = approvals.unreadable()
     assert all(str(path / folder / "odd.json") in each for folder, each in zip(HERE, told, strict=True))
     assert world.code(world.request()) == "approval"
-    assert [held.name for held in approvals.waiting()] == ["lungs"]
+    assert [held.name for held in approvals.studies("waiting")] == ["lungs"]
     approvals.approve(approvals.find("lungs"))
     world.granted(world.request())
     approvals.refuse(approvals.find("lungs", to="refuse"))
     assert world.code(world.request()) == "steward"
-    assert [held.name for held in approvals.all_refused()] == ["lungs"]
+    assert [held.name for held in approvals.studies("refused")] == ["lungs"]
 
 
 def test_a_folder_or_a_pipe_among_the_files_is_no_study(world: World):
     (world.site.path / "held").mkdir()
     (world.site.path / "held" / "folder.json").mkdir()
     os.mkfifo(world.site.path / "held" / "pipe.json")
-    assert (len(world.site.approvals.unreadable()), world.site.approvals.waiting()) == (2, [])
+    assert (len(world.site.approvals.unreadable()), world.site.approvals.studies("waiting")) == (2, [])
 
 
 def test_what_was_not_found_is_told_in_a_line_however_many_wait(world: World):

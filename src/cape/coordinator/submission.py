@@ -78,7 +78,7 @@ class Submission:
     With a record that has entries, the study is resumed: finished analyses are not asked again.
 
     Args:
-        study: what is asked of whom. Its scheme must be "cape" or "conventional".
+        study: the study. Its scheme must be "cape" or "conventional".
         folder: the coordinator's key and the sites' pinned keys.
         link: reaches the aggregator.
         record: what was asked before; the submission writes to it.

@@ -24,7 +24,9 @@ from cape.steward.request import Request
 from cape.study import places
 from cape.study.document import Document, hash_of
 
-__all__ = ["Approvals", "Held"]
+__all__ = ["Approvals", "Held", "State"]
+
+State = Literal["waiting", "approved", "refused"]
 
 _MOST_HELD = 100  # of each coordinator, so that none can fill the disk
 _MOST_NAMED = 6
@@ -54,24 +56,28 @@ class Approvals:
     """The folders `held`, `approved` and `refused` of a site."""
 
     def __init__(self, folder: Path) -> None:
-        self._folders = tuple(folder / name for name in ("held", "approved", "refused"))
-        self._held, self._approved, self._refused = self._folders
+        self._folders: dict[State, Path] = {
+            "waiting": folder / "held",
+            "approved": folder / "approved",
+            "refused": folder / "refused",
+        }
 
     def approved(self, request: Request) -> bool:
         """Return whether the steward has approved this study of this coordinator."""
-        return _is_in(self._approved, request)
+        return _is_in(self._folders["approved"], request)
 
     def refused(self, request: Request) -> bool:
         """Return whether the steward has refused it: the file's name decides, whatever its content."""
-        return (self._refused / _file(request.coordinator, request.study_hash)).is_file()
+        return (self._folders["refused"] / _file(request.coordinator, request.study_hash)).is_file()
 
     def hold(self, request: Request) -> bool:
         """Keep a study for the steward; return False if too many wait, or it could not be read again."""
-        self._held.mkdir(mode=0o700, exist_ok=True)
-        path = self._held / _file(request.coordinator, request.study_hash)
-        if any((folder / path.name).exists() for folder in self._folders):
+        waiting = self._folders["waiting"]
+        waiting.mkdir(mode=0o700, exist_ok=True)
+        path = waiting / _file(request.coordinator, request.study_hash)
+        if any((folder / path.name).exists() for folder in self._folders.values()):
             return True  # it waits, or was just decided on
-        if sum(held.coordinator == request.coordinator for held in self.waiting()) >= _MOST_HELD:
+        if sum(held.coordinator == request.coordinator for held in self.studies("waiting")) >= _MOST_HELD:
             return False
         told = {"coordinator": public_text(request.coordinator), "study": request.study}
         text = json.dumps(told, indent=2) + "\n"
@@ -83,29 +89,22 @@ class Approvals:
     def unreadable(self) -> list[str]:
         """Return a sentence for each unrecognised file, saying what to do."""
         return [
-            _unrecognised(path, refuses=folder == self._refused)
-            for folder in self._folders
+            _unrecognised(path, refuses=state == "refused")
+            for state, folder in self._folders.items()
             for path in _files(folder)
             if _load(path) is None
         ]
 
-    def waiting(self) -> list[Held]:
-        """Return the studies that wait."""
-        return _all(self._held)
-
-    def all_approved(self) -> list[Held]:
-        """Return the studies that were approved."""
-        return _all(self._approved)
-
-    def all_refused(self) -> list[Held]:
-        """Return the studies that were refused."""
-        return _all(self._refused)
+    def studies(self, state: State) -> list[Held]:
+        """Return the studies that wait, were approved, or were refused."""
+        paths = _files(self._folders[state])
+        return [held for path in paths if (held := _load(path)) is not None]
 
     def find(
         self, study: str, *, to: Literal["approve", "refuse"] = "approve", coordinator: bytes | None = None
     ) -> Held:
         """Return a study that waits, or was decided the other way, by its name or the start of its hash."""
-        known = self.waiting() + _all(self._refused if to == "approve" else self._approved)
+        known = self.studies("waiting") + self.studies("refused" if to == "approve" else "approved")
         found = {
             held.path.name: held
             for held in known
@@ -127,17 +126,17 @@ class Approvals:
 
     def approve(self, held: Held) -> Held:
         """Allow answers to a study from now on, within the policy and the budgets."""
-        return self._move(held, self._approved)
+        return self._move(held, self._folders["approved"])
 
     def refuse(self, held: Held) -> Held:
         """Refuse every part of a study from now on, whatever the policy allows."""
-        return self._move(held, self._refused)
+        return self._move(held, self._folders["refused"])
 
     def _move(self, held: Held, to: Path) -> Held:
         try:
             to.mkdir(mode=0o700, exist_ok=True)
             os.replace(held.path, to / held.path.name)
-            for folder in self._folders:  # it may have been held again meanwhile
+            for folder in self._folders.values():  # it may have been held again meanwhile
                 if folder != to:
                     (folder / held.path.name).unlink(missing_ok=True)
         except OSError as error:
@@ -168,10 +167,6 @@ def _is_in(folder: Path, request: Request) -> bool:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
-
-
-def _all(folder: Path) -> list[Held]:
-    return [held for path in _files(folder) if (held := _load(path)) is not None]
 
 
 def _file(coordinator: bytes, study_hash: str) -> str:

@@ -219,6 +219,12 @@ class Ledger:
             self._check(db, coordinator, self._now(db).year, cost, limits, basis or Basis())
 
     @property
+    def year(self) -> int:
+        """The calendar year (UTC) whose budgets count: it never goes back."""
+        with self._connected() as db:
+            return self._now(db).year
+
+    @property
     def runs(self) -> MutableSet[bytes]:
         """The runs of secure aggregation that this site took part in: what `secagg.Site` takes as seen."""
         return Runs(self._connected, self._writing, self._clock)

@@ -116,7 +116,7 @@ def plain_policy(
         "schema": schema,
         "allow": {"analyses": list(analyses)}
         | ({} if columns is None else {"columns": list(columns)})
-        | {"schemes": ["cape", "conventional"]},
+        | {"schemes": ["cape", "conventional"], "adjacency": ["replace-one"]},
         "protect": {"min_rows": min_rows, "other_honest": other_honest, "colluding": colluding},
         "budget": {key: {"epsilon": most, "delta": delta} for key, most in budget},
         "coordinators": {key: public_text(value) for key, value in (coordinators or {}).items()},

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from cape.steward.approvals import State
 from cape.steward.codes import Refusal
 
 __all__ = [
@@ -51,7 +52,6 @@ Hash = Annotated[str, Meta(max_length=64)]
 Year = Annotated[int, Meta(ge=0, le=9999)]
 Lines = Annotated[int, Meta(ge=0, le=100_000)]
 
-State = Literal["waiting", "approved", "refused"]
 PolicyState = Literal["in force", "expired", "broken"]
 
 

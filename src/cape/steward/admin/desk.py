@@ -16,7 +16,7 @@ from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
 from cape.steward.admin.data import Hash, Lines, Name, Reason, Text, Year
 from cape.steward.admin.hidden import hide, restore
-from cape.steward.approvals import Held
+from cape.steward.approvals import Held, State
 from cape.steward.folder import LOG, SiteFolder
 from cape.steward.gaps import Unsettled
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
@@ -68,7 +68,7 @@ class Desk:
             "broken" if summary is None else "expired" if summary.expired else "in force"
         )
         linked = None if self._linked is None else self._linked()
-        waiting = len(self.folder.approvals.waiting())
+        waiting = len(self.folder.approvals.studies("waiting"))
         return data.Status(__version__, mine, state, problem, summary, waiting, linked)
 
     def mine(self) -> data.Mine:
@@ -79,13 +79,11 @@ class Desk:
     def inbox(self) -> data.Inbox:
         """Return every study that is held here, with the current verdicts."""
         approvals, policy, ledger = self.folder.approvals, self.folder.policy, self.folder.ledger
-        each: list[tuple[data.State, list[Held]]] = [
-            ("waiting", approvals.waiting()),
-            ("approved", approvals.all_approved()),
-            ("refused", approvals.all_refused()),
+        ledger.entries()  # raises if a line was changed by hand
+        states: tuple[State, ...] = ("waiting", "approved", "refused")
+        studies = [
+            shown.study(policy, ledger, held, state) for state in states for held in approvals.studies(state)
         ]
-        year = shown.this_year(ledger.entries())
-        studies = [shown.study(policy, ledger, year, held, state) for state, them in each for held in them]
         return data.Inbox(tuple(studies), tuple(approvals.unreadable()))
 
     def approve(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
@@ -195,7 +193,7 @@ class Desk:
             policy.expires.isoformat(),
             tuple(policy.coordinators),
             tuple(policy.peers),
-            tuple(check.plain(held.name) for held in approvals.waiting()),
+            tuple(check.plain(held.name) for held in approvals.studies("waiting")),
             policy.release.delta,
             verdicts,
         )
@@ -220,9 +218,10 @@ class Desk:
         who = _asker(self.folder.policy, coordinator) if coordinator else None
         return self.folder.approvals.find(study, to="approve" if approve else "refuse", coordinator=who)
 
-    def _told(self, held: Held, state: data.State) -> data.Study:
-        policy, ledger = self.folder.policy, self.folder.ledger
-        return shown.study(policy, ledger, shown.this_year(ledger.entries()), held, state)
+    def _told(self, held: Held, state: State) -> data.Study:
+        ledger = self.folder.ledger
+        ledger.entries()  # raises if a line was changed by hand
+        return shown.study(self.folder.policy, ledger, held, state)
 
     def _log_decision(self, what: str, told: data.Study, reason: str) -> None:
         why = f": {check.plain(reason, 500)}" if reason else ""

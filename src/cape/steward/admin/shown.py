@@ -10,14 +10,14 @@ from cape.data.schema import hint
 from cape.errors import InvalidInput
 from cape.steward.admin import data
 from cape.steward.amount import Allowance, Basis, total
-from cape.steward.approvals import Held
+from cape.steward.approvals import Held, State
 from cape.steward.keyring import fingerprint, public_text
 from cape.steward.ledger import Amount, Ledger, Line
 from cape.steward.lines import SETTLED
 from cape.steward.policy import Policy
 from cape.steward.preview import Verdict, preview
 
-__all__ = ["analyses", "key_of", "ledger", "study", "summary", "this_year"]
+__all__ = ["analyses", "key_of", "ledger", "study", "summary"]
 
 _LONG = 1000  # characters of what a study says of itself
 
@@ -57,12 +57,7 @@ def analyses(policy: Policy, verdicts: Iterable[Verdict]) -> tuple[data.Analysis
     )
 
 
-def this_year(lines: Iterable[Line]) -> int:
-    """Return the current year of the ledger, which never goes back."""
-    return max([datetime.now(UTC).year, *(line.at.year for line in lines)])
-
-
-def study(policy: Policy, book: Ledger, year: int, held: Held, state: data.State) -> data.Study:
+def study(policy: Policy, book: Ledger, held: Held, state: State) -> data.Study:
     """Return a study with this site's verdicts in this year."""
     verdicts = preview(policy, book, held.study, held.coordinator)
     answered = [each for each in verdicts if each.refusal is None]
@@ -83,7 +78,7 @@ def study(policy: Policy, book: Ledger, year: int, held: Held, state: data.State
         whole.mu,
         whole.epsilon(policy.release.delta),
         policy.release.delta,
-        tuple(_limits(policy, book, year, [held.coordinator], whole)),
+        tuple(_limits(policy, book, [held.coordinator], whole)),
     )
 
 
@@ -108,7 +103,7 @@ def ledger(
         tuple(_line(policy, line) for line in found) if lines else (),
         _spent(len(found), _cost(found), delta),
         _spent(len(every), book.spent(), delta),
-        tuple(_limits(policy, book, this_year(every), list(keys), Amount())),
+        tuple(_limits(policy, book, list(keys), Amount())),
     )
 
 
@@ -131,8 +126,9 @@ def _since(held: Held) -> str:
         return ""
 
 
-def _limits(policy: Policy, book: Ledger, year: int, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
+def _limits(policy: Policy, book: Ledger, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
     """Return what is spent of each budget, and what would be after spending `more`."""
+    year = book.year
     under = "replace-one" if policy.sizes_public else None  # as the limits count
     for key in keys:
         who = policy.who(key) or fingerprint(key)
