@@ -19,26 +19,7 @@ from cape.engine.schemes import Cost
 from cape.engine.session import StageResult
 from cape.steward import read
 
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "count": {"columns": ["age"]},
-    "sum": {"columns": ["age", "weight"]},
-    "mean": {"columns": ["age", "weight"]},
-    "variance": {"columns": ["age"]},
-    "standard-deviation": {"columns": ["age"]},
-    "covariance": {"columns": ["age", "weight"]},
-    "correlation": {"columns": ["age", "weight"]},
-    "histogram": {"column": "age", "bins": 5},
-    "contingency-table": {"columns": ["sex", "ill"]},
-    "ecdf": {"columns": ["age"]},
-    "quantiles": {"columns": ["age"], "probs": [0.5]},
-    "table-one": {"columns": ["age", "sex"], "by": "ill"},
-    "linear-regression": {"target": "weight", "features": ["age"]},
-    "logistic-regression": {"target": "ill", "features": ["age", "sex"]},
-    "polynomial-loss": {"target": "weight", "features": ["age"], "coefficients": {"1": [0, -2], "2": [1]}},
-    "pca": {"columns": ["age", "weight"], "components": 1},
-    "k-means": {"columns": ["age", "weight"], "clusters": 3},
-    "neural-network": {"target": "ill", "features": ["age"], "hidden": [2], "epochs": 3, "sampling": 0.5},
-}
+EXAMPLES = {kind: analysis.example for kind, analysis in KINDS.items()}
 
 
 def study() -> dict[str, Any]:
@@ -51,9 +32,11 @@ def study() -> dict[str, Any]:
         "colluding": 1,
         "min_sites": 3,
         "neighbours": "replace-one",
-        "schema": {"age": [18, 90], "weight": [40, 140], "sex": ["female", "male"], "ill": ["no", "yes"]},
+        "schema": {"age": [18, 90], "chol": [100, 400], "sex": ["female", "male"], "disease": ["no", "yes"]},
         "sites": ["a", "b", "c", "d"],
-        "analyses": [{"kind": kind, **example, "share": 0.05} for kind, example in EXAMPLES.items()],
+        "analyses": [
+            {"kind": kind, **example, "share": 1 / (1 + len(EXAMPLES))} for kind, example in EXAMPLES.items()
+        ],
     }
 
 

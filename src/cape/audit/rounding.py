@@ -62,8 +62,17 @@ def _renamed(said: Any) -> Any:
     return _COLUMNS.get(said, said) if isinstance(said, str) else said
 
 
+def _words(said: Any) -> Iterator[str]:
+    """Yield every text in a description."""
+    if isinstance(said, str):
+        yield said
+    elif isinstance(said, (Mapping, list)):
+        for each in (*said, *(said.values() if isinstance(said, Mapping) else ())):
+            yield from _words(each)
+
+
 _ASKED = {kind: _renamed(said) for kind, said in ANALYSES.items()}
-NO_NUMBERS = ("count", "contingency-table")
+NO_NUMBERS = tuple(kind for kind, said in _ASKED.items() if not {"x", "y"} & {*_words(said)})
 """Kinds whose example reads no number: they have no such edges."""
 
 _CUT = ("variance", "standard-deviation", "ecdf", "quantiles", "table-one")

@@ -162,7 +162,7 @@ class Analysis(ABC):
     What it asks here is small: audits and tests take every registered analysis through all of cape by it.
     """
     shape_matters: ClassVar[bool] = False
-    """Whether the noise in the answer depends on how the values are spread within their bounds."""
+    """Whether its errors depend on how values are spread within their bounds, which a plan has to assume."""
     whole: ClassVar[bool] = False
     """Whether estimates count people, and are shown without digits after the point."""
     slopes: ClassVar[bool] = False
