@@ -93,7 +93,7 @@ class _Custom:
             self._require_row_by_row(batch, rows)
         # Not an error, which would tell of one row for sure: such a row adds nothing.
         rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-        if self._stream is not None and self._block.rate < 1:
+        if self._block.rate < 1:
             rows = rows[sample(self._stream, len(rows), self._block.rate)]
         self._sums += clip_rows(rows, self._block.bound).sum(axis=0)
 

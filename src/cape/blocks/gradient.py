@@ -57,11 +57,7 @@ class Gradient(VectorBlock):
 
     def over(self, kept: Kept, stream: SecureStream | None) -> Sums:
         records = kept.once(self.network, lambda: self._records(kept))
-        rows = None
-        if self.rate < 1:
-            if stream is None:
-                raise InvalidInput("a sample of rows needs a stream to draw it from")
-            rows = sample(stream, len(records), self.rate)
+        rows = sample(stream, len(records), self.rate) if self.rate < 1 else None
         found = clipped_sum(self.parameters, records, self.clip, rows=rows, loss_bound=self.loss_bound)
         if found.loss is None or self.loss_bound is None:
             return (found.sums,)

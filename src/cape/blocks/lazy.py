@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 import narwhals as nw
 
 from cape.blocks.bins import Bins
+from cape.blocks.block import Block, Sums
 from cape.blocks.steps import ONE, Steps
 from cape.data import faults
 from cape.data.schema import Category, Column, Number, Schema
 from cape.errors import DataError, OverflowRisk
+from cape.noise import SecureStream
 
-__all__ = ["MOST_EDGES", "Lazy", "Totals"]
+__all__ = ["MOST_EDGES", "Lazy", "Pushdown", "Totals"]
 
 MOST_EDGES = 1024
 _MOST_ROWS = 1 << 33
@@ -232,6 +234,32 @@ class Lazy:
     def _clamped(self, name: str) -> nw.Expr:
         column = self.schema.number(name)
         return _clamp(self._raw(name), column.low, column.high)
+
+
+class Pushdown:
+    """Computes blocks inside the engine that holds the table."""
+
+    def __init__(self, site: str, schema: Schema, frame: nw.LazyFrame[Any]) -> None:
+        self._site, self._schema, self._frame = site, schema, frame
+
+    def rows(self) -> int:
+        return self._lazy([]).rows()
+
+    def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
+        """Return the sums of every block: a query that checks the cells, then what each block asks."""
+        lazy = self._lazy([name for block in blocks for name in block.reads])
+        if any(block.rate < 1 for block in blocks):
+            raise lazy.refusal("sums over a sample of rows")
+        return [block.pushed(lazy) for block in blocks]
+
+    def clamped(self) -> dict[str, int]:
+        return self._lazy([name for name, each in self._schema.items() if isinstance(each, Number)]).outside()
+
+    def check(self) -> None:
+        self._lazy(list(self._schema)).check()
+
+    def _lazy(self, wanted: Sequence[str]) -> Lazy:
+        return Lazy(self._site, self._schema, self._frame, wanted)
 
 
 def _place(name: str, bins: Bins | None) -> nw.Expr:

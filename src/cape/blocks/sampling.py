@@ -29,8 +29,10 @@ def exact_rate(rate: float) -> float:
     return _threshold(rate) / 2.0**RATE_BITS
 
 
-def sample(stream: SecureStream, rows: int, rate: float) -> Integers:
+def sample(stream: SecureStream | None, rows: int, rate: float) -> Integers:
     """Return the numbers of the chosen ones of `rows` records, in rising order (a Poisson sample)."""
+    if stream is None:
+        raise InvalidInput("a sample of rows needs a stream to draw it from")
     require_stream(stream)
     rows = check.integer("rows", rows, least=0)
     threshold = _threshold(rate)

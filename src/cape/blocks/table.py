@@ -1,7 +1,7 @@
 """One site's rows and what can be asked of them: exact sums, whatever holds the rows.
 
 `Table` opens a source (see `cape.data.sources`) and computes blocks over it, in batches on this machine
-(`cape.blocks.batches`) or inside the engine that holds it (`cape.blocks.pushdown`). Both give the same
+(`cape.blocks.batches`) or inside the engine that holds it (`cape.blocks.lazy`). Both give the same
 integers: why, stands at the head of `steps`, `parts` and `lazy`.
 
 A table is taken to stay as it is while a study runs.
@@ -20,7 +20,7 @@ from cape.blocks.batches import Batches
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
-from cape.blocks.pushdown import Pushdown
+from cape.blocks.lazy import Pushdown
 from cape.data import faults
 from cape.data.schema import Schema
 from cape.data.sources import open_source

@@ -2,7 +2,7 @@
 
 A path or glob of CSV or Parquet is scanned by polars and streamed, never loaded whole; a database query is
 streamed too where its driver can. DataFrames and Arrow tables are read in slices. What is lazy and not
-polars (DuckDB, Dask, Spark, Ibis) stays a narwhals frame, for `cape.blocks.pushdown`.
+polars (DuckDB, Dask, Spark, Ibis) stays a narwhals frame, for `cape.blocks.lazy`.
 
 Opened so that any cell can be read (`lenient`), a text file is read line by line (`cape.data.lines`),
 SQLite's texts need not be UTF-8, and a lazy table is fetched: an engine may stop at a cell it cannot convert.

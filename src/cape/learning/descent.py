@@ -156,6 +156,8 @@ class Training:
 class Descent(Analysis):
     """An analysis that is learned step by step. A subclass says its block, its start and its result."""
 
+    loss_bound: ClassVar[float] = 1.0
+    """The bound at which losses are cut off, and by which they are divided."""
     training: Training
     options: ClassVar[tuple[str, ...]] = tuple(each.name for each in fields(Training))
     """Further keys that a study file may give."""
@@ -268,9 +270,6 @@ class Descent(Analysis):
             clip = state.clip * math.exp(-_CLIP_RATE * (min(max(below, 0.0), 1.0) - _QUANTILE))
             state.clip = min(max(clip, 1 / _TOO_LARGE), _TOO_LARGE)
         return f"loss {max(loss, 0.0):.4g}" if training.watch else ""
-
-    loss_bound: float = 1.0
-    """The bound at which losses are cut off, and by which they are divided."""
 
     def _checkpoint(self, schema: Schema, terms: str) -> Checkpoint | None:
         if self.training.checkpoint is None:

@@ -26,7 +26,6 @@ from cape.show.tables import listed
 __all__ = ["NetworkModel", "NeuralNetwork"]
 
 
-_LOSS_BOUND = 4.0
 _LOSS = (
     "The mean loss as it was released in each step, before that step was taken; the band is its 95% interval."
 )
@@ -47,6 +46,7 @@ class NeuralNetwork(Descent):
     """
 
     kind: ClassVar[str] = "neural-network"
+    loss_bound: ClassVar[float] = 4.0
     example: ClassVar[dict[str, Any]] = {
         "target": "disease",
         "features": ["age", "chol"],
@@ -86,11 +86,6 @@ class NeuralNetwork(Descent):
         )
         Design(self.features, self.target)
         Network(1, self.hidden, 1, self.activation)
-
-    @property
-    def loss_bound(self) -> float:  # type: ignore[override]
-        """The bound at which losses are cut off."""
-        return _LOSS_BOUND
 
     def design(self) -> Design:
         """Return how a row becomes an input and a target."""
