@@ -111,11 +111,17 @@ def test_a_foreign_run(cast, round_):
 
 
 def test_a_run_that_it_has_taken_part_in_before(cast):
-    play, seen = cast(), set()
+    play, used = cast(), set()
+
+    def claim(run: bytes) -> None:
+        if run in used:
+            raise Refused("was used before")
+        used.add(run)
+
     arguments = (play.parameters, "a", play.identities["a"])
-    Site(*arguments, seen=seen)
+    Site(*arguments, claim=claim)
     with pytest.raises(Refused, match="was used before"):
-        Site(*arguments, seen=seen)
+        Site(*arguments, claim=claim)
 
 
 @pytest.mark.parametrize("round_", ["share", "mask", "consistency", "unmask"])

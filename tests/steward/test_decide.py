@@ -53,7 +53,7 @@ def test_the_whole_way_through_secure_aggregation(world: World):
     assert parameters is not None
     assert all(grant.parameters == parameters for grant in grants.values())
     machines = {
-        name: Site(parameters, name, world.identities[name], seen=world.sites[name].ledger.runs)
+        name: Site(parameters, name, world.identities[name], claim=world.sites[name].ledger.claim)
         for name in THREE
     }
     outcome = drive(machines, Aggregator(parameters), vectors)
@@ -66,7 +66,7 @@ def test_the_whole_way_through_secure_aggregation(world: World):
     assert np.abs(outcome.total - exact).max() < 10 * RESOLUTION * math.sqrt(3)
     assert np.array_equal(outcome.total, sum(vectors.values()))
     with pytest.raises(Refused, match="used before"):
-        Site(parameters, "a", world.identities["a"], seen=world.site.ledger.runs)
+        Site(parameters, "a", world.identities["a"], claim=world.site.ledger.claim)
 
 
 def test_the_answer_has_the_noise_of_its_own_calibration(world: World):
@@ -90,7 +90,6 @@ def test_an_offer_costs_nothing_until_it_is_reserved(world: World):
     again = world.site.reconsider(offer.request)
     assert isinstance(again, Offer)
     assert not world.site.ledger.entries()
-    assert not list(world.site.ledger.runs)
     grant = offer.reserve()
     assert isinstance(grant, Grant)
     assert (grant.number, grant.rows, grant.parameters) == (1, offer.rows, offer.parameters)

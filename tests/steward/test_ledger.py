@@ -93,13 +93,6 @@ def test_a_run_that_is_closed_stays_as_it_is(ledger: Ledger):
     ledger.reserve(entry())
 
 
-def test_a_run_that_was_closed_by_its_bare_name_stays_closed(ledger: Ledger):
-    """As ledgers have it from before runs were closed for one coordinator."""
-    ledger.runs.add(bytes(16))
-    with pytest.raises(Refused, match="was closed"):
-        ledger.reserve(entry(run=bytes(16)))
-
-
 def test_nobody_closes_the_run_of_another(ledger: Ledger):
     run, stranger = bytes(16), b"s" * 32
     ledger.reserve(entry(run=run))
@@ -231,7 +224,7 @@ def test_a_refusal_writes_nothing(ledger: Ledger):
 )
 def test_lines_never_change_or_vanish(ledger: Ledger, statement: str):
     ledger.reserve(entry())
-    ledger.runs.add(b"r" * 16)
+    ledger.claim(b"r" * 16)
     db = sqlite3.connect(ledger.path)
     db.execute("PRAGMA recursive_triggers = ON")
     with pytest.raises(sqlite3.IntegrityError, match="never changes"):
@@ -287,18 +280,12 @@ def test_amounts_are_fractions_and_never_negative():
         Amount(Fraction(-1, 10))
 
 
-def test_runs_are_remembered(ledger: Ledger):
-    runs = ledger.runs
-    runs.add(b"a" * 16)
-    assert b"a" * 16 in Ledger(ledger.path).runs
-    assert b"b" * 16 not in runs
-    assert "a" not in runs
-    assert list(runs) == [b"a" * 16]
-    assert len(runs) == 1
-    with pytest.raises(Refused, match="used before"):
-        runs.add(b"a" * 16)
-    with pytest.raises(Refused, match="forgets"):
-        runs.discard(b"a" * 16)
+def test_the_names_of_sessions_are_remembered(ledger: Ledger):
+    ledger.claim(b"a" * 16)
+    ledger.claim(b"b" * 16)
+    for again in (ledger, Ledger(ledger.path)):
+        with pytest.raises(Refused, match="used before"):
+            again.claim(b"a" * 16)
 
 
 @examples(30)

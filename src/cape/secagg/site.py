@@ -18,7 +18,7 @@ Tested in tests/secagg/test_refusals.py (one test for each refusal), test_lying.
 
 from __future__ import annotations
 
-from collections.abc import MutableSet
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -62,7 +62,7 @@ class Site:
         identity: its signing key; the roster holds the public half.
         stream: the source of secrets; by default the operating system.
         verifier: shared by machines of one process to check each signature once.
-        seen: runs that this site has taken part in; this run is refused if it is among them, else added.
+        claim: called with the name of the run before anything else; raises `Refused` if it was used before.
     """
 
     def __init__(
@@ -73,17 +73,15 @@ class Site:
         *,
         stream: SecureStream | None = None,
         verifier: Verifier | None = None,
-        seen: MutableSet[bytes] | None = None,
+        claim: Callable[[bytes], None] | None = None,
     ) -> None:
         self.parameters = parameters
         self.name = name
         self.number = parameters.roster.index(name)
         if parameters.roster.keys[self.number] != identity.public:
             raise InvalidInput(f"the identity given is not that of {name!r} on the roster")
-        if seen is not None:
-            if parameters.run in seen:
-                raise Refused(f"run {parameters.run.hex()} was used before; every run needs a new name")
-            seen.add(parameters.run)
+        if claim is not None:
+            claim(parameters.run)
         self._identity = identity
         self._stream = stream or SecureStream()
         self._verifier = verifier or Verifier()

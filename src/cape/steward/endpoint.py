@@ -176,7 +176,7 @@ class SiteEndpoint:
         folder = self.folder
         card = folder.card
         machine = secagg.Site(
-            offer.parameters, card.name, folder.identity, stream=self._fresh(), seen=offer.ledger.runs
+            offer.parameters, card.name, folder.identity, stream=self._fresh(), claim=offer.ledger.claim
         )
         asked = offer.request
         with self._lock:  # a coordinator's sessions evict only its own

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from cape.secagg.keys import Identity
 from cape.steward.approvals import Approvals
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import Decider
-from cape.steward.grant import SOMETHING, Grant, Offer, answer
+from cape.steward.grant import Grant, Offer, answer, guarded
 from cape.steward.keyring import Card, load_identity, make_identity, new_folder, pin, unpin, write_whole
 from cape.steward.ledger import Ledger
 from cape.steward.nonces import Nonces
@@ -40,7 +39,6 @@ OLD_LOG = "site.log.1"
 MOST_LOG = 1 << 26
 """Bytes of a log, after which it is rotated."""
 _YEAR = timedelta(days=365)
-_T = TypeVar("_T")
 
 
 class SiteFolder:
@@ -120,15 +118,15 @@ class SiteFolder:
 
     def consider(self, data: bytes) -> Offer | Refusal:
         """Return an offer, not paid for yet, or a refusal. Never raises."""
-        return self._now(lambda site: site.consider(data))
+        return guarded(lambda: self.decider().consider(data), "a request", self.log)
 
     def reconsider(self, request: Request) -> Offer | Refusal:
         """Consider a request again, with the current policy, ledger and clock."""
-        return self._now(lambda site: site.reconsider(request))
+        return guarded(lambda: self.decider().reconsider(request), "a request", self.log)
 
     def decide(self, data: bytes) -> Grant | Refusal:
         """Return a grant, already in the ledger, or a refusal that may be sent. Never raises."""
-        return self._now(lambda site: site.decide(data))
+        return guarded(lambda: self.decider().decide(data), "a request", self.log)
 
     def decider(self) -> Decider:
         """Return a decider with the current policy, ledger and key."""
@@ -143,14 +141,6 @@ class SiteFolder:
             self._sessions,
             self.log,
         )
-
-    def _now(self, work: Callable[[Decider], _T]) -> _T | Refusal:
-        try:
-            site = self.decider()
-        except CapeError as error:
-            self.log(f"failed: {error}")
-            return Refusal(Code.SITE, SOMETHING)
-        return work(site)
 
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:
         """Return this site's noisy vector, or a refusal; the ledger holds the release either way."""

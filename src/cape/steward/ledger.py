@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, MutableSet, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,7 +37,6 @@ from cape.steward.gaps import Gap, Unsettled, gap_of, is_known, note, open_gaps
 from cape.steward.heads import ID_BYTES, Head, chain_of, of_json, start, to_json
 from cape.steward.lines import COLUMNS, SETTLED, Entry, Line, line_of, values_of
 from cape.steward.reading import chain_at, earlier, head_of, sums, totals_at
-from cape.steward.runs import Runs, closed, insert_run, is_run
 
 __all__ = ["Amount", "Entry", "Ledger", "Limit", "Line"]
 
@@ -142,7 +142,8 @@ class Ledger:
         with self._writing() as db:
             if open_gaps(db):
                 raise Unsettled
-            if is_run(db, closed(entry.run, entry.coordinator)) or is_run(db, entry.run):
+            name = _closed(entry.run, entry.coordinator).hex()
+            if db.execute("SELECT 1 FROM runs WHERE run = ?", (name,)).fetchone() is not None:
                 raise Refused("this run was closed by its coordinator; every release needs a new run")
             begun = db.execute(
                 "SELECT stage, plan FROM releases WHERE run = ? AND coordinator = ?",
@@ -189,10 +190,7 @@ class Ledger:
 
         Other coordinators' runs of the same name continue: knowing a run's name must not suffice to end it.
         """
-        name = closed(run, coordinator)
-        with self._writing() as db:
-            if not is_run(db, name):
-                insert_run(db, name, self._clock())
+        self._remember(_closed(run, coordinator))
 
     def entries(self, coordinator: bytes | None = None, year: int | None = None) -> list[Line]:
         """Return the lines, oldest first, after checking that none was changed."""
@@ -224,10 +222,16 @@ class Ledger:
         with self._connected() as db:
             return self._now(db).year
 
-    @property
-    def runs(self) -> MutableSet[bytes]:
-        """The runs of secure aggregation that this site took part in: what `secagg.Site` takes as seen."""
-        return Runs(self._connected, self._writing, self._clock)
+    def claim(self, session: bytes) -> None:
+        """Take the name of a session of secure aggregation; raise `Refused` if it was used before."""
+        if not self._remember(session):
+            raise Refused(f"run {session.hex()} was used before; every run needs a new name")
+
+    def _remember(self, name: bytes) -> bool:
+        """Write a name, synced; return False if it is there already."""
+        with self._writing() as db:
+            values = name.hex(), self._clock().astimezone(UTC).isoformat()
+            return db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", values).rowcount == 1
 
     def head(self, lines: int | None = None) -> Head | None:
         """Return the head after so many lines, or after all; None of an empty ledger."""
@@ -333,6 +337,11 @@ class Ledger:
         with self._connected() as db, db:  # commits, or rolls back if anything is raised
             db.execute("BEGIN IMMEDIATE")
             yield db
+
+
+def _closed(run: bytes, coordinator: bytes) -> bytes:
+    """Return the name that records that a coordinator has closed a run."""
+    return sha256(b"cape closed 1\0" + coordinator + run).digest()
 
 
 def _insert(

@@ -62,7 +62,10 @@ def study(policy: Policy, book: Ledger, held: Held, state: State) -> data.Study:
     verdicts = preview(policy, book, held.study, held.coordinator)
     answered = [each for each in verdicts if each.refusal is None]
     whole = sum((each.cost for each in answered), Amount())
-    stated = ("epsilon", "delta", "colluding", "scheme")
+
+    def stated(name: str) -> str:
+        return check.plain(str(held.study.get(name)))
+
     return data.Study(
         check.plain(held.name),
         held.study_hash,
@@ -71,7 +74,10 @@ def study(policy: Policy, book: Ledger, held: Held, state: State) -> data.Study:
         policy.who(held.coordinator),
         fingerprint(held.coordinator),
         check.plain(str(held.study.get("description") or ""), _LONG),
-        *(check.plain(str(held.study.get(name))) for name in stated),
+        stated("epsilon"),
+        stated("delta"),
+        stated("colluding"),
+        stated("scheme"),
         check.plain(", ".join(map(str, held.study.get("sites") or ())), _LONG),
         analyses(policy, verdicts),
         len(answered),
