@@ -64,7 +64,13 @@ class Approvals:
 
     def approved(self, request: Request) -> bool:
         """Return whether the steward has approved this study of this coordinator."""
-        return _is_in(self._folders["approved"], request)
+        path = self._folders["approved"] / _file(request.coordinator, request.study_hash)
+        if not path.is_file():
+            return False
+        held = _load(path)
+        if held is None:
+            raise InvalidInput(_unrecognised(path))
+        return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
 
     def refused(self, request: Request) -> bool:
         """Return whether the steward has refused it: the file's name decides, whatever its content."""
@@ -153,16 +159,6 @@ def _some(names: list[str]) -> str:
 def _unrecognised(path: Path, *, refuses: bool = False) -> str:
     kept = "; the refusal remains in force until you do" if refuses else ""
     return f"{check.plain(str(path), 300)} is an unrecognised file; remove it{kept}"
-
-
-def _is_in(folder: Path, request: Request) -> bool:
-    path = folder / _file(request.coordinator, request.study_hash)
-    if not path.is_file():
-        return False
-    held = _load(path)
-    if held is None:
-        raise InvalidInput(_unrecognised(path))
-    return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -11,11 +11,11 @@ Tested in tests/steward/test_desk.py.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from cape.errors import InvalidInput
 
@@ -68,18 +68,5 @@ def _require_in_place(text: str) -> None:
             given.pop(key, None)
     elif isinstance(site, dict):
         site.pop("data", None)
-    if any(MARK in each for each in _strings(document)):
+    if MARK in json.dumps(document, default=str):
         raise InvalidInput(f"{MARK!r} stands for a secret; it may occur in the data of [site] only")
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield every key and every text in a document."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
