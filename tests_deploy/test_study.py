@@ -74,7 +74,7 @@ def test_nobody_can_send_code_or_name_other_classes(world: World, tmp_path) -> N
             lambda: "server: BYOC not permitted" in session.get_job_meta(number).get("job_deploy_detail", [])
         )
         number = session.submit_job(str(other))
-        refused = "a: refused by the site: the app says something else than a job of cape"
+        refused = "a: refused by the site: the app is not configured as a job of cape"
         until(lambda: refused in session.get_job_meta(number).get("job_deploy_detail", []))
         with contextlib.suppress(Exception):
             assert "class_allow_list" not in session.cat_target("a", file="local/resources.json")

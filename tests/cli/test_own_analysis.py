@@ -49,6 +49,9 @@ class AbsoluteDeviations(Block):
         there = steps[~np.isnan(steps)]
         return np.array([len(there)]), np.array([np.abs(there).sum()]).astype(np.int64)
 
+    def typical(self, schema: Schema, rows: int) -> tuple[np.ndarray, ...]:
+        return np.array([float(rows)]), np.array([rows / 4])
+
 
 @dataclass(frozen=True)
 class MeanDeviation(Analysis):
@@ -69,15 +72,6 @@ class MeanDeviation(Analysis):
         ((count, deviations),), ((_, noise),) = answer.sums, answer.noise
         scale = answer.schema.number(self.column).half / max(float(count[0]), 1.0)
         return [Estimate(self.column, scale * float(deviations[0]), 0.0, scale * noise)]
-
-    def expected(
-        self,
-        schema: Schema,
-        noise: Any,
-        rows: int,
-        neighbours: Neighbours = "replace-one",
-    ) -> dict[str, float]:
-        return {self.column: schema.number(self.column).half * noise[0][1] / rows}
 
     def describe(self) -> str:
         return f"mean distance of {self.column} from the middle of its bounds"
