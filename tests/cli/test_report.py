@@ -61,7 +61,7 @@ def test_the_report_says_what_a_board_asks(page):
         "What is guaranteed to each person",
         "epsilon = 2 at delta = 1e-06",
         "blind guessing finds 5%",
-        "the aggregator and 1 site of the 3 together",
+        "the aggregator and 1 of the 3 sites together",
         "Every person has one row at one site.",
         "Mean of age and weight",
         "95% interval",

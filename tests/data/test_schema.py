@@ -42,7 +42,7 @@ def test_descriptions_that_cannot_be_right(columns: dict[str, object], problem: 
 def test_names_are_guessed() -> None:
     with pytest.raises(InvalidInput, match="did you mean 'stage'"):
         SCHEMA["stge"]
-    with pytest.raises(InvalidInput, match="it has age, sex, stage, bmi"):
+    with pytest.raises(InvalidInput, match="choose from age, sex, stage, bmi"):
         SCHEMA["qqq"]
     with pytest.raises(InvalidInput, match="and others"):
         Schema({f"x{i}": (0, 1) for i in range(30)})["q"]

@@ -57,7 +57,7 @@ def test_without_noise_the_answer_is_the_exact_one_and_a_warning_says_so():
     assert list(release.value.values()) == np.histogram(ages, EDGES)[0].tolist()
     assert together.budget.spent == 0
     assert release.guarantee.mu == math.inf
-    assert "Nothing is promised" in release.guarantee.statement
+    assert "There is no guarantee" in release.guarantee.statement
 
 
 @pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional", "pooled"])

@@ -23,7 +23,10 @@ WRONG = {
     "age = [18, 90]": ("age = [90, 18]", "[schema]: column 'age': bounds must rise"),
     '"count", "mean"': ('"count", "maen"', "[allow]: unknown analysis 'maen'; did you mean 'mean'?"),
     '"age", "weight", "sex", "ill"]': ('"agee"]', "[allow]: unknown column 'agee'; did you mean 'age'?"),
-    '"cape", "conventional"]': ('"pooled"]', "[allow]: unknown scheme 'pooled'; it has cape, conventional"),
+    '"cape", "conventional"]': (
+        '"pooled"]',
+        "[allow]: unknown scheme 'pooled'; choose from cape, conventional",
+    ),
     "min_rows = 100": ("min_rows = 0", "[protect]: min_rows must be an integer at least 1, not 0"),
     "other_honest = 1": ("", "[protect]: the key 'other_honest' is missing"),
     "release = {epsilon = 1.0, delta": (

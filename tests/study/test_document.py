@@ -55,7 +55,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "our own": ({"inner": {"name": "x", "size": 13}}, "[inner]: thirteen is refused"),
     "no document": ([], "the document must be a table with keys, not a list"),
-    "like a path": ({"x - at `$.inner`": 1}, "unknown section [x - at `$.inner`]; it has inner, beside"),
+    "like a path": ({"x - at `$.inner`": 1}, "unknown section [x - at `$.inner`]; choose from inner, beside"),
     "within": ({"inner": {"name": {"a": "secret"}}}, "[inner]: name must be a text, not a table"),
 }
 
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_named_with_its_place(what: str):
 
 
 WIRE: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown": ({"surprise": 1}, "unknown key 'surprise'; it has epsilon, delta,"),
+    "unknown": ({"surprise": 1}, "unknown key 'surprise'; choose from epsilon, delta,"),
     "scheme": ({"scheme": "capes"}, "unknown scheme 'capes'; did you mean 'cape'?"),
     "delta": ({"delta": 1}, "delta must lie strictly between 0 and 1, not 1"),
     "sites": ({"sites": ["a", 5, "c"]}, "entry 2 of sites must be a text, not 5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TextIO
 
 import typer
@@ -31,17 +32,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(demo)
-app.command()(plan)
-app.command()(run)
-app.command()(audit)
-app.command()(bench)
-app.command()(serve)
-app.command()(join)
-app.command()(submit)
-app.command()(status)
+for command in (demo, plan, run, audit, bench, serve, join, submit, status):
+    app.command()(command)
 app.add_typer(site)
 app.add_typer(deploy)
+for group in (app, site, deploy):
+    for registered in group.registered_commands:  # typer would break help where a docstring's lines end
+        paragraphs = inspect.getdoc(registered.callback).split("\n\n")
+        registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _version(asked: bool) -> None:

@@ -84,8 +84,8 @@ def assumptions(setting: Setting, scheme: str) -> list[str]:
         said.append("The curator sees every row's contribution and is trusted by everyone.")
     if scheme.startswith("cape"):
         said.append(
-            f"The parties follow the protocol; at most {count(parties.colluding, 'site')} of {parties.sites} "
-            "pool what they see with the aggregator."
+            f"The parties follow the protocol; at most {parties.colluding} of the {parties.sites} sites "
+            "collude with the aggregator."
         )
         said.append("Nobody can break AES-256, X25519 or Ed25519: secure aggregation rests on them.")
         said.append(
@@ -103,7 +103,7 @@ def _adversary(guarantee: ReleaseGuarantee) -> str:
     if guarantee.scheme == "conventional":
         return "the aggregator and all other sites together"
     return (
-        f"the aggregator and {count(p.colluding, 'site')} of the {p.sites} together"
+        f"the aggregator and {p.colluding} of the {p.sites} sites together"
         if p.colluding
         else "the aggregator and every reader, but not against sites that collude with the aggregator"
     )

@@ -295,4 +295,4 @@ def hint(name: Any, known: Iterable[str]) -> str:
     if close and len(close[0]) <= _LONGEST_NAME:
         return f"; did you mean {close[0]!r}?"
     shown = [check.plain(each, _SHOWN_NAME) for each in names[:_SHOWN_NAMES]]
-    return f"; it has {', '.join(shown)}" + (" and others" if len(names) > _SHOWN_NAMES else "")
+    return f"; choose from {', '.join(shown)}" + (" and others" if len(names) > _SHOWN_NAMES else "")

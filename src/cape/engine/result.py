@@ -49,21 +49,21 @@ class ReleaseGuarantee:
 
     @property
     def statement(self) -> str:
-        """What is promised to each person, and on what it rests, in words."""
+        """The guarantee to each person and its assumptions, in words."""
         if self.mu == float("inf"):
-            return "Nothing is promised: no noise was added."
+            return "There is no guarantee: no noise was added."
         if self.mu == 0:
             return "The answer is public: nothing was asked of the tables, and nothing is spent."
         p = self.parties
         change = (
-            "one person's row is replaced by any other"
+            "one person's row is replaced by any other row"
             if self.neighbours == "replace-one"
             else "one person's row is added or left out"
         )
         scheme = SCHEMES[self.scheme]()
         may_be_lost = p.min_sites < p.sites and scheme.distributed
         return (
-            f"When {change}, what is seen by {scheme.seen_by(p)} changes by at most mu = {self.mu:.4g}: "
+            f"When {change}, the view of {scheme.seen_by(p)} changes by at most mu = {self.mu:.4g}: "
             f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: one row "
             "per person, bounds given by people, fresh noise"
             + (", sizes of sites public" if self.neighbours == "replace-one" else "")

@@ -129,8 +129,8 @@ def forest(estimates: Sequence[Estimate], schema: Schema, what: str, *, ratios: 
         marks = [mark.exponential() for mark in marks]
     line = 1.0 if ratios else 0.0
     caption = (
-        "Each label says for which change; a category is compared with the first one. An interval without "
-        f"{line:g} tells an effect from none. {DOTS}"
+        "Each label says for which change; a category is compared with the first one. An interval "
+        f"that excludes {line:g} indicates an effect. {DOTS}"
     )
     return [Figure((Intervals(tuple(marks), axis=what, line=line, log=ratios),), caption)]
 

@@ -40,8 +40,10 @@ class Cape(Scheme):
         return graph_failure(parties)
 
     def seen_by(self, parties: Parties) -> str:
-        lying = " (an aggregator that lies is held off too)" if parties.lying else ""
-        return super().seen_by(parties) + lying
+        seen_by = super().seen_by(parties)
+        if not parties.lying:
+            return seen_by
+        return seen_by.removesuffix(")") + "; a lying aggregator is held off too)"
 
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what agrees on keys once for many steps."""

@@ -182,9 +182,9 @@ class Scheme(ABC):
     def seen_by(self, parties: Parties) -> str:
         """Return whose view the guarantee is about, for its statement."""
         if not parties.colluding:
-            return "the aggregator alone, if it follows the protocol"
+            return "the aggregator alone (if it follows the protocol)"
         sites = f"{parties.colluding} of the {parties.sites} sites"
-        return f"the aggregator and {sites}, if they follow the protocol"
+        return f"the aggregator and {sites} (if they follow the protocol)"
 
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what runs `steps` tasks like this one: where keys or noise can be made once for all."""
