@@ -38,7 +38,7 @@ app.add_typer(site)
 app.add_typer(deploy)
 for group in (app, site, deploy):
     for registered in group.registered_commands:  # typer would break help where a docstring's lines end
-        paragraphs = inspect.getdoc(registered.callback).split("\n\n")
+        paragraphs = (inspect.getdoc(registered.callback) or "").split("\n\n")
         registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
