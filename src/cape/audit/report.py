@@ -11,6 +11,7 @@ from cape.audit.picture import draw
 from cape.audit.run import Audit
 from cape.audit.table import ERROR, Row
 from cape.errors import InvalidInput
+from cape.show.numbers import count
 from cape.show.plain import to_json
 
 __all__ = ["COLUMNS", "PLANTED", "cells", "left_out", "page", "told", "write"]
@@ -102,7 +103,7 @@ def page(found: Audit, command: str) -> str:
         "the search found, computed from the noise that the code calibrates to; *its epsilon* is that of a "
         "Gaussian release with the bound on mu; *ratio* is bound over claim, for mu or its epsilon, "
         "whichever is less; *floor* is the least ratio allowed: with few runs, or a small epsilon, no test "
-        "comes near the claim. How it works, and what it does not cover: [the audit](audit.md).",
+        "comes near the claim. docs/audit.md in the source says how it works, and what it does not cover.",
         "",
     ]
     for line in left_out():
@@ -110,7 +111,10 @@ def page(found: Audit, command: str) -> str:
     if plain:
         lines += ["## What must hold", ""]
         if tight:
-            lines += [f"The least ratio of {len(tight)} tight rows is {min(tight):.2f}; floor {floor:g}.", ""]
+            lines += [
+                f"The least ratio of {count(len(tight), 'tight row')} is {min(tight):.2f}; floor {floor:g}.",
+                "",
+            ]
         if least is not None:
             lines += [f"Nearest to its floor of {least.needed:.2f}: `{least.name}`, {least.ratio:.2f}.", ""]
         lines += [*_table(plain), ""]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
 from cape.cli import screen
 from cape.cli.folder import writable
 from cape.cli.options import AsJson
+from cape.show import Table
+from cape.show.terminal import Fitted
 
 if TYPE_CHECKING:
     from cape.audit import Audit
@@ -91,21 +91,14 @@ def _show(found: Audit, files: list[Path]) -> None:
 
     console = screen.console()
     if found.rows:
+        rows = [dict(zip(report.COLUMNS, report.cells(row), strict=True)) for row in found.rows]
         table = Table(
-            box=box.SIMPLE_HEAD,
-            title="Lower bounds beside claims",
-            title_justify="left",
-            padding=(0, 1, 0, 0),
+            _COLUMNS,
+            tuple(tuple(row[title] for title in _COLUMNS) for row in rows),
+            "Lower bounds beside claims",
+            drop=(_COLUMNS.index("epsilon at delta"), _COLUMNS.index("its epsilon")),
         )
-        for title in _COLUMNS:
-            words = title in ("row", "verdict")
-            table.add_column(title, justify="left" if words else "right", no_wrap=title != "verdict")
-        for row in found.rows:
-            style = "green" if row.ok else "bold red"
-            told = dict(zip(report.COLUMNS, map(escape, report.cells(row)), strict=True))
-            told["verdict"] = f"[{style}]{told['verdict']}[/{style}]"
-            table.add_row(*(told[title] for title in _COLUMNS))
-        console.print(table)
+        console.print(Fitted(table, len(rows)))
         typer.echo(f"{report.told(found)} Seed {found.seed}, {found.seconds:.0f} s.")
         for line in (*report.left_out(), report.PLANTED):
             typer.echo(line)

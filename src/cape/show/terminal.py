@@ -33,12 +33,13 @@ def rendered(shown: Shown) -> Group:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A table without the columns that do not fit."""
+    """A table without the columns that do not fit, and with at most so many rows."""
 
     table: Table
+    most: int = _MOST
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        table, dropped = self.table.cut(_MOST), []
+        table, dropped = self.table.cut(self.most), []
         while table.drop and _width(table) > options.max_width:
             dropped.append(table.columns[table.drop[0]])
             table = table.without(table.drop[0])
