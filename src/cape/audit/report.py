@@ -73,10 +73,9 @@ PLANTED = (
 
 def told(found: Audit) -> str:
     """Return how many tests were made, and how they divide the error."""
-    return (
-        f"{found.tests} tests on {len(found.rows)} rows, one to three on each, with equal parts of the "
-        f"error: the probability that any of them is wrong is at most {ERROR:.0%}."
-    )
+    tests, rows = count(found.tests, "test"), count(len(found.rows), "row")
+    return f"{tests} on {rows}, one to three on each, with equal parts of the error: the "
+        f"probability that any of them is wrong is at most {ERROR:.0%}."
 
 
 def left_out() -> list[str]:
