@@ -74,8 +74,10 @@ PLANTED = (
 def told(found: Audit) -> str:
     """Return how many tests were made, and how they divide the error."""
     tests, rows = count(found.tests, "test"), count(len(found.rows), "row")
-    return f"{tests} on {rows}, one to three on each, with equal parts of the error: the "
-        f"probability that any of them is wrong is at most {ERROR:.0%}."
+    return (
+        f"{tests} on {rows}, one to three on each, with equal parts of the error: the probability that any "
+        f"of them is wrong is at most {ERROR:.0%}."
+    )
 
 
 def left_out() -> list[str]:
