@@ -153,6 +153,14 @@ def test_a_private_name_of_another_module_would_be_seen():
     assert set(reached(tree)) - defined(tree) == {"_b", "_d", "_f"}
 
 
+def test_the_map_of_contributing_lists_every_part_of_the_package():
+    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text()
+    layout = text[text.index("## Layout") : text.index("How the parts work together")]
+    for layer in LAYERS:
+        name = f"{layer}.py" if (SOURCE / f"{layer}.py").is_file() else f"src/cape/{layer}/"
+        assert name in layout, f"{name} is missing"
+
+
 def test_no_predictable_generator_in_the_package():
     for path in SOURCE.rglob("*.py"):
         tree = parsed(path)

@@ -8,6 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from cape.engine.execute import Progress
 from cape.engine.result import ReleaseGuarantee
+from cape.engine.schemes import SCHEMES
 from cape.engine.stages import Setting
 from cape.show.numbers import count
 
@@ -58,7 +59,7 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below to
         f"adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = "
         f"{guarantee.mu:.4g}), exactly accounted.",
         bet(guarantee.mu),
-        f"This holds against {_adversary(guarantee)}.",
+        f"This holds against {SCHEMES[guarantee.scheme]().adversary(guarantee.parties)}.",
     ]
 
 
@@ -74,36 +75,10 @@ def bet(mu: float) -> str:
 
 def assumptions(setting: Setting, scheme: str) -> list[str]:
     """Return the assumptions of the guarantee, one sentence each."""
-    parties = setting.parties
     said = ["Every person has one row at one site."]
     said.append("The bounds and categories of the columns were given by people, not computed from the data.")
     if setting.neighbours == "replace-one":
         said.append("How many rows each site holds is public.")
     said.append("Every release draws fresh noise; running the study again is a new release and costs again.")
-    if scheme == "pooled":
-        said.append("The curator sees every row's contribution and is trusted by everyone.")
-    if scheme.startswith("cape"):
-        said.append(
-            f"The parties follow the protocol; at most {parties.colluding} of the {parties.sites} sites "
-            "collude with the aggregator."
-        )
-        said.append("Nobody can break AES-256, X25519 or Ed25519: secure aggregation rests on them.")
-        said.append(
-            f"At least {parties.min_sites} of {parties.sites} sites answer; with fewer there is no answer."
-        )
+    said += SCHEMES[scheme]().assumptions(setting.parties)
     return said
-
-
-def _adversary(guarantee: ReleaseGuarantee) -> str:
-    p = guarantee.parties
-    if guarantee.scheme == "pooled":
-        return "everyone but the curator, who sees everything"
-    if guarantee.scheme == "local":
-        return "everyone but the site that answers"
-    if guarantee.scheme == "conventional":
-        return "the aggregator and all other sites together"
-    return (
-        f"the aggregator and {p.colluding} of the {p.sites} sites together"
-        if p.colluding
-        else "the aggregator and every reader, but not against sites that collude with the aggregator"
-    )

@@ -68,7 +68,7 @@ class ReleaseGuarantee:
             "per person, bounds given by people, fresh noise"
             + (", sizes of sites public" if self.neighbours == "replace-one" else "")
             + (f", at least {p.min_sites} sites answering" if may_be_lost else "")
-            + f"{scheme.assumes}."
+            + (f", {scheme.cryptography.replace(' or ', ' and ')} unbroken." if scheme.cryptography else ".")
             + (
                 f" Sampling, or a random graph of masks, adds at most {self.extra:.1g} to delta."
                 if self.extra

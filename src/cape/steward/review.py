@@ -77,7 +77,7 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             f"{setting.neighbours!r} to adjacency under [allow] in site.toml",
         )
     check_columns(policy, asked, asked.analysis.query(setting.schema, setting.neighbours))
-    if scheme.name == "cape":
+    if scheme.masked:
         _check_parties(policy, asked)
     if not policy.release.covers(whole_price(policy, asked)):
         raise Denied(

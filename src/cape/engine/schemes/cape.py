@@ -24,7 +24,7 @@ class Cape(Scheme):
     rounds = SECAGG_ROUNDS
     masked = True
     keeps_keys = True
-    assumes = ", AES-256, X25519 and Ed25519 unbroken"
+    cryptography = "AES-256, X25519 or Ed25519"
 
     def local_std(self, mu: float, parties: Parties) -> float:
         p = parties

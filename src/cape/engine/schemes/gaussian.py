@@ -56,7 +56,7 @@ class CapeGaussian(Messages):
     name = "cape-gaussian"
     rounds = ROUNDS
     keeps_keys = True
-    assumes = ", AES-256, X25519 and Ed25519 unbroken"
+    cryptography = "AES-256, X25519 or Ed25519"
 
     def __init__(self, correlated_std: float | Literal["paper"] = "paper") -> None:
         if correlated_std != "paper":

@@ -41,6 +41,9 @@ class Conventional(Messages):
 
     name = "conventional"
 
+    def adversary(self, parties: Parties) -> str:
+        return "the aggregator and all other sites together"
+
     def local_std(self, mu: float, parties: Parties) -> float:
         return 1.0 / mu
 
@@ -62,6 +65,9 @@ class Local(Conventional):
 
     def seen_by(self, parties: Parties) -> str:
         return "anyone but that site"
+
+    def adversary(self, parties: Parties) -> str:
+        return "everyone but the site that answers"
 
     def run(self, task: Task) -> Outcome:
         largest = _largest(task.rows)
@@ -93,6 +99,12 @@ class Pooled(Conventional):
 
     def seen_by(self, parties: Parties) -> str:
         return "anyone but the curator, who sees everything and is trusted"
+
+    def adversary(self, parties: Parties) -> str:
+        return "everyone but the curator, who sees everything"
+
+    def assumptions(self, parties: Parties) -> list[str]:
+        return ["The curator sees every row's contribution and is trusted by everyone."]
 
 
 class NoNoise(Messages):

@@ -149,8 +149,8 @@ class Scheme(ABC):
     """Whether keys, or noise that cancels, are made once for many stages."""
     distributed: ClassVar[bool] = True
     """Whether several sites make the answer, without anybody who is trusted."""
-    assumes: ClassVar[str] = ""
-    """What the guarantee rests on besides noise, for the end of its statement."""
+    cryptography: ClassVar[str] = ""
+    """What must stay unbroken; empty where nothing is masked."""
 
     @abstractmethod
     def local_std(self, mu: float, parties: Parties) -> float | None:
@@ -185,6 +185,23 @@ class Scheme(ABC):
             return "the aggregator alone (if it follows the protocol)"
         sites = f"{parties.colluding} of the {parties.sites} sites"
         return f"the aggregator and {sites} (if they follow the protocol)"
+
+    def adversary(self, parties: Parties) -> str:
+        """Return whom the guarantee holds against, in a report's words."""
+        if parties.colluding:
+            return f"the aggregator and {parties.colluding} of the {parties.sites} sites together"
+        return "the aggregator and every reader, but not against sites that collude with the aggregator"
+
+    def assumptions(self, parties: Parties) -> list[str]:
+        """Return what the guarantee assumes besides noise, one sentence each."""
+        if not self.cryptography:
+            return []
+        return [
+            f"The parties follow the protocol; at most {parties.colluding} of the {parties.sites} sites "
+            "collude with the aggregator.",
+            f"Nobody can break {self.cryptography}: secure aggregation rests on them.",
+            f"At least {parties.min_sites} of {parties.sites} sites answer; with fewer there is no answer.",
+        ]
 
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what runs `steps` tasks like this one: where keys or noise can be made once for all."""
