@@ -81,7 +81,7 @@ def one_line_pays_for_all(patch: Patch) -> None:
 
     patch.setattr(Ledger, "reserve", reserve)
     patch.setattr(Ledger, "has", lambda self, run, stage, coordinator: False)
-    patch.setattr(Ledger, "runs", property(lambda self: set()))
+    patch.setattr(Ledger, "claim", lambda self, session: None)
 
 
 def no_limits(patch: Patch) -> None:
@@ -140,7 +140,7 @@ def inquiries_need_no_signature(patch: Patch) -> None:
 
 
 def a_run_is_anybodys(patch: Patch) -> None:
-    patch.setattr("cape.steward.ledger.closed", lambda run, coordinator: run)
+    patch.setattr("cape.steward.ledger._closed", lambda run, coordinator: run)
     patch.setattr(
         Ledger,
         "has",

@@ -23,7 +23,7 @@ from reproduction.runner import reproduce
 
 from .conftest import Noise
 
-RUNS = 60
+RUNS = 100
 
 
 @pytest.fixture
