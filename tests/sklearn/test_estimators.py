@@ -244,6 +244,7 @@ def test_sites_go_through_pipelines_and_folds(rows):
     assert scores.min() > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")  # now and then, by its noise
 def test_columns_of_a_frame_keep_their_names(rows):
     pandas = pytest.importorskip("pandas")
     for names, shown in (
