@@ -77,7 +77,7 @@ class Words:
     def consent(self, name: str, step: int, transcript: bytes, identity: Identity | None = None) -> bytes:
         """Return a signature on any list, in anybody's name, with a key that the attacker has."""
         run, sender = self.parameters.run, self.roster.index(name)
-        body = m.Consent(version=2, run=run, transcript=transcript, sender=sender, round=4, step=step)
+        body = m.Consent(m.VERSION, run, transcript, sender, round=4, step=step)
         return m.pack_signed(body, identity or self.identities[name])
 
     def keys_at(self, name: str) -> bytes:

@@ -218,11 +218,29 @@ def test_a_lost_site_is_named_by_its_absence():
     assert abs(release.value - ages.mean()) < 6 * release.estimates[0].privacy
 
 
-def test_fewer_required_sites_cost_noise():
-    all_five, three = (
-        consortium(min_sites=n).release(Average("age"), 0.5).estimates[0].privacy for n in (5, 3)
-    )
-    assert three / all_five == pytest.approx(math.sqrt(4 / 2), rel=2e-3)
+def test_fewer_required_sites_cost_nothing_until_sites_are_lost():
+    noise = {
+        (required, lost): consortium(min_sites=required)
+        .release(Average("age"), 0.5, drop=dict.fromkeys("abcde"[:lost], "mask"))
+        .estimates[0]
+        .privacy
+        for required, lost in ((5, 0), (3, 0), (3, 1), (3, 2))
+    }
+    rows = [sum(len(TABLES[name]) for name in "abcde"[lost:]) for lost in range(3)]
+    assert noise[3, 0] == pytest.approx(noise[5, 0])
+    for lost in (1, 2):  # of so many sites less one colluding
+        over = math.sqrt((5 - lost) / (4 - lost) / (5 / 4)) * rows[0] / rows[lost]
+        assert noise[3, lost] / noise[5, 0] == pytest.approx(over, rel=1e-6)
+
+
+def test_a_site_that_falls_silent_after_its_vector_leaves_its_surplus_noise():
+    def noise(**options):
+        return consortium(min_sites=3).release(Average("age"), 0.5, **options).estimates[0].privacy
+
+    levels = {lost: 1 / (4 - lost) for lost in range(3)}
+    late = math.sqrt((4 * levels[0] + levels[2]) / (5 * levels[0]))
+    assert noise(drop={"a": "unmask"}) / noise() == pytest.approx(late, rel=1e-6)
+    assert noise(drop={"a": "consistency"}) / noise() == pytest.approx(late, rel=1e-6)
 
 
 def test_a_table_that_does_not_fit_costs_nothing():

@@ -21,6 +21,7 @@ from cape.secagg.chain import Chain
 from cape.secagg.graph import Graph
 from cape.secagg.keys import KeyPair, derive, digest
 from cape.secagg.site import commitment
+from cape.secagg.surplus import Surplus, SurplusKey
 
 FILE = Path(__file__).with_name("vectors.json")
 
@@ -38,7 +39,11 @@ def primitives() -> dict[str, Any]:
     identities = {name: Identity(raw(10 + number)) for number, name in enumerate("abc")}
     roster = Roster.of({name: identity.public for name, identity in identities.items()})
     parameters = Parameters.agree(b"a known run here", roster, 2, colluding=0)
-    consent = m.Consent(version=2, run=parameters.run, transcript=raw(5), sender=1, round=4, step=0)
+    consent = m.Consent(version=m.VERSION, run=parameters.run, transcript=raw(5), sender=1, round=4, step=0)
+    surplus = Surplus((0, 1, 3), (1000.0, 500.0))
+    first = SurplusKey(surplus, raw(2), 7, 3, 0, raw(1))
+    noise = np.zeros(3, np.uint64)
+    first.apply(noise, 1)
     shares = shamir.share(raw(6), 2, [1, 2, 5], SecureStream(raw(7)))
     return {
         "digest": digest("label", b"one", b"", b"three").hex(),
@@ -53,6 +58,9 @@ def primitives() -> dict[str, Any]:
         "mask of 32 bits": words32.tolist(),
         "self key of step 1": masks.self_key(raw(6), raw(5), 7, step=1).hex(),
         "secrets of steps": [[part.hex() for part in pair] for pair in Chain(raw(1), raw(2)).walk(3)],
+        "surplus keys": [first.at(level).secret.hex() for level in range(3)],
+        "surplus": noise.view(np.int64).tolist(),
+        "surplus in parameters": replace(parameters, surplus=surplus).digest().hex(),
         "commitment": commitment(raw(6), raw(5), 7).hex(),
         "commitment of step 1": commitment(raw(6), raw(5), 7, 1).hex(),
         "shares": [share.hex() for share in shares],
@@ -92,14 +100,16 @@ def full_run() -> dict[str, Any]:
 
 
 def many_steps() -> dict[str, Any]:
-    """Three steps; b is away in the first, d drops in the second; every message, and the sums."""
+    """Three steps with surplus noise; b is away in the first, d drops in the second; messages and sums."""
     wires: list[Wire] = []
 
     def hook(batch: list[Wire]) -> list[Wire]:
         wires.extend(batch)
         return batch
 
-    session = Session(list("abcde"), 2, 3, colluding=1, hook=hook, stream=SecureStream(raw(9)))
+    surplus = Surplus((0, 1), (1000.0,))
+    options = {"colluding": 1, "surplus": surplus, "hook": hook, "stream": SecureStream(raw(9))}
+    session = Session(list("abcde"), 2, 3, **options)
     totals = []
     for step, drop in enumerate(({"mask": ["b"]}, {"unmask": ["d"]}, {})):
         vectors = {name: np.array([number, 100 * step]) for number, name in enumerate("abcde")}

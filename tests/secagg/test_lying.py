@@ -38,7 +38,7 @@ def two_stories(play, believers: set[str]):
     liar = play.sites[LIAR]
     for told in consents:
         signed = m.Consent(
-            version=2,
+            version=m.VERSION,
             run=play.parameters.run,
             transcript=transcripts[told],
             sender=liar.number,
@@ -52,7 +52,7 @@ def two_stories(play, believers: set[str]):
             continue
         told = name in believers
         ask = m.Consents(
-            version=2,
+            version=m.VERSION,
             run=play.parameters.run,
             transcript=transcripts[told],
             round=5,
@@ -132,7 +132,7 @@ def test_different_keys_for_different_sites(cast):
     # A liar forges the delivery: to `a` from b, c (the same list) and d, e (the other list).
     sealed = [shares["b"].sealed[0], shares["c"].sealed[0], shares["d"].sealed[0], shares["e"].sealed[0]]
     lie = m.Delivery(
-        version=2,
+        version=m.VERSION,
         run=play.parameters.run,
         transcript=shares["a"].transcript,
         round=3,

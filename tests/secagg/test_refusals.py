@@ -90,7 +90,12 @@ def test_a_signature_of_a_site_that_is_not_a_survivor(cast):
     play = cast(6).until("unmask", {"mask": ("f",)})
     consents = m.unpack(play.down["a"], play.parameters).consents
     stray = m.Consent(
-        version=2, run=play.parameters.run, transcript=play.sites["a"].transcript, sender=5, round=4, step=0
+        version=m.VERSION,
+        run=play.parameters.run,
+        transcript=play.sites["a"].transcript,
+        sender=5,
+        round=4,
+        step=0,
     )
     lie = play.alter(play.down["a"], consents=(*consents, m.pack_signed(stray, play.identities["f"])))
     refuses(play, "a", lie, Refused, "not among the survivors signed")
@@ -493,7 +498,7 @@ def test_another_version_is_refused(cast):
     play = cast().until("share")
     data = play.down["a"]
     at = data.index(b"adverts") + len(b"adverts")
-    assert data[at] == 2
+    assert data[at] == m.VERSION
     with pytest.raises(BadMessage, match="cannot be decoded"):
         play.sites["a"].handle(data[:at] + b"\1" + data[at + 1 :])
 

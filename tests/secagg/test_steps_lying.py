@@ -88,7 +88,7 @@ def test_asking_for_the_other_secret_of_a_step_in_the_next(cast):
     lie = play.alter(play.down["b"], survivors=(1, 2, 3, 4), dropped=(0,))
     consents = tuple(play.sites[name].handle(lie) for name in "bcde")
     ask = m.Consents(
-        version=2,
+        version=m.VERSION,
         run=play.parameters.run,
         transcript=play.sites["b"].transcript,
         round=5,
@@ -120,7 +120,7 @@ def test_half_of_the_sites_held_back_in_a_step(cast):
         with pytest.raises(Refused):
             play.sites[name].handle(other)
     lie = m.Consents(
-        version=2,
+        version=m.VERSION,
         run=play.parameters.run,
         transcript=m.after_masked(m.at_step(play.sites["c"]._setup, 0), (1, 2, 3, 4), (0,)),
         round=5,
@@ -150,7 +150,7 @@ def test_one_vector_a_step_whatever_the_aggregator_asks(cast):
     site = play.sites[VICTIM]
     for step in range(4):
         ahead = m.Begin(
-            version=2,
+            version=m.VERSION,
             run=play.parameters.run,
             transcript=m.at_step(site._setup, step),
             round=3,
@@ -159,6 +159,8 @@ def test_one_vector_a_step_whatever_the_aggregator_asks(cast):
         with pytest.raises(Refused, match="answers each message once"):
             site.handle(m.pack(ahead))
     site.begin(1, play.vectors[VICTIM])
-    ahead = m.Begin(version=2, run=play.parameters.run, transcript=m.at_step(site._setup, 3), round=3, step=3)
+    ahead = m.Begin(
+        version=m.VERSION, run=play.parameters.run, transcript=m.at_step(site._setup, 3), round=3, step=3
+    )
     with pytest.raises(Refused, match="a message of step 3 came, and this site is in step 1"):
         site.handle(m.pack(ahead))

@@ -135,7 +135,7 @@ def test_to_help_with_a_step_after_the_next_has_begun(cast):
 def test_to_be_asked_for_a_vector_before_it_has_shares(cast):
     play = cast(steps=2).until("mask")
     begin = m.Begin(
-        version=2, run=play.parameters.run, transcript=play.sites["a"].transcript, round=3, step=0
+        version=m.VERSION, run=play.parameters.run, transcript=play.sites["a"].transcript, round=3, step=0
     )
     with pytest.raises(Refused, match="no key shares of others yet"):
         play.sites["a"].handle(m.pack(begin))
@@ -150,7 +150,7 @@ def test_a_second_delivery_that_tells_of_other_sharers(cast):
     play.step(1)
     lie = m.pack(
         m.Delivery(
-            version=2,
+            version=m.VERSION,
             run=play.parameters.run,
             transcript=down.transcript,
             round=3,
@@ -188,7 +188,7 @@ def test_keys_and_shares_for_another_number_of_steps(cast):
         with pytest.raises(BadMessage, match="'b' sent keys for another number of steps than 3"):
             play.aggregator.handle(short)
         lie = m.Adverts(
-            version=2,
+            version=m.VERSION,
             run=play.parameters.run,
             transcript=play.parameters.digest(),
             round=2,

@@ -236,7 +236,9 @@ def test_wrong_messages_cost_nothing_and_the_right_one_is_still_welcome(table: T
     for wrong in (b"", b"garbage", openings["b"][:-1]):
         assert code(table.carry("a", wrong)) == "request"
     survivors = m.pack(
-        m.Survivors(2, table.request.session, bytes(32), round=4, step=0, survivors=(0, 1, 2), dropped=())
+        m.Survivors(
+            m.VERSION, table.request.session, bytes(32), round=4, step=0, survivors=(0, 1, 2), dropped=()
+        )
     )
     assert code(table.carry("a", survivors)) == "run"
     assert code(table.carry("a", openings["a"], session=bytes(16))) == "run"

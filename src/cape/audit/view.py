@@ -147,6 +147,8 @@ class Watch(Observer):
             }
             known = [(key, -masks.sign(number, other)) for other, key in shared.items()]
             masks.apply(words, [(own[number], -1), *known])
+            if (surplus := self._aggregator.surplus_keys.get(number)) is not None:
+                surplus.apply(words, -1)
             part = stage.held if name in self.colluders else stage.seen
             part[name] = parameters.ring.decode(words)
         self._masked = {}

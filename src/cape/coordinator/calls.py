@@ -167,6 +167,7 @@ class StageOutcome(_Call, frozen=True, tag="stage"):
     Attributes:
         total: the sum with its noise, int64, little-endian; empty if there is none.
         participants: the sites in the sum.
+        late: those of them whose surplus noise could not be taken off.
         rows: their numbers of rows, where public.
         refusals: the sites that refused, and why.
         lost: the sites that were lost, and in which round.
@@ -187,6 +188,7 @@ class StageOutcome(_Call, frozen=True, tag="stage"):
     failure: Text | None
     sent: bool
     heads: dict[str, HeadBytes] = {}
+    late: Names = ()
 
 
 class CallFailed(_Call, frozen=True, tag="failed"):

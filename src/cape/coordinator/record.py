@@ -28,18 +28,22 @@ from cape.errors import CapeError, InvalidInput
 
 __all__ = ["Answered", "Attempt", "Record"]
 
-_FORMAT = 1
+_FORMAT = 2
 _DIGITS = 16  # of a checksum
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A stage's answer: total (int64, little-endian), participants, their rows where public, and its cost."""
+    """A stage's answer: total (int64, little-endian), participants, their rows where public, and its cost.
+
+    `late` are the participants whose surplus noise is still in the total.
+    """
 
     total: bytes
     participants: tuple[str, ...]
     rows: int | None
     cost: Cost
+    late: tuple[str, ...] = ()
 
 
 @dataclass
@@ -133,6 +137,7 @@ class Record:
             stage=len(attempt.answers),
             total=base64.b64encode(answered.total).decode(),
             participants=list(answered.participants),
+            late=list(answered.late),
             rows=answered.rows,
             cost=[cost.rounds, cost.bytes, cost.bytes_per_site, cost.seconds],
         )
@@ -245,6 +250,7 @@ class Record:
                         tuple(line["participants"]),
                         line["rows"],
                         Cost(*line["cost"]),
+                        tuple(line["late"]),
                     )
                 )
             case "refused" if attempt.asked > len(attempt.answers):

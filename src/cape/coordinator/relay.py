@@ -133,12 +133,12 @@ class Relay:
         log = StageLog()
         try:
             if request.study.get("scheme") == "cape" and size:
-                total, survivors = self._masked(log, requests, request, size)
+                total, survivors, late = self._masked(log, requests, request, size)
             else:
-                total, survivors = self._plain(log, requests, request, size)
+                (total, survivors), late = self._plain(log, requests, request, size), ()
         except ProtocolError as error:
             return log.outcome(failure=failed(error).sentence)
-        return log.outcome(np.asarray(total, "<i8").tobytes(), survivors)
+        return log.outcome(np.asarray(total, "<i8").tobytes(), survivors, late)
 
     def _plain(
         self, log: StageLog, requests: Mapping[str, bytes], request: Request, size: int
@@ -164,7 +164,7 @@ class Relay:
 
     def _masked(
         self, log: StageLog, requests: Mapping[str, bytes], request: Request, size: int
-    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    ) -> tuple[NDArray[np.int64], tuple[str, ...], tuple[str, ...]]:
         """Run a stage by secure aggregation: a step of its session, after key agreement if it opens one."""
         if request.stage == request.first:
             session = self._open(log, requests, request, size)
@@ -209,7 +209,7 @@ class Relay:
 
     def _step(
         self, log: StageLog, session: _Session, requests: Mapping[str, bytes], request: Request
-    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    ) -> tuple[NDArray[np.int64], tuple[str, ...], tuple[str, ...]]:
         machine = session.machine
         events = list(machine.begin(request.stage - request.first))
         away = [site for site in machine.sharers if site not in requests]
@@ -230,7 +230,7 @@ class Relay:
         events = self._round(log, session, "unmask", _carry(request, events))
         for event in events:
             if isinstance(event, Finished):
-                return event.total, event.survivors
+                return event.total, event.survivors, event.late
         raise ProtocolError("secure aggregation ended without a sum")  # pragma: no cover - it raises itself
 
     def _round(

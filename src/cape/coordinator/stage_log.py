@@ -61,7 +61,11 @@ class StageLog:
             self._sent[site] = self._sent.get(site, 0) + size
 
     def outcome(
-        self, total: bytes = b"", participants: tuple[str, ...] = (), failure: str | None = None
+        self,
+        total: bytes = b"",
+        participants: tuple[str, ...] = (),
+        late: tuple[str, ...] = (),
+        failure: str | None = None,
     ) -> StageOutcome:
         """Return what became of the stage."""
         return StageOutcome(
@@ -75,4 +79,5 @@ class StageLog:
             failure,
             bool(self._masking),
             self._heads,
+            late,
         )

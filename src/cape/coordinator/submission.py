@@ -241,7 +241,7 @@ class Submission:
                 raise self._too_few(attempt, outcome)
             answered = self._answered(session, outcome)
             self.record.answered(attempt, answered)
-            history.append(_result(answered))
+            history.append(_result(session, answered))
             last = answered.participants
             if self._progress is not None:
                 done, took = session.stage + 1, time.perf_counter() - began
@@ -291,6 +291,8 @@ class Submission:
         known = len(set(took_part)) == len(took_part) and set(took_part) <= set(self._roster.names)
         if not known or len(took_part) < setting.parties.min_sites:
             raise BadMessage("the aggregator named invalid participants")
+        if not set(outcome.late) <= set(took_part):
+            raise BadMessage("the aggregator named sites as late that are not in the sum")
         if len(outcome.total) != 8 * size:
             raise BadMessage("the aggregator's total does not have as many numbers as the stage releases")
         if setting.neighbours == "replace-one":
@@ -302,7 +304,7 @@ class Submission:
         traffic = outcome.traffic
         sent = sum(each.sent + each.received for each in traffic)
         cost = Cost(len(traffic), sent, outcome.per_site, sum(each.seconds for each in traffic))
-        return Answered(outcome.total, took_part, rows, cost)
+        return Answered(outcome.total, took_part, rows, cost, outcome.late)
 
     def _too_few(self, attempt: Attempt, outcome: StageOutcome) -> TooFewSites:
         """Record that a run failed, and return the error with every site's reason."""
@@ -329,7 +331,7 @@ class Submission:
             if session.done:
                 break
             try:
-                session.tell(_result(answered))
+                session.tell(_result(session, answered))
             except CapeError:  # it fails as it did before
                 return None
         return self._release(attempt, session) if session.done else None
@@ -399,5 +401,7 @@ def _said(known: Known | None, key: bytes, inquiry: Inquiry) -> bool | None:
     return known.known
 
 
-def _result(answered: Answered) -> StageResult:
-    return StageResult(answered.total, len(answered.participants), answered.rows)
+def _result(session: AnalysisSession, answered: Answered) -> StageResult:
+    took_part, late, stages = len(answered.participants), len(answered.late), session.stages
+    noise = stages.scheme.noise_in_total(took_part, stages.setting.parties, late)
+    return StageResult(answered.total, took_part, answered.rows, noise)

@@ -140,12 +140,13 @@ def _step(array: Array, noise: float) -> Step:
     return Step(array, bits, math.ceil(math.ldexp(noise, bits) / RESOLUTION))
 
 
-def discretisation_error(honest: int) -> float:
+def discretisation_error(terms: int, std: float = RESOLUTION) -> float:
     """Return a bound on what using discrete in place of continuous noise adds to delta, per entry.
 
     A sum of discrete Gaussians is not one; the gap in total variation (Kairouz, Liu and Steinke 2021) is
-    10 sum_k exp(-2 pi² s² k / (k + 1)) over k < honest, s the noise in steps. With s = 2^20 the largest
-    term is exp(-1e13): zero in any float.
+    10 sum_i exp(-2 pi² v_i V / (v_i + V)), where term i of variance v_i is added to a sum of variance V, in
+    steps². With `terms` terms of at least `std` steps each exponent is at least pi² std² in magnitude. At
+    2^15 steps that is 1e10: zero in any float.
     """
-    exponents = [-2 * math.pi**2 * RESOLUTION**2 * k / (k + 1) for k in range(1, honest)]
-    return 10 * math.fsum(math.exp(max(e, -745.0)) if e > -745 else 0.0 for e in exponents)
+    exponent = math.pi**2 * std**2
+    return 10.0 * (terms - 1) * math.exp(-exponent) if exponent < 745 else 0.0

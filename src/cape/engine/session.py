@@ -41,7 +41,7 @@ class StageResult(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """What one stage released: the total (int64, little-endian), over how many sites and rows.
 
     `rows` is None where sizes are private. `noise` is the standard deviation in the total, in steps; None
-    stands for the own noise of that many sites.
+    stands for that of a total over so many sites from which all surplus was taken off.
     """
 
     total: bytes
@@ -158,7 +158,9 @@ class AnalysisSession:
             raise InvalidInput("a total must have as many numbers as its stage releases")
         public = setting.neighbours == "replace-one"
         rows = check.integer("rows", result.rows, least=0) if public else None
-        noise = self.stages.scheme.noise_in_total(participants) if result.noise is None else result.noise
+        noise = result.noise
+        if noise is None:
+            noise = self.stages.scheme.noise_in_total(participants, setting.parties)
         arrays = iter(calibration.decode(np.frombuffer(result.total, "<i8").astype(np.int64, copy=False)))
         stds = iter(calibration.noise(check.real("noise", noise, least=0.0)))
         answer = Answer(

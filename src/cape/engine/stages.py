@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from cape import check
 from cape.data import Schema
-from cape.engine.calibration import Calibration, calibrate, discretisation_error
+from cape.engine.calibration import Calibration, calibrate
 from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Parties, Scheme
@@ -66,7 +66,7 @@ class Setting:
         """
         if query is not None and not query.private:  # nothing is asked of the tables
             return ReleaseGuarantee(0.0, self.budget.delta, scheme.name, self.parties, self.neighbours)
-        extra = discretisation_error(self.parties.honest) + scheme.failure(self.parties) + slack
+        extra = scheme.discretisation(self.parties) + scheme.failure(self.parties) + slack
         if extra >= self.budget.delta / 2:
             raise InvalidInput(
                 f"delta must be more than twice {extra:.2g}, the chance that the random graph of masks among "

@@ -39,7 +39,10 @@ from numpy.typing import NDArray
 from cape import check
 from cape.noise.stream import SecureStream, require_stream
 
-__all__ = ["MAX_STD", "MIN_STD", "discrete_gaussian", "largest"]
+__all__ = ["MAX_STD", "MIN_STD", "SAMPLER", "discrete_gaussian", "largest"]
+
+SAMPLER = b"discrete gaussian 1"
+"""Which noise a key gives: another name from the first change on after which it gives other numbers."""
 
 MIN_STD = 0.5
 MAX_STD = 2.0**40

@@ -16,6 +16,7 @@ from cape.secagg.session import Session
 from cape.secagg.simulate import simulate
 from cape.secagg.site import Site
 from cape.secagg.states import TRANSITIONS, AggregatorState, SiteState
+from cape.secagg.surplus import Surplus, SurplusKey
 from cape.secagg.threshold import smallest_threshold
 from cape.secagg.traffic import AGGREGATOR, Outcome, Setup, Traffic, Wire
 from cape.secagg.zero_sum import ZeroSumNoise, ZeroSumSite, zero_sum_gaussian
@@ -40,6 +41,8 @@ __all__ = [
     "Setup",
     "Site",
     "SiteState",
+    "Surplus",
+    "SurplusKey",
     "Traffic",
     "Verifier",
     "Wire",

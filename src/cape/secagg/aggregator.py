@@ -4,7 +4,8 @@ Claim. A step ends with exactly the sum over its survivors, or with an error; ne
 as the sites that survive follow the protocol. (A site can always send a wrong vector; see docs/secagg.md.)
 Reason. Each message is signed and carries the sender's transcript, so it is what that site sent in this run
 and about the same lists; a masking key recovered from key shares must have the advertised public key, and a
-seed must open the commitment that its site signed. So every mask that is removed is one that was applied. A
+seed must open the commitment that its site signed, and a surplus key must lead to the tip that came with the
+vector. So every mask or noise that is removed is one that was applied. A
 masked vector is added when it arrives and is not kept. The vector of a site that was counted as gone is
 refused: with the keys that the others reveal, only its self mask would protect it. Every site that shared
 takes part in the next step, whether or not it survived this one.
@@ -28,6 +29,7 @@ from cape.secagg.keys import KEY_BYTES, KeyPair, Verifier
 from cape.secagg.parameters import Parameters
 from cape.secagg.site import commitment
 from cape.secagg.states import AggregatorState, Cue, following
+from cape.secagg.surplus import SurplusKey
 
 __all__ = ["Aggregator"]
 
@@ -51,6 +53,8 @@ class Aggregator:
         self._sum = np.zeros(parameters.length, parameters.ring.dtype)
         self._sum_is_known = False
         self._self_keys: dict[int, bytes] = {}
+        self._tips: dict[int, bytes] = {}
+        self._revealed: dict[int, SurplusKey] = {}
         self._gone: set[int] = set()
         self._sharers: frozenset[int] = frozenset()
         self._step = -1  # none yet
@@ -87,6 +91,7 @@ class Aggregator:
         self._sum.fill(0)
         self._sum_is_known = False
         self._gone = set()
+        self._tips, self._revealed = {}, {}
         self._transcript = m.at_step(self._setup, step)
         present = sorted(self._sharers)
         sharers, again = tuple(present), self._pack(m.Begin, round=3, step=step)
@@ -132,6 +137,11 @@ class Aggregator:
         """The keys of the survivors' own masks in the last step, by their numbers, as it recovered them."""
         return self._self_keys
 
+    @property
+    def surplus_keys(self) -> Mapping[int, SurplusKey]:
+        """The keys of the surplus that was taken off in the last step, by the sites' numbers."""
+        return self._revealed
+
     def announcement(self) -> bytes:
         """Return the message that announces the last step's sum to every survivor (for zero-sum noise)."""
         if not self._sum_is_known:
@@ -162,6 +172,9 @@ class Aggregator:
                         f"{name} sent {len(message.words)} bytes for a vector of "
                         f"{self.parameters.vector_bytes}"
                     )
+                if len(message.tip) != (KEY_BYTES if self.parameters.surplus.stds else 0):
+                    raise BadMessage(f"{name} did not send the tip of its surplus keys")
+                self._tips[sender] = message.tip
                 self._sum += np.frombuffer(message.words, self._sum.dtype)
                 self._undelivered.pop(sender, None)  # it could not have answered without its shares
             case m.Consent():
@@ -170,9 +183,23 @@ class Aggregator:
                 alive, lost = self._held_by(sender)
                 if (len(message.seeds), len(message.keys)) != (len(alive), len(lost)):
                     raise BadMessage(f"{name} revealed key shares of sites that it was not asked for")
+                self._accept_surplus(message, name)
                 _collect(self._of_seeds, sender, alive, message.seeds)
                 _collect(self._of_keys, sender, lost, message.keys)
         self._answers[sender] = kept
+
+    def _accept_surplus(self, message: m.Reveal, name: str) -> None:
+        """Keep the key of the surplus to take off, if it is the one that the site's vector was made with."""
+        parameters, site = self.parameters, message.sender
+        level = parameters.surplus.kept(parameters.sites - len(self._survivors))
+        if level == len(parameters.surplus):
+            if message.surplus:
+                raise BadMessage(f"{name} revealed surplus noise that has to stay")
+            return
+        key = SurplusKey(parameters.surplus, parameters.digest(), site, self._step, level, message.surplus)
+        if len(message.surplus) != KEY_BYTES or key.tip != self._tips[site]:
+            raise BadMessage(f"{name} revealed a surplus key that is not the one of its vector")
+        self._revealed[site] = key
 
     def _close_if_complete(self) -> tuple[Event, ...]:
         if self._awaited:
@@ -252,10 +279,15 @@ class Aggregator:
         for site in self._secrets_needed():
             self._require_helpers(site, frozenset(present))
         masks.apply(self._sum, self._leftover())
+        for key in self._revealed.values():
+            key.apply(self._sum, -1)
         total = self.parameters.ring.decode(self._sum)
         self._sum_is_known = True
         self._of_seeds, self._of_keys = {}, {}
-        yield Finished(self._step, total, self._names(sorted(self._survivors)))
+        missing = self.parameters.sites - len(self._survivors)
+        whole = self.parameters.surplus.kept(missing) == len(self.parameters.surplus)
+        late = () if whole else self._names(self._survivors - self._revealed.keys())
+        yield Finished(self._step, total, self._names(sorted(self._survivors)), late)
 
     def _leftover(self) -> Iterator[tuple[bytes, int]]:
         """Yield the masks that did not cancel, with the sign that removes them."""

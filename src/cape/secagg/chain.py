@@ -2,10 +2,11 @@
 
 Claim. The seeds and masking keys of some steps reveal nothing about those of another step. Once
 a site has moved past a step, it cannot compute that step's secrets again itself.
-Reason. A step's seed, its masking key and the next link are HKDF outputs of the step's link, for three labels
-and with the step's number: independent of each other to anyone without the link, and no link is ever sent or
-shared. So a step reveals (the seed of a survivor, the masking key of a site that dropped) what a separate run
-would reveal. HKDF cannot be inverted, and a link is deleted as soon as the next is made.
+Reason. A step's seed, its masking key, its first surplus key and the next link are HKDF outputs of the step's
+link, for four labels and with the step's number: independent of each other to anyone without the link, and no
+link is ever sent or shared. So a step reveals (the seed and a surplus key of a survivor, the masking key of a
+site that dropped) what a separate run would reveal. HKDF cannot be inverted, and a link is deleted as soon as
+the next is made.
 Tested in tests/secagg/test_chain.py, and in test_steps_view.py, which also finds keys that serve two steps.
 """
 
@@ -35,6 +36,10 @@ class Chain:
     def secrets(self) -> tuple[bytes, bytes]:
         """Return the seed of this step's self mask and its masking key."""
         return self._secrets(self._link, self.step)
+
+    def surplus(self) -> bytes:
+        """Return the first key of this step's surplus noise (`cape.secagg.surplus`)."""
+        return derive(self._link, self._run, "step surplus", self.step)
 
     def walk(self, steps: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield the secrets of each step from the current one to the last, without moving."""

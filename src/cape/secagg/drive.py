@@ -99,6 +99,7 @@ class Driver:
             traffic=traffic,
             refusals=tuple(refusals),
             seconds=time.perf_counter() - began,
+            late=finished.late,
         )
 
     def _round(

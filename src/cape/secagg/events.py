@@ -28,11 +28,15 @@ class Closed:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A step is over: the sum of the survivors' vectors, as signed integers."""
+    """A step is over: the sum of the survivors' vectors, as signed integers.
+
+    `late` are the survivors that did not reveal their surplus, all of which is still in the sum.
+    """
 
     step: int
     total: NDArray[np.int64]
     survivors: tuple[str, ...]
+    late: tuple[str, ...] = ()
 
 
 Event = Send | Closed | Finished

@@ -33,7 +33,7 @@ MAX_SITES = 10_000
 
 def digest(label: str, *parts: bytes) -> bytes:
     """Return SHA-256 of a label and parts, each after its length: no two inputs give the same bytes."""
-    state = sha256(f"cape secagg 2 {label}".encode() + b"\0")
+    state = sha256(f"cape secagg 3 {label}".encode() + b"\0")
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
@@ -42,7 +42,7 @@ def digest(label: str, *parts: bytes) -> bytes:
 
 def derive(secret: bytes, transcript: bytes, label: str, *numbers: int) -> bytes:
     """Return a 32-byte key for one purpose, bound to the run's transcript and to its users."""
-    info = f"cape secagg 2 {label}".encode() + b"\0"
+    info = f"cape secagg 3 {label}".encode() + b"\0"
     info += b"".join(number.to_bytes(8, "big") for number in numbers)
     return HKDF(SHA256(), KEY_BYTES, transcript, info).derive(secret)
 

@@ -8,10 +8,10 @@ set of keys or list of sites, and refuses. A site signs the whole of each of its
     1 advertise                                            Advert: a public key, and one for each step
     2 share       Adverts: everyone's                      Shares: sealed to each neighbour, commitments
     then, for each step,
-    3 mask        Delivery: who shared, what is for you    Masked: the vector with its masks
+    3 mask        Delivery: who shared, what is for you    Masked: the vector with its masks, a surplus tip
                   or, to a site that has it, Begin
     4 consistency Survivors: who is in the sum             Consent: a signature on that list
-    5 unmask      Consents: everyone's                     Reveal: shares of seeds and keys
+    5 unmask      Consents: everyone's                     Reveal: shares of seeds and keys, a surplus key
     (6 total      Total: the sum, for zero-sum noise)
 
 A message of a step has the step's number, and its transcript is that of the setup with the number and the
@@ -74,7 +74,7 @@ __all__ = [
     "unpack_signed",
 ]
 
-VERSION = 2
+VERSION: Literal[3] = 3
 SETUP_ROUNDS = ("advertise", "share")
 STEP_ROUNDS = ("mask", "consistency", "unmask")
 ROUNDS = SETUP_ROUNDS + STEP_ROUNDS
@@ -101,11 +101,12 @@ Signed = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES + 1, max_length=_SMALL
 SignedList = Annotated[tuple[Signed, ...], Meta(max_length=MAX_SITES)]
 SignedAdvert = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES + 1, max_length=_SMALL + 32 * MAX_STEPS)]
 SignedAdverts = Annotated[tuple[SignedAdvert, ...], Meta(max_length=MAX_SITES)]
+Surplus = Annotated[bytes, Meta(max_length=32)]
 Words = Annotated[bytes, Meta(max_length=8 * MAX_LENGTH)]
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    version: Literal[2]
+    version: Literal[3]
     run: Run
     transcript: Bytes32
 
@@ -157,10 +158,11 @@ class Begin(_Message, frozen=True, tag="begin"):
 
 
 class Masked(_FromSite, frozen=True, tag="masked"):
-    """The vector with its masks, little-endian words."""
+    """The tip of the surplus keys, if there is a surplus; the vector with its masks, little-endian words."""
 
     round: Literal[3]
     step: Step
+    tip: Surplus
     words: Words
 
 
@@ -189,10 +191,14 @@ class Consents(_Message, frozen=True, tag="consents"):
 
 
 class Reveal(_FromSite, frozen=True, tag="reveal"):
-    """The key shares that a site holds of survivors' seeds and of dropped sites' masking keys, ascending."""
+    """The key shares that a site holds of survivors' seeds and of dropped sites' masking keys, ascending.
+
+    With them the key of the site's own surplus noise that is to be taken off, if there is any.
+    """
 
     round: Literal[5]
     step: Step
+    surplus: Surplus
     seeds: ShareList
     keys: ShareList
 
@@ -301,7 +307,7 @@ def require_run(message: FromSite | FromAggregator, parameters: Parameters) -> N
 
 
 def _to_sign(body: bytes | memoryview) -> bytes:
-    return b"cape secagg 2 message\0" + sha256(body).digest()
+    return b"cape secagg 3 message\0" + sha256(body).digest()
 
 
 def _values(parameters: Parameters) -> int:

@@ -13,6 +13,7 @@ from cape.noise.ring import Ring
 from cape.privacy.correlated import default_colluding
 from cape.secagg import neighbours as choice
 from cape.secagg.keys import Roster, digest
+from cape.secagg.surplus import NO_SURPLUS, Surplus
 from cape.secagg.threshold import smallest_threshold
 
 __all__ = ["MAX_LENGTH", "MAX_STEPS", "RUN_BYTES", "Choices", "Parameters"]
@@ -31,6 +32,7 @@ class Choices(TypedDict, total=False):
     lying: bool
     threshold: int | None
     neighbours: int | Literal["auto", "all"]
+    surplus: Surplus
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Parameters:
     helpers: how many of a site's committee (its neighbours and itself) recover one of its secrets, and
         how many of its committee must be alive for the site. Equal to `threshold` when all are neighbours.
     steps: how many vectors are added up, one after the other, with keys that are agreed once.
+    surplus: the noise that sites add to their vectors, and take off again; none by default.
     """
 
     run: bytes
@@ -54,6 +57,7 @@ class Parameters:
     neighbours: int
     helpers: int
     steps: int = 1
+    surplus: Surplus = NO_SURPLUS
 
     @classmethod
     def agree(
@@ -69,6 +73,7 @@ class Parameters:
         lying: bool = True,
         threshold: int | None = None,
         neighbours: int | Literal["auto", "all"] = "auto",
+        surplus: Surplus = NO_SURPLUS,
     ) -> Parameters:
         """Return the parameters of a run, with safe defaults.
 
@@ -87,6 +92,8 @@ class Parameters:
             neighbours: "all", an even number k, or "auto": all up to 50 sites, else the smallest
                 k that fails with probability below 2^-40 (the formula is in `cape.secagg.neighbours`) in
                 all steps together: different sites may drop in each.
+            surplus: noise that each site adds to its vectors, and that is taken off again as far as no
+                site is missing. The ring must have room for it.
         """
         n = len(roster)
         bad = default_colluding(n) if colluding is None else colluding
@@ -114,6 +121,7 @@ class Parameters:
             neighbours=found.neighbours,
             helpers=found.helpers,
             steps=steps,
+            surplus=surplus,
         )
 
     def __post_init__(self) -> None:
@@ -122,6 +130,11 @@ class Parameters:
         check.integer("length", self.length, least=1, most=MAX_LENGTH)
         check.integer("steps", self.steps, least=1, most=MAX_STEPS)
         Ring(self.bits)
+        if self.surplus.stds and self.sites - self.threshold > self.surplus.losses[-1]:
+            raise InvalidInput(
+                f"the surplus is made for {self.surplus.losses[-1]} missing sites, and a threshold of "
+                f"{self.threshold} lets {self.sites - self.threshold} be missing"
+            )
 
     @property
     def sites(self) -> int:
@@ -155,6 +168,7 @@ class Parameters:
             self.run,
             self.roster.digest(),
             b"".join(number.to_bytes(8, "big") for number in numbers),
+            self.surplus.digest(),
         )
 
 

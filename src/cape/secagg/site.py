@@ -6,9 +6,10 @@ Reason. The vector leaves once, with a self mask and a mask per neighbour. The s
 masking key are both shared, and a site helps with one of the two, never both, for each of its neighbours:
 the choice is fixed by the one list that it signs in a step, and it acts on that list only when `threshold`
 sites signed the same one. Two lists cannot both have that many signatures (`smallest_threshold`). Keys come
-from a pinned roster, and the transcript in each message ties it to one run, roster, threshold, graph, list of
-sharers, step and list of survivors, so after an earlier lie signatures do not match. A refusal changes no
-state and sends nothing.
+from a pinned roster, a site without a signed advertisement is on no list, and the transcript in each message
+ties it to one run, roster, threshold, graph, list of sharers, step and list of survivors, so after an earlier
+lie signatures do not match. A refusal changes no state and sends nothing.
+Noise. What of its surplus noise a site takes off again is decided by the same list, once: `surplus`.
 Steps. Every step has secrets of its own (`cape.secagg.chain`), so the above holds for each step as for a
 separate run. A site only moves forward: it masks one vector a step, signs one list a step, and after a step
 it has deleted that step's secrets and its key shares of others', and cannot be made to reveal them later. It
@@ -39,6 +40,7 @@ from cape.secagg.held import Held
 from cape.secagg.keys import KEY_BYTES, Identity, KeyPair, Verifier, derive, digest
 from cape.secagg.parameters import Parameters
 from cape.secagg.states import Cue, SiteState, following
+from cape.secagg.surplus import SurplusKey
 
 __all__ = ["Site", "commitment", "require_vector"]
 
@@ -90,6 +92,7 @@ class Site:
         self._sharers: frozenset[int] = frozenset()
         self._step = 0
         self._vector: NDArray[np.int64] | None = None
+        self._surplus: SurplusKey | None = None  # from its vector on, until it reveals
         self.state = SiteState.NEW
 
     def start(self) -> bytes:
@@ -222,6 +225,7 @@ class Site:
         self._opening = opening
         self._held = {me: Held(b"".join(shares[-1]))}
         self._peer_masking = {peer: adverts[peer].masking for peer in peers}
+        self._advertised = frozenset(adverts)
         answer = self._signed(
             m.Shares(**self._head(), round=2, commitments=b"".join(commitments), sealed=tuple(sealed))
         )
@@ -244,6 +248,8 @@ class Site:
         keys += [(key, masks.sign(me, peer)) for peer, key in self._pair_keys(sharers).items()]
         assert self._vector is not None
         words = self.parameters.ring.encode(self._vector)
+        surplus = self._surplus_key()
+        surplus.apply(words, 1)
         masks.apply(words, keys)
         self._setup, self._sharers, self._held = setup, sharers, held
         self._transcript = m.at_step(setup, step)
@@ -251,12 +257,30 @@ class Site:
         self._vector = None
         self._opening = {}
         self._chain.advance(step + 1)
-        return self._signed(m.Masked(**self._head(), round=3, step=step, words=words.tobytes()))
+        self._surplus = surplus
+        tip = surplus.tip if surplus.surplus.stds else b""
+        return self._signed(m.Masked(**self._head(), round=3, step=step, words=words.tobytes(), tip=tip))
+
+    def _surplus_key(self) -> SurplusKey:
+        """Return the key of all surplus parts of the step."""
+        parameters = self.parameters
+        run, secret = parameters.digest(), self._chain.surplus()
+        return SurplusKey(parameters.surplus, run, self.number, self._step, 0, secret)
 
     def _opened(self, message: m.Delivery) -> tuple[frozenset[int], dict[int, Held]]:
-        """Return who shared, and the key shares that this site holds, without those of missed steps."""
+        """Return who shared, and the key shares that this site holds, without those of missed steps.
+
+        No honest site can be listed here or among the survivors without being in the sum. It must have
+        advertised, with its signature, and each of its neighbours opens the shares that it sealed for it.
+        One that is listed and did not share, or whose vector is missing from the sum, therefore has no
+        honest neighbour in the sum: such a neighbour refuses, or has a mask with it that nobody can remove.
+        When all are neighbours that is impossible; on a sparse graph it takes the cut of
+        `cape.secagg.neighbours` (3), whose chance is counted there.
+        """
         parameters = self.parameters
         sharers = _ascending(message.sharers, parameters.sites)
+        if phantoms := sharers - self._advertised:
+            raise Refused(f"{self._name(min(phantoms))} is said to have shared, and has not advertised")
         self._require_enough(len(sharers), "shared")
         peers = [peer for peer in self._opening if peer in sharers]
         if self.number not in sharers or len(peers) != len(message.sealed):
@@ -288,6 +312,10 @@ class Site:
             raise Refused("this site sent its vector and is not among the survivors")
         self._require_enough(len(survivors), "survived")
         self._require_committee(len(survivors & self._held.keys()), "survived")
+        missing = self.parameters.sites - len(survivors)  # by this site's own roster
+        assert self._surplus is not None
+        # The keys of the parts that stay are deleted: this site cannot reveal another level any more.
+        self._surplus = self._surplus.at(self.parameters.surplus.kept(missing))
         self._transcript = m.after_masked(self._transcript, message.survivors, message.dropped)
         self._survivors = message.survivors
         return self._signed(m.Consent(**self._head(), round=4, step=self._step))
@@ -307,12 +335,15 @@ class Site:
         self._require_enough(len(signers), "signed the list of survivors")
         alive = set(self._survivors)
         held = {site: self._held[site].at(self._step) for site in sorted(self._held)}
+        surplus = self._surplus
+        assert surplus is not None
         reveal = m.Reveal(
             **self._head(),
             round=5,
             step=self._step,
             seeds=tuple(seed for site, (seed, _) in held.items() if site in alive),
             keys=tuple(key for site, (_, key) in held.items() if site not in alive),
+            surplus=surplus.secret if surplus.level < len(surplus.surplus) else b"",
         )
         self._forget_before(self._step + 1)
         return self._signed(reveal)
@@ -320,6 +351,7 @@ class Site:
     def _forget_before(self, step: int) -> None:
         """Delete this site's secrets of earlier steps, and its key shares of others'."""
         self._chain.advance(step)
+        self._surplus = None
         for held in self._held.values():
             held.forget_before(step)
 

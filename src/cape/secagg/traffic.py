@@ -55,7 +55,10 @@ class Traffic:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The outcome of a run or a step: the sum over the survivors, their names, and the cost."""
+    """The outcome of a run or a step: the sum over the survivors, their names, and the cost.
+
+    `late` are the survivors whose whole surplus is still in the sum.
+    """
 
     total: NDArray[np.int64]
     survivors: tuple[str, ...]
@@ -63,6 +66,7 @@ class Outcome:
     traffic: dict[str, Traffic]
     refusals: tuple[tuple[str, str], ...]  # who refused a message, and why
     seconds: float
+    late: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The cost as a table: bytes by round, of the site with most and of the aggregator."""

@@ -27,6 +27,7 @@ from msgspec import Meta
 from cape import check, packed
 from cape.engine.calibration import Calibration
 from cape.engine.schemes import Parties
+from cape.engine.schemes.cape import cape_choices
 from cape.engine.session import AnalysisSession, StageResult
 from cape.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
@@ -123,9 +124,7 @@ class Request:
             length,
             steps=self.steps,
             bits=self.bits,
-            colluding=parties.colluding,
-            dropping=parties.sites - parties.min_sites,
-            threshold=parties.threshold,
+            **(cape_choices(parties) | {"lying": True}),
         )
 
     def signed(self, identity: Identity, nonce: bytes | None = None) -> Request:

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from cape.blocks import Block
 from cape.data import Schema
-from cape.engine.calibration import Calibration, discretisation_error
+from cape.engine.calibration import Calibration
 from cape.engine.query import Query
 from cape.errors import InvalidInput
 from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
@@ -163,7 +163,7 @@ def price(asked: ParsedAnalysis, stage: int, query: Query, local_std: float) -> 
 def _beside(asked: ParsedAnalysis) -> Fraction:
     """Return what masks and samplers add to delta in each stage."""
     parties = asked.setting.parties
-    return Fraction(asked.scheme.failure(parties) + discretisation_error(parties.honest))
+    return Fraction(asked.scheme.failure(parties) + asked.scheme.discretisation(parties))
 
 
 def _given_up(asked: ParsedAnalysis) -> Fraction:

@@ -1,18 +1,28 @@
-"""Masks uniform over a ring, by secure aggregation: the default scheme, and what any run of it takes."""
+"""Masks uniform over a ring, by secure aggregation: the default scheme, and what any run of it takes.
+
+A site's own noise is a base part, made for the case that nobody is lost, and surplus parts for the losses
+that are accepted; what turns out not to be needed is taken off with the unmasking answer. The proof is in
+`cape.privacy.ladder`, the keys are in `cape.secagg.surplus`. So tolerating losses costs nothing until sites
+are lost.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from cape import secagg
+from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.schemes.scheme import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Outcome, Parties, Scheme, Task
 from cape.errors import TooFewSites
+from cape.noise.gaussian import largest
 from cape.privacy import correlated
+from cape.privacy.ladder import Ladder, ladder
 
-__all__ = ["MOST_STEPS", "Cape", "by_round", "graph_failure", "secagg_choices", "secagg_cost"]
+__all__ = ["MOST_STEPS", "Cape", "by_round", "cape_choices", "graph_failure", "secagg_choices", "secagg_cost"]
 
 MOST_STEPS = 1000  # for which keys are agreed at once
 
@@ -27,14 +37,24 @@ class Cape(Scheme):
     cryptography = "AES-256, X25519 or Ed25519"
 
     def local_std(self, mu: float, parties: Parties) -> float:
-        p = parties
-        return correlated.local_std(mu, 1.0, p.sites, p.colluding, math.inf, p.min_sites)
+        return correlated.local_std(mu, 1.0, parties.sites, parties.colluding, math.inf)
 
     def cost_mu(self, local_std: float, parties: Parties) -> float:
-        return correlated.mu(1.0, local_std, math.inf, parties.honest)
+        return _ladder(parties).mu(1.0, local_std)
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, math.inf, parties.sites)
+
+    def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
+        return RESOLUTION * math.sqrt(_ladder(parties).left(participants, late))
+
+    def discretisation(self, parties: Parties) -> float:
+        parts = _surplus(parties).stds
+        return discretisation_error(parties.sites * (1 + len(parts)), min((RESOLUTION, *parts)))
+
+    def reach(self, parties: Parties, local_std: float) -> int:
+        base = largest(RESOLUTION)
+        return math.ceil(parties.sites * (base + _surplus(parties).largest) / base)
 
     def failure(self, parties: Parties) -> float:
         return graph_failure(parties)
@@ -65,13 +85,16 @@ class Cape(Scheme):
                 progress=watch,
                 observer=task.observer,
                 stream=task.keys,
-                **secagg_choices(task.parties),
+                **cape_choices(task.parties),
             )
         except TooFewSites as error:
             error.sent = sent
             raise
-        noise = self.noise_in_total(len(run.survivors))
-        return Outcome(run.total, noise, run.survivors, secagg_cost(run, time.perf_counter() - began))
+        return self._outcome(run, task.parties, secagg_cost(run, time.perf_counter() - began))
+
+    def _outcome(self, run: secagg.Outcome, parties: Parties, cost: Cost) -> Outcome:
+        noise = self.noise_in_total(len(run.survivors), parties, len(run.late))
+        return Outcome(run.total, noise, run.survivors, cost, run.late)
 
 
 class _Series(Cape):
@@ -94,9 +117,8 @@ class _Series(Cape):
         except TooFewSites as error:
             error.sent = any(drop.get(name) != "mask" for name in vectors)
             raise
-        noise = self.noise_in_total(len(run.survivors))
         cost = cost + secagg_cost(run, time.perf_counter() - began - cost.seconds)
-        return Outcome(run.total, noise, run.survivors, cost)
+        return self._outcome(run, task.parties, cost)
 
     def _open(self, task: Task) -> tuple[secagg.Session, Cost]:
         """Return a session with a step left, and what opening it took."""
@@ -112,13 +134,29 @@ class _Series(Cape):
             bits=task.ring.bits,
             observer=task.observer,
             stream=task.keys,
-            **secagg_choices(task.parties),
+            **cape_choices(task.parties),
         )
         return self._session, secagg_cost(self._session.setup, time.perf_counter() - began)
 
 
+def _ladder(parties: Parties) -> Ladder:
+    return ladder(parties.sites, parties.colluding, parties.min_sites)
+
+
+@lru_cache(maxsize=1024)
+def _surplus(parties: Parties) -> secagg.Surplus:
+    """Return the surplus noise of a site, in steps."""
+    rungs = _ladder(parties)
+    return secagg.Surplus(rungs.losses, tuple(RESOLUTION * part for part in rungs.parts))
+
+
+def cape_choices(parties: Parties) -> dict[str, Any]:
+    """Return how secure aggregation is to be run for these parties, with their surplus noise."""
+    return {**secagg_choices(parties), "surplus": _surplus(parties)}
+
+
 def secagg_choices(parties: Parties) -> dict[str, Any]:
-    """Return how secure aggregation is to be run for these parties."""
+    """Return how secure aggregation is to be run for these parties, of vectors that have all their noise."""
     return {
         "colluding": parties.colluding,
         "dropping": parties.sites - parties.min_sites,

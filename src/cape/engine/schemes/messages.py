@@ -33,7 +33,7 @@ class Messages(Scheme):
         total = aggregate(task.ring, list(messages.values()))
         size = messages[left[0]].nbytes
         cost = Cost(1, size * len(messages), size, time.perf_counter() - began)
-        return Outcome(total, self.noise_in_total(len(left)), tuple(left), cost)
+        return Outcome(total, self.noise_in_total(len(left), task.parties), tuple(left), cost)
 
 
 class Conventional(Messages):
@@ -94,7 +94,7 @@ class Pooled(Conventional):
     def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
         return set([name for name in rows if name not in drop][:1])
 
-    def noise_in_total(self, participants: int) -> float:
+    def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
         return float(RESOLUTION)
 
     def seen_by(self, parties: Parties) -> str:
@@ -125,7 +125,7 @@ class NoNoise(Messages):
     def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
         return set()
 
-    def noise_in_total(self, participants: int) -> float:
+    def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
         return 0.0
 
 

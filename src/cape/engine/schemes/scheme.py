@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.engine.calibration import RESOLUTION
+from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.observer import Observer
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
@@ -56,7 +56,7 @@ class Parties:
 
     @property
     def honest(self) -> int:
-        """The smallest number of honest survivors: what noise is calibrated to."""
+        """The smallest number of honest sites in a sum that is accepted."""
         return self.min_sites - self.colluding
 
     @property
@@ -115,12 +115,16 @@ class Cost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The noisy total in steps, the standard deviation of its noise, whose sum it is, and what it took."""
+    """The noisy total in steps, the standard deviation of its noise, whose sum it is, and what it took.
+
+    `late` are the participants whose surplus noise could not be taken off.
+    """
 
     total: Int64
     noise: float
     participants: tuple[str, ...]
     cost: Cost
+    late: tuple[str, ...] = ()
 
 
 def check_drop(drop: Any, sites: Mapping[str, Any], rounds: Sequence[str] = ROUNDS) -> dict[str, str]:
@@ -175,8 +179,11 @@ class Scheme(ABC):
         """Return the sites that add noise of their own, of those that hold so many rows."""
         return set(rows)
 
-    def noise_in_total(self, participants: int) -> float:
-        """Return the standard deviation, in steps, of the noise in a total over so many sites."""
+    def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
+        """Return the standard deviation, in steps, of the noise in a total over so many sites.
+
+        `late` of them were silent when surplus noise was taken off, in schemes that do that.
+        """
         return RESOLUTION * math.sqrt(participants)
 
     def seen_by(self, parties: Parties) -> str:
@@ -206,6 +213,10 @@ class Scheme(ABC):
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what runs `steps` tasks like this one: where keys or noise can be made once for all."""
         return self
+
+    def discretisation(self, parties: Parties) -> float:
+        """Return what using discrete in place of continuous noise adds to delta."""
+        return discretisation_error(parties.honest)
 
     def failure(self, parties: Parties) -> float:
         """Return the chance that what should hide a site does not, for reasons other than noise."""
