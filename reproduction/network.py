@@ -176,7 +176,9 @@ def learn(task: Task, scheme: str, budget: Budget, stream: SecureStream) -> Lear
     """Train across four sites, every step one run of the protocol."""
     data, schema = _data(task)
     tables = {name: _labelled(frame) for name, frame in data.take(task.trained_on).split(SITES).items()}
-    consortium = Consortium(tables, schema, budget, colluding=COLLUDING, scheme=scheme, stream=stream)
+    consortium = Consortium(
+        tables, schema, budget, colluding=COLLUDING, min_sites=SITES, scheme=scheme, stream=stream
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # the curve without privacy is asked for
         model: Any = consortium.release(task.network(), 1.0).model

@@ -386,6 +386,7 @@ class _Run:
             self._of.sites,
             self._of.schema,
             budget,
+            min_sites=len(self._of.sites),  # as in the paper: nobody is lost
             stream=self._stream(f"{calibration} {scheme} {asked.kind}"),
         )
         way = Shortcut(scheme) if self._cell["shortcut"] else SCHEMES[scheme]()

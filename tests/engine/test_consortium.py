@@ -218,6 +218,21 @@ def test_a_lost_site_is_named_by_its_absence():
     assert abs(release.value - ages.mean()) < 6 * release.estimates[0].privacy
 
 
+def test_by_default_a_lost_site_is_tolerated_as_long_as_a_lying_aggregator_is_held_off():
+    whole, without_b = (
+        consortium(b"default").release(Average("age"), 0.5, drop=drop) for drop in ({}, {"b": "mask"})
+    )
+    assert without_b.participants == ("a", "c", "d", "e")
+    assert "a lying aggregator is held off too" in without_b.guarantee.statement
+    rows = sum(TABLES[name].height for name in "acde") / sum(TABLES[name].height for name in "abcde")
+    noise = without_b.estimates[0].privacy / whole.estimates[0].privacy
+    assert noise * rows == pytest.approx(math.sqrt((4 / 3) / (5 / 4)), rel=1e-6)
+    with pytest.raises(TooFewSites):
+        consortium().release(Average("age"), 0.5, drop={"a": "mask", "b": "mask"})
+    assert consortium(scheme="conventional").parties.min_sites == 4
+    assert consortium(scheme="cape-gaussian").parties.min_sites == 5, "its noise is not taken off again"
+
+
 def test_fewer_required_sites_cost_nothing_until_sites_are_lost():
     noise = {
         (required, lost): consortium(min_sites=required)
@@ -295,7 +310,7 @@ def test_a_release_prints_and_serialises():
     assert plain["guarantee"]["epsilon"] == pytest.approx(release.guarantee.epsilon)
     assert plain["cost"]["rounds"] == 5
     assert "mu = " in str(release.guarantee)
-    assert "Consortium(a, b, c, d, e; 1 colluding, 5 of 5" in repr(consortium())
+    assert "Consortium(a, b, c, d, e; 1 colluding, 4 of 5 must answer" in repr(consortium())
 
 
 def test_plans_read_no_data_and_agree_with_the_release():

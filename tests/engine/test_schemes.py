@@ -266,6 +266,23 @@ def test_the_aggregator_of_conventional_sees_messages_that_are_private_alone():
     assert cape.local_std(MU, PARTIES) == pytest.approx(0.5 / MU)
 
 
+@pytest.mark.parametrize("name", SCHEMES)
+def test_by_default_the_fewest_sites_that_hold_off_a_lying_aggregator_must_take_part(name):
+    scheme = SCHEMES[name]()
+    for sites in range(1, 40):
+        for colluding in range(sites):
+            parties = scheme.parties(sites, colluding)
+            enough = [m for m in range(colluding + 1, sites + 1) if 2 * m > sites + colluding]
+            assert parties.min_sites == (sites if name == "cape-gaussian" else min(enough)), parties
+            assert parties.lying
+            assert scheme.parties(sites, colluding, sites) == Parties(sites, colluding, sites)
+    assert scheme.parties(10).colluding == 3
+    with pytest.raises(InvalidInput, match="colluding must be .*at most 2, not 3"):
+        scheme.parties(3, 3)
+    with pytest.raises(InvalidInput, match="min_sites is 4, but there are only 3 sites"):
+        scheme.parties(3, 1, 4)
+
+
 def test_thresholds_follow_min_sites_and_say_when_a_lying_aggregator_is_held_off():
     assert Parties(5, 1, 5).lying
     assert Parties(5, 1, 4).lying

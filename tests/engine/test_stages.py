@@ -101,7 +101,7 @@ def test_what_is_not_asked_is_given_back():
 
 
 def test_a_run_that_fails_keeps_what_was_released():
-    together = consortium()
+    together = consortium(min_sites=5)
     with pytest.raises(InvalidInput, match="gave up") as caught:
         together.release(Rounds("age", EDGES, (1, 1, 2), fail_after=1), 0.8)
     assert together.budget.spent == Fraction("0.2")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import cape
+from cape.study.document import document, read
 from cape.study.study import _share_out
 
 STUDY = """
@@ -61,6 +62,17 @@ def test_the_contract_is_read(write):
     assert study.scheme == "cape"
     assert study.sizes is None
     assert study.total(study.analyses).remaining == Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [("min_sites = 4", 4), ("", 3), ('scheme = "conventional"', 3), ('scheme = "cape-gaussian"', 4)],
+)
+def test_a_study_that_names_no_min_sites_states_the_default_of_its_scheme(write, terms, expected):
+    study = cape.Study.load(write("min_sites = 3", terms))
+    told = document(study)
+    assert study.setting.parties.min_sites == told["min_sites"] == expected
+    assert read(told, 1).setting.parties == study.setting.parties
 
 
 def test_a_consortium_has_the_study_s_terms(write):

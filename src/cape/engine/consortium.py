@@ -35,7 +35,7 @@ from cape.engine.wallet import Wallet
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 from cape.noise.stream import require_stream
-from cape.privacy import Budget, correlated
+from cape.privacy import Budget
 
 __all__ = ["Consortium"]
 
@@ -51,8 +51,9 @@ class Consortium:
         schema: the columns with their public bounds or categories.
         budget: total (epsilon, delta) for all releases.
         colluding: how many sites may side with the aggregator; by default ceil(sites/3) - 1.
-        min_sites: how many sites must take part for a release to count; by default all. Fewer cost
-            noise: see the plan.
+        min_sites: how many sites must take part for a release to count. By default the fewest that hold off
+            a lying aggregator, floor((sites + colluding)/2) + 1: with "cape" that costs no noise unless sites
+            are lost. With "cape-gaussian" fewer cost noise always, so its default is all.
         scheme: how noise is made, "cape" unless a release says otherwise.
         neighbours: "replace-one" (sizes of sites are public) or "add-remove" (they are not).
         sizes: how many rows people expect at each site, for plans; they are never used in a release.
@@ -82,11 +83,9 @@ class Consortium:
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
         if neighbours not in ("replace-one", "add-remove"):
             raise InvalidInput(f"neighbours must be 'replace-one' or 'add-remove', not {neighbours!r}")
-        count = len(self.sites)
-        colluding = correlated.default_colluding(count) if colluding is None else colluding
-        parties = Parties(count, colluding, count if min_sites is None else min_sites)
-        self._setting = Setting(self.schema, budget, parties, neighbours)
         self._scheme = _scheme(scheme)
+        parties = self._scheme.parties(len(self.sites), colluding, min_sites)
+        self._setting = Setting(self.schema, budget, parties, neighbours)
         self._stream = SecureStream() if stream is None else require_stream(stream)
         self._runs, self._lock = itertools.count(1), threading.Lock()
         self._wallet = Wallet(budget)

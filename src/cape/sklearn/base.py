@@ -106,11 +106,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             Schema(schema),
             budget,
             colluding=self.colluding,
+            scheme=self.scheme,
             neighbours=self.neighbours,
             stream=None if self.random_state is None else _repeatable(random),
         )
         share = math.floor(10**_DIGITS / len(analyses)) / 10**_DIGITS
-        releases = [consortium.release(each, share, scheme=self.scheme) for each in analyses]
+        releases = [consortium.release(each, share) for each in analyses]
         mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
         promise = releases[0].guarantee
         self.guarantee_: ReleaseGuarantee = promise if len(releases) == 1 else replace(promise, mu=mu)

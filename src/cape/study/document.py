@@ -25,7 +25,7 @@ from cape.engine.schemes import SCHEMES, Parties, Scheme
 from cape.engine.session import AnalysisSession
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
-from cape.privacy import Budget, correlated
+from cape.privacy import Budget
 from cape.study import places
 from cape.study.places import Count, Delta, Epsilon, Natural, Text
 
@@ -49,9 +49,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         places.one_of("scheme", self.scheme, SCHEMES)
 
     def parties(self, sites: int) -> Parties:
-        """Return the parties of a study with so many sites; by default all must answer."""
-        colluding = correlated.default_colluding(sites) if self.colluding is None else self.colluding
-        return Parties(sites, colluding, sites if self.min_sites is None else self.min_sites)
+        """Return the parties of a study with so many sites; the scheme has the defaults."""
+        return SCHEMES[self.scheme]().parties(sites, self.colluding, self.min_sites)
 
     def setting(self, schema: Schema, sites: int) -> Setting:
         """Return what all noise is calibrated to."""

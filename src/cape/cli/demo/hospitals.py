@@ -73,35 +73,35 @@ def rehearse(budget: Budget, colluding: int, steps: Steps) -> Demo:
     analysis = TableOne(*COLUMNS, by="diagnosis", bins=16)
     steps.done()
     consortium = open_()
-    first = {"cape": _release(consortium, analysis, "cape")}
-    truth = _release(open_(), analysis, "none")
+    first = {"cape": _release(consortium, analysis)}
+    truth = _release(open_(scheme="none"), analysis)
     squares = dict.fromkeys(_SCHEMES, 0.0)
     for run in range(RUNS):
         steps.start(f"comparing schemes, run {run + 1}")
         for scheme in _SCHEMES:
-            released = _release(open_(), analysis, scheme)
+            released = _release(open_(scheme=scheme), analysis)
             first.setdefault(scheme, released)
             squares[scheme] += sum(_relative(released, truth, label) ** 2 for label in _LABELS)
         steps.done()
     errors = {name: 100 * math.sqrt(total / RUNS / len(_LABELS)) for name, total in squares.items()}
     compared = [
-        Compared(name, meaning, _over_pooled(consortium, analysis, name), errors[name])
+        Compared(name, meaning, _over_pooled(open_(scheme=name), analysis, name), errors[name])
         for name, meaning in _SCHEMES.items()
     ]
     return Demo(consortium.budget, colluding, first, truth, compared)
 
 
-def _release(consortium: Consortium, analysis: TableOne, scheme: str) -> Labelled:
+def _release(consortium: Consortium, analysis: TableOne) -> Labelled:
     with warnings.catch_warnings():
         # The truth is released on purpose: the data is public. And other schemes may be too noisy.
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.simplefilter("ignore", TooNoisyWarning)
-        release = consortium.release(analysis, share=SHARE, scheme=scheme)
+        release = consortium.release(analysis, share=SHARE)
     return {estimate.label: estimate for estimate in release.estimates}
 
 
 def _over_pooled(consortium: Consortium, analysis: TableOne, scheme: str) -> float:
-    noise = consortium.plan(analysis, SHARE, scheme=scheme).noise[_LABELS[0]]
+    noise = consortium.plan(analysis, SHARE).noise[_LABELS[0]]
     return noise[scheme] / noise["pooled"]
 
 

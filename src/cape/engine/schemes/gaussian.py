@@ -51,6 +51,9 @@ class CapeGaussian(Messages):
     `correlated_std` is the standard deviation of what each site draws for the zero-sum noise, per unit of
     sensitivity, or "paper" for the paper's choice, alpha² = sites gamma². With the paper's choice the noise
     has the same size in steps for every release, so `prepare` can make it for many in one run.
+
+    A site's own noise is made for the worst loss that is accepted, and none of it is taken off again: a lower
+    min_sites costs noise even if nobody is lost, so by default all sites must take part.
     """
 
     name = "cape-gaussian"
@@ -76,6 +79,9 @@ class CapeGaussian(Messages):
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, 0.0, parties.sites)
+
+    def default_min_sites(self, sites: int, colluding: int) -> int:
+        return sites
 
     def failure(self, parties: Parties) -> float:
         return graph_failure(parties)

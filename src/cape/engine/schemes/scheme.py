@@ -16,6 +16,7 @@ from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.observer import Observer
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
+from cape.privacy import correlated
 
 __all__ = [
     "ROUNDS",
@@ -174,6 +175,23 @@ class Scheme(ABC):
 
         Raises `TooFewSites`, whose `sent` says whether anything that depends on data had left a site.
         """
+
+    def parties(self, sites: int, colluding: int | None = None, min_sites: int | None = None) -> Parties:
+        """Return who takes part, with the defaults for what is not given."""
+        sites = check.integer("sites", sites, least=1)
+        if colluding is None:
+            colluding = correlated.default_colluding(sites)
+        colluding = check.integer("colluding", colluding, least=0, most=sites - 1)
+        needed = self.default_min_sites(sites, colluding) if min_sites is None else min_sites
+        return Parties(sites, colluding, needed)
+
+    def default_min_sites(self, sites: int, colluding: int) -> int:
+        """Return how many sites must take part where nobody says: the fewest against a lying aggregator.
+
+        Whoever unmasks two lists of survivors needs that many signatures on each, and an honest site signs
+        one list, so 2 min_sites > sites + colluding rules that out (`Parties.lying`).
+        """
+        return (sites + colluding) // 2 + 1
 
     def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
         """Return the sites that add noise of their own, of those that hold so many rows."""
