@@ -10,7 +10,7 @@ from scipy import stats
 
 from cape.errors import InvalidInput
 from cape.noise import SecureStream, discrete_gaussian, gaussian
-from cape.noise.gaussian import _PRECISE, _table, largest
+from cape.noise.gaussian import _POINT, _PRECISE, _table, largest
 from tests.noise.statistics import ERROR_RATE, binned_p_value
 
 COUNT = 2_000_000
@@ -87,6 +87,54 @@ def test_neighbouring_samples_are_uncorrelated(std, stream):
         assert abs(r) < stats.norm.isf(ERROR_RATE / 2)
 
 
+def exactly(table):
+    """The heights and the rests of all blocks, as decimals."""
+    peak = [Decimal(height) / (1 << _POINT) for height in table.exact_peak]
+    return peak, [high - int(low) for high, low in zip(peak, table.covered, strict=True)]
+
+
+@pytest.mark.parametrize("std", [0.5, 0.7, 7.9, 8.0, 63.9, 127.9, 128.0, 2.0**15 * 2**0.5, 2.0**40])
+def test_a_table_of_progressions_equals_one_exponential_an_integer(std):
+    table, width = _table(std), 2 ** max(0, int(np.log2(std / 64)))
+    with mpmath.workdps(110):
+        of_two = 2 * mpmath.mpf(std) ** 2
+        total = mpmath.sqrt(mpmath.pi * of_two)
+        if std < 9:
+            weights = [mpmath.exp(-mpmath.mpf(x * x) / of_two) for x in range(math.ceil(26 * std))]
+            total = 2 * mpmath.fsum(weights) - 1
+        scale = 65536 * width / total
+        rest = []
+        for b, first in enumerate(range(-largest(std), largest(std), width)):
+            ends = sorted((abs(first), abs(first + width - 1)))
+            peak, low = (scale * mpmath.exp(-(mpmath.mpf(x) ** 2) / of_two) for x in ends)
+            assert table.first[b] == first
+            assert abs(table.near[b]) == ends[0]
+            assert abs(mpmath.mpf(table.exact_peak[b]) / 2**_POINT - peak) < mpmath.mpf(2) ** -265
+            assert table.covered[b] == int(low)
+            rest.append(peak - int(low))
+            assert table.peak[b] == float(peak)
+            assert table.rest[b] == float(rest[-1])
+        assert b == len(table.first) - 1
+        whole, running = mpmath.fsum(rest), mpmath.mpf(0)
+        for part, bound in zip(rest, table.bounds, strict=False):
+            running += part
+            assert bound == int(running / whole * 2**192)
+    assert len(table.bounds) == b
+    covered = table.covered.astype(int)
+    assert table.base[: table.fast_cells].tolist() == np.repeat(table.first, covered).tolist()
+
+
+@pytest.mark.parametrize("std", [0.5, 127.9, 1e6])
+def test_every_number_near_a_boundary_or_a_slice_is_found_in_its_block(std):
+    table, one = _table(std), np.uint64(1)
+    slices = np.arange(1 << 14, dtype=np.uint64) << np.uint64(50)
+    bits = np.concatenate([table.top_bounds - one, table.top_bounds + one, slices, slices - one, [2**64 - 1]])
+    bits = bits[~np.isin(bits, table.top_bounds)]  # a tie is settled with more bits, below
+    found = gaussian._block(bits, table, Chosen(0))
+    assert found.tolist() == np.searchsorted(table.top_bounds, bits, side="right").tolist()
+    assert len(set(found.tolist())) > len(table.first) / 3  # in the tail, many boundaries share 64 bits
+
+
 @pytest.mark.parametrize("std", [0.5, 10.0, 100.3, 128.0, 200.7])
 def test_the_two_parts_add_up_to_the_law_exactly(std):
     """Recomputes, from the very tables that are used, the law that the docstring proves."""
@@ -95,17 +143,18 @@ def test_the_two_parts_add_up_to_the_law_exactly(std):
     width = 1 << table.low_bits
     with localcontext(_PRECISE):
         shares = np.diff([0, *table.bounds, 1 << 192])
-        total_rest = sum(table.exact_rest)
+        exact_peak, exact_rest = exactly(table)
+        total_rest = sum(exact_rest)
         left = 65536 - table.fast_cells
         law = {}
         proposals = {}
         for b, first in enumerate(table.first.tolist()):
             for x in range(first, first + width):
                 drop = Decimal(x * x - int(table.near[b]) ** 2) / (2 * Decimal(std) ** 2)
-                height = table.exact_peak[b] * (-drop).exp()
+                height = exact_peak[b] * (-drop).exp()
                 n = int(cells.get(first, 0))
                 assert n <= height
-                accept = (height - n) / table.exact_rest[b]
+                accept = (height - n) / exact_rest[b]
                 assert accept <= 1 + Decimal(10) ** -60
                 proposals[x] = Decimal(int(shares[b])) / (1 << 192) / width * accept
                 law[x] = Decimal(n) / 65536 / width
@@ -167,11 +216,11 @@ def test_an_unclear_acceptance_is_settled_in_exact_arithmetic(monkeypatch, strea
     # the deciding bit itself: put u at the threshold, one unit below it and one above
     b, x0 = len(table.first) // 2 + 40, int(table.near[len(table.first) // 2 + 40]) + 3
     with localcontext(_PRECISE):
+        exact_peak, exact_rest = exactly(table)
         height = (
-            table.exact_peak[b]
-            * (-Decimal(x0 * x0 - int(table.near[b]) ** 2) / (2 * Decimal(1000) ** 2)).exp()
+            exact_peak[b] * (-Decimal(x0 * x0 - int(table.near[b]) ** 2) / (2 * Decimal(1000) ** 2)).exp()
         )
-        threshold = int((height - int(table.covered[b])) / table.exact_rest[b] * (1 << 192))
+        threshold = int((height - int(table.covered[b])) / exact_rest[b] * (1 << 192))
     for step, expected in ((-1, True), (+1, False)):
         u = threshold + step
         top, chosen = np.array([u >> 128], np.uint64), Chosen(u & ((1 << 128) - 1))
