@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 
 import pytest
@@ -29,8 +30,9 @@ def test_a_plan_as_json_has_noise_by_scheme_and_the_total(cape, study):
     first = plan["analyses"][0]
     assert first["number"] == 1
     noise = first["noise"]["weight"]
-    # 3 sites, one colluding, one that may be lost: one honest survivor has to make enough noise
-    assert noise["cape"] ** 2 == pytest.approx(3 * noise["pooled"] ** 2, rel=0.01)
+    # 3 sites, one colluding: two honest ones have to make enough noise, one if a site is lost
+    assert noise["cape"] ** 2 == pytest.approx(3 / 2 * noise["pooled"] ** 2, rel=0.01)
+    assert first["lost"] == {"1": pytest.approx(math.sqrt(2 / (3 / 2)), rel=1e-6)}
     assert noise["conventional"] ** 2 == pytest.approx(3 * noise["pooled"] ** 2, rel=0.01)
     assert first["rows"] == 1000
     assert not first["rows_assumed"]

@@ -361,17 +361,62 @@ def test_what_a_plan_says_would_halve_the_error_does():
     assert consortium(sizes=sizes).plan(Bins("age", EDGES), 0.5).halving["rows"] is None
 
 
-def test_what_a_plan_says_of_a_lower_min_sites_is_what_it_costs():
-    plan = consortium().plan(Average("age"), 0.5)
-    lower = consortium(min_sites=4).plan(Average("age"), 0.5)
-    assert list(plan.fewer) == [4, 3]
-    assert plan.fewer[4] == pytest.approx(lower.noise["age"]["cape"] / plan.noise["age"]["cape"])
-    assert plan.fewer[4] == pytest.approx(math.sqrt(4 / 3), rel=2e-3), "of five sites one colludes"
-    said = "the noise grows: 1.15 times with min_sites = 4, 1.41 times with min_sites = 3."
-    assert said in " ".join(str(plan).split())
-    assert plan.to_dict()["min_sites"].keys() == {"3", "4"}
-    assert consortium(min_sites=2).plan(Average("age"), 0.5).fewer == {}
-    assert consortium(scheme="pooled").plan(Average("age"), 0.5).fewer == {}
+def test_a_plan_tells_the_noise_with_sites_lost_and_it_is_that_of_the_release():
+    together = consortium(min_sites=2)
+    plan = together.plan(Average("age"), 0.3)
+    expected = {lost: math.sqrt((5 - lost) / (5 - lost - 1) / (5 / 4)) for lost in (1, 2, 3)}
+    assert plan.lost == pytest.approx(expected, rel=1e-6)
+    assert plan.to_dict()["lost"] == {str(lost): times for lost, times in plan.lost.items()}
+    said = "With 1 site lost the noise is 1.03 times as large, with 2 lost 1.1 times, with 3 lost 1.26 times"
+    assert f"{said}, over the same rows." in plan.advice
+    whole, without = (together.release(Bins("age", EDGES), 0.3, drop=drop) for drop in ({}, {"b": "mask"}))
+    noise = without.estimates[0].privacy / whole.estimates[0].privacy
+    assert noise == pytest.approx(plan.lost[1], rel=1e-6)
+
+
+def test_a_plan_tells_of_at_most_four_numbers_of_lost_sites():
+    tables = {str(i): TABLES["a"] for i in range(30)}
+    plan = Consortium(tables, SCHEMA, BUDGET, colluding=9).plan(Average("age"), 0.5)
+    assert list(plan.lost) == [1, 2, 3, 10]
+    assert plan.lost[10] == pytest.approx(math.sqrt((20 / 11) / (30 / 21)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "lost", "advice"),
+    [
+        ({"min_sites": 5}, {}, "A lost site ends the release; min_sites = 4 would allow 1, at no cost until"),
+        ({"colluding": 3}, {}, "A lost site ends the release."),
+        ({"scheme": "cape-gaussian"}, {}, "A lost site ends the release."),
+        ({"colluding": 0}, {1: 1.0, 2: 1.0}, "With up to 2 sites lost the noise stays the same."),
+        (
+            {"scheme": "conventional"},
+            {1: math.sqrt(4 / 5)},
+            "A lost site takes its own noise with it: with 1 site lost the noise is 0.894 times as large,",
+        ),
+        # 4 sites' own noise, and as much again: the paper's zero-sum noise does not cancel without one site
+        (
+            {"scheme": "cape-gaussian", "min_sites": 4},
+            {1: math.sqrt(4 * 2 / 5)},
+            "With 1 site lost the noise is at most 1.26 times as large, over the same rows.",
+        ),
+        ({"scheme": "pooled"}, {}, ""),
+        ({"scheme": "local"}, {}, ""),
+        ({"scheme": "none"}, {}, ""),
+    ],
+)
+def test_what_a_lost_site_does_under_other_schemes_and_numbers(options, lost, advice):
+    plan = consortium(**options).plan(Average("age"), 0.5)
+    assert plan.lost == pytest.approx(lost, rel=1e-6)
+    assert advice in plan.advice
+    assert ("lost" in plan.advice) == bool(advice)
+
+
+def test_a_plan_of_a_late_loss_is_what_the_papers_noise_leaves():
+    together = consortium(scheme="cape-gaussian", min_sites=4)
+    plan = together.plan(Bins("age", EDGES), 0.3)
+    whole, without = (together.release(Bins("age", EDGES), 0.3, drop=drop) for drop in ({}, {"b": "message"}))
+    noise = without.estimates[0].privacy / whole.estimates[0].privacy
+    assert noise == pytest.approx(plan.lost[1], rel=1e-6)
 
 
 def test_three_sites_or_fewer_warn_that_no_site_may_be_curious():

@@ -277,7 +277,7 @@ def test_by_default_the_fewest_sites_that_hold_off_a_lying_aggregator_must_take_
             assert parties.lying
             assert scheme.parties(sites, colluding, sites) == Parties(sites, colluding, sites)
     assert scheme.parties(10).colluding == 3
-    with pytest.raises(InvalidInput, match="colluding must be .*at most 2, not 3"):
+    with pytest.raises(InvalidInput, match=r"colluding must be .*at most 2, not 3"):
         scheme.parties(3, 3)
     with pytest.raises(InvalidInput, match="min_sites is 4, but there are only 3 sites"):
         scheme.parties(3, 1, 4)

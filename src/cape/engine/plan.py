@@ -14,7 +14,7 @@ from typing import Any
 from cape.data import Schema
 from cape.engine.query import Analysis, Query
 from cape.engine.result import ReleaseGuarantee
-from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.privacy import gaussian
@@ -28,6 +28,7 @@ Times = Callable[[Setting, Mapping[str, int]], float]
 BESIDE = ("cape", "conventional", "local", "pooled")
 _MOST = 12  # numbers in a plan's table
 _HALF = 0.5 * (1 + 1e-9)
+_SAME = 5e-4
 _MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
 
 
@@ -39,8 +40,8 @@ class Plan(Shown):
         noise: label -> scheme -> standard deviation of the privacy noise.
         halving: what would halve the error: total epsilon, rows, sites; None where nothing of that
             kind would.
-        fewer: a lower min_sites -> how many times the noise that it would cost; empty where none is allowed
-            or nothing would change.
+        lost: a number of lost sites -> how many times as large the noise of the median number is then as
+            with nobody lost, over the same rows; for 1, 2, 3 and the most that are accepted.
     """
 
     analysis: Analysis
@@ -54,7 +55,7 @@ class Plan(Shown):
     halving: dict[str, float | None]
     size: int
     left: float
-    fewer: dict[int, float]
+    lost: dict[int, float]
 
     @property
     def expected_error(self) -> dict[str, float]:
@@ -75,7 +76,7 @@ class Plan(Shown):
             "expected_error": self.expected_error,
             "guarantee": self.guarantee.to_dict(),
             "halving": self.halving,
-            "min_sites": {str(sites): times for sites, times in self.fewer.items()},
+            "lost": {str(sites): times for sites, times in self.lost.items()},
         }
 
     def table(self) -> Table:
@@ -112,9 +113,8 @@ class Plan(Shown):
         words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
         ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
         told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
-        if self.fewer:
-            costs = ", ".join(f"{times:.3g} times with min_sites = {n}" for n, times in self.fewer.items())
-            told.append(f"If sites may be lost, the noise grows: {costs}.")
+        if 0 < self.guarantee.mu < math.inf:
+            told += self._losses()
         if self.analysis.shape_matters:
             told.append(
                 "Planned for values around the middle of their bounds, with an SD of a sixth of the width."
@@ -122,6 +122,24 @@ class Plan(Shown):
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
         return " ".join(told)
+
+    def _losses(self) -> list[str]:
+        """Return what losing sites does, in words."""
+        parties, scheme = self.guarantee.parties, SCHEMES[self.scheme]()
+        if not scheme.distributed:
+            return []
+        if parties.min_sites == parties.sites:
+            fewest = scheme.default_min_sites(parties.sites, parties.colluding)
+            allowed = f"; min_sites = {fewest} would allow {parties.sites - fewest}, at no cost until then"
+            return ["A lost site ends the release" + (allowed if fewest < parties.sites else "") + "."]
+        if all(abs(times - 1) < _SAME for times in self.lost.values()):
+            return [f"With up to {parties.sites - parties.min_sites} sites lost the noise stays the same."]
+        (_, first), *others = self.lost.items()
+        most = "at most " if isinstance(scheme, CapeGaussian) else ""  # it matters when a site is lost
+        told = f"the noise is {most}{first:.3g} times as large"
+        told += "".join(f", with {sites} lost {times:.3g} times" for sites, times in others)
+        with_it = "A lost site takes its own noise with it: with" if first < 1 else "With"
+        return [f"{with_it} 1 site lost {told}, over the same rows."]
 
 
 def make_plan(
@@ -149,9 +167,9 @@ def make_plan(
             noise.setdefault(label, {})[name] = value
     now = {label: by[scheme.name] for label, by in noise.items() if 0 < by[scheme.name] < math.inf}
 
-    def times(setting: Setting, sizes: Mapping[str, int]) -> float:
+    def times(setting: Setting, sizes: Mapping[str, int], lost: int = 0) -> float:
         """Return how many times as noisy the median number would be."""
-        then = _expected(analysis, query, setting, scheme, share, sizes)
+        then = _expected(analysis, query, setting, scheme, share, sizes, lost)
         return sorted(then[label] / now[label] for label in now)[(len(now) - 1) // 2]
 
     return Plan(
@@ -166,19 +184,27 @@ def make_plan(
         _halving(times, setting, given) if now else dict.fromkeys(("epsilon", "rows", "sites")),
         sum(array.size for array in query.arrays(setting.schema)),
         float(left),
-        _fewer(times, setting, given) if now else {},
+        {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
     )
 
 
 def _expected(
-    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, sizes: Mapping[str, int]
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+    lost: int = 0,
 ) -> dict[str, float]:
-    """Return the noise in each label that a scheme would leave."""
+    """Return the noise in each label that a scheme would leave; sites may be lost, over the same rows."""
     if not query.blocks:
         return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
     stages = Stages.of(analysis, setting, scheme, share)
     calibration, local_std = stages.calibrate(len(stages) - 1, query)
     total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
+    if lost:
+        total *= scheme.growth(lost, setting.parties, local_std)
     flat = iter(total * scale for scale in query.flat_scales)
     by_block = [[next(flat) for _ in scales] for scales in query.scales]
     rows, everyone = scheme.rows(sizes), sum(sizes.values())
@@ -203,17 +229,10 @@ def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[s
     return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(times, setting, sizes)}
 
 
-def _fewer(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[int, float]:
-    """Return what it would cost to do without one more site, and without a quarter of them.
-
-    Fewer honest sites are sure to answer, so each adds more of its own.
-    """
-    p, found = setting.parties, dict[int, float]()
-    for sites in dict.fromkeys((p.min_sites - 1, 3 * p.sites // 4)):
-        if p.colluding < sites < p.min_sites:
-            lower = replace(setting, parties=Parties(p.sites, p.colluding, sites))
-            found[sites] = times(lower, sizes)
-    return {sites: cost for sites, cost in found.items() if cost > 1 + 1e-9}
+def _losses(parties: Parties, scheme: Scheme) -> list[int]:
+    """Return for which numbers of lost sites the noise is told."""
+    most = parties.sites - parties.min_sites if scheme.distributed else 0
+    return sorted({lost for lost in (1, 2, 3, most) if 0 < lost <= most})
 
 
 def _more_sites(times: Times, setting: Setting, sizes: Mapping[str, int]) -> float | None:

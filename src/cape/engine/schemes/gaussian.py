@@ -83,6 +83,11 @@ class CapeGaussian(Messages):
     def default_min_sites(self, sites: int, colluding: int) -> int:
         return sites
 
+    def growth(self, lost: int, parties: Parties, local_std: float) -> float:
+        return super().growth(lost, parties, local_std) * math.sqrt(
+            1 + _left_over(lost, parties.sites, self._ratio(local_std, parties))
+        )
+
     def failure(self, parties: Parties) -> float:
         return graph_failure(parties)
 
@@ -121,7 +126,7 @@ class CapeGaussian(Messages):
         vectors = {name: task.vectors[name] + noise for name, noise in stock.noise.items()}
         outcome = super().run(replace(task, vectors=vectors, drop=drop))
         missing = len(stock.drew) - len(outcome.participants)
-        left_over = missing * (stock.std / RESOLUTION) ** 2 / len(stock.drew)
+        left_over = _left_over(missing, len(stock.drew), (stock.std / RESOLUTION) ** 2)
         return replace(outcome, noise=outcome.noise * math.sqrt(1 + left_over), cost=made + outcome.cost)
 
     def _take(self, size: int, std: float, sites: frozenset[str]) -> _Stock | None:
@@ -163,3 +168,11 @@ class CapeGaussian(Messages):
         if self.correlated_std == "paper":
             return float(parties.sites)
         return (float(self.correlated_std) / local_std) ** 2
+
+
+def _left_over(missing: int, drew: int, ratio: float) -> float:
+    """Return the variance of zero-sum noise that does not cancel, over that of the senders' own noise.
+
+    Of the sites that drew it, so many sent no message; `ratio` is alpha² / gamma².
+    """
+    return missing * ratio / drew

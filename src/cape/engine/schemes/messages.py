@@ -78,6 +78,9 @@ class Local(Conventional):
     def total_std(self, local_std: float, parties: Parties) -> float:
         return local_std
 
+    def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
+        return float(RESOLUTION)
+
     def rows(self, rows: Mapping[str, int]) -> int:
         return max(rows.values())
 

@@ -204,6 +204,14 @@ class Scheme(ABC):
         """
         return RESOLUTION * math.sqrt(participants)
 
+    def growth(self, lost: int, parties: Parties, local_std: float) -> float:
+        """Return how many times as large the noise in a total is with so many sites lost as with nobody lost.
+
+        Where it matters when they are lost, this is the worst time.
+        """
+        everyone = self.noise_in_total(parties.sites, parties)
+        return self.noise_in_total(parties.sites - lost, parties) / everyone if everyone else 1.0
+
     def seen_by(self, parties: Parties) -> str:
         """Return whose view the guarantee is about, for its statement."""
         if not parties.colluding:
