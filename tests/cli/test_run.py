@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import subprocess
@@ -71,11 +72,17 @@ def test_only_some(cape, study):
 
 
 def test_a_lost_site_is_left_out_and_shown(cape, study):
-    done = cape("run", study, "--only", "1", "--drop", "b@mask", "--json")
+    done = cape("run", study, "--only", "1", "--drop", "b@mask", "--out", study.parent / "out")
     assert done.code == 0, done.err
-    mean = json.loads(done.out)["analyses"][0]
+    (mean,) = json.loads((study.parent / "out" / "results.json").read_text())["analyses"]
     assert mean["participants"] == ["a", "c"]
+    assert mean["lost"] == ["b"]
     assert mean["rows"] == 700
+    assert mean["growth"] == pytest.approx(math.sqrt((2 / 1) / (3 / 2)), rel=1e-6)
+    said = "Lost: b; the noise is 1.15 times as large as with all sites, and the intervals count it."
+    assert said in mean["notes"]
+    assert said in " ".join(done.out.split())
+    assert said in (study.parent / "out" / "report.html").read_text()
 
 
 def test_too_few_sites_after_messages_left_cost_the_share(cape, study):

@@ -70,7 +70,7 @@ def agree(ours: Release, theirs: Release) -> None:
     assert mine.shape == other.shape
     reach = ERRORS * np.hypot(mine[:, 1], other[:, 1])
     assert (np.abs(mine[:, 0] - other[:, 0]) <= reach + 1e-9).all(), (mine, other)
-    for name in ("guarantee", "share", "scheme", "participants", "rows"):
+    for name in ("guarantee", "share", "scheme", "participants", "rows", "lost", "growth"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert type(ours.model) is type(theirs.model)
 
@@ -127,13 +127,20 @@ def test_a_site_lost_in_the_first_stage(world: World, round_: str, how: str):
     counted = round_ in ("consistency", "unmask")
     assert release.participants == (NAMES if counted else NAMES[:3])
     assert release.rows == sum(ROWS[name] for name in release.participants)
+    with_d_lost = study.consortium().release(study.analyses[0].analysis, 0.5, drop={"d": round_})
+    assert (release.growth, release.lost) == (with_d_lost.growth, ("d",))
+    assert release.growth == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-6), (
+        "late or lost, for 4 sites"
+    )
     assert Event(round_, "d", "lost") in world.events
     assert world.lines("d") == (1 if counted or (how, round_) == ("silent", "mask") else 0)
     assert world.lines("a") == 1
     world.channel.deaf, world.channel.silent = {}, {}
     if how == "deaf":
         world.restart("d")
-    assert submission.answer(study.analyses[1]).participants == NAMES, "back in the next analysis"
+    again = submission.answer(study.analyses[1])
+    assert (again.participants, again.lost, again.growth) == (NAMES, (), 1.0), "back in the next analysis"
+    assert world.submission(study, submission.record).answer(study.analyses[0]).growth == release.growth
 
 
 @pytest.mark.parametrize("round_", ROUNDS)

@@ -361,6 +361,42 @@ def test_what_a_plan_says_would_halve_the_error_does():
     assert consortium(sizes=sizes).plan(Bins("age", EDGES), 0.5).halving["rows"] is None
 
 
+@pytest.mark.parametrize(
+    ("options", "drop", "lost", "variance"),
+    [
+        ({}, {}, (), 1.0),
+        ({}, {"b": "mask"}, ("b",), (4 / 3) / (5 / 4)),
+        ({"min_sites": 2}, {"b": "mask", "e": "share"}, ("b", "e"), (3 / 2) / (5 / 4)),
+        ({"min_sites": 2}, {"d": "unmask"}, ("d",), (5 / 4 + 1 / 1 - 1 / 4) / (5 / 4)),  # all its parts stay
+        ({"min_sites": 2}, {"b": "mask", "d": "unmask"}, ("b", "d"), (4 / 3 + 1 / 1 - 1 / 3) / (5 / 4)),
+        ({"scheme": "cape-gaussian", "min_sites": 4}, {"b": "message"}, ("b",), 4 * 2 / 5),
+        ({"scheme": "conventional"}, {"b": "message"}, ("b",), 4 / 5),
+        ({"scheme": "pooled"}, {"d": "message"}, (), 1.0),
+        ({"scheme": "local"}, {"d": "message"}, (), 1.0),
+        ({"colluding": 0}, {"b": "mask"}, ("b",), 1.0),
+    ],
+)
+def test_a_release_tells_how_much_larger_its_noise_is_for_lost_sites(options, drop, lost, variance):
+    release = consortium(**options).release(Average("age"), 0.5, drop=drop)
+    assert release.growth == pytest.approx(math.sqrt(variance), rel=1e-6)
+    assert release.lost == lost
+    told = release.to_dict()
+    assert (told["growth"], told["lost"]) == (release.growth, list(lost))
+    times = f"{math.sqrt(variance):.3g}"
+    said = (
+        f"Lost: {', '.join(lost)}; the noise is {times} times as large as with all sites, and the intervals"
+    )
+    flat = " ".join(str(release).split())
+    assert (said in flat) == (said in " ".join(told["notes"])) == (variance > 1)
+    assert ("as large as" in flat) == (variance > 1)
+
+
+def test_without_noise_nothing_grows():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        assert consortium().release(Average("age"), 0.5, scheme="none", drop={"b": "message"}).growth == 1.0
+
+
 def test_a_plan_tells_the_noise_with_sites_lost_and_it_is_that_of_the_release():
     together = consortium(min_sites=2)
     plan = together.plan(Average("age"), 0.3)

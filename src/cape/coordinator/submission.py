@@ -349,9 +349,13 @@ class Submission:
         return None
 
     def _release(self, attempt: Attempt, session: AnalysisSession) -> Release:
-        took_part = {site for answered in attempt.answers for site in answered.participants}
+        sites, took_part, lost = list(self.study.sites), set[str](), set[str]()
+        for answered in attempt.answers:
+            took_part.update(answered.participants)
+            lost.update(set(sites) - set(answered.participants), answered.late)
         cost = sum((answered.cost for answered in attempt.answers), Cost(0, 0, 0, 0.0))
-        return session.release([site for site in self.study.sites if site in took_part], cost)
+        participants = [site for site in sites if site in took_part]
+        return session.release(participants, cost, [site for site in sites if site in lost])
 
     def _cost(self, number: int, stages: int) -> Fraction:
         return self._first(number).price(stages)

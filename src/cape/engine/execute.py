@@ -89,6 +89,7 @@ class Execution:
         self._begun = session.stage  # stages of which something may have left a site
         self._cost = Cost(0, 0, 0, 0.0)
         self._took_part: set[str] = set()
+        self._lost: set[str] = set()
         self._carrier: Scheme = session.stages.scheme
 
     def run(self) -> Release:
@@ -106,8 +107,10 @@ class Execution:
                 )
         with wallet.hold(session.resume) as known:
             self._ask_all(known)
-        participants = [name for name in self._sites.sources if name in self._took_part]
-        return session.release(participants, self._cost)
+        participants, lost = (
+            [name for name in self._sites.sources if name in them] for them in (self._took_part, self._lost)
+        )
+        return session.release(participants, self._cost, lost)
 
     def _ask_all(self, known: int) -> None:
         """Pay, and go through the stages; this consortium has paid for `known` stages of a resumed run.
@@ -156,6 +159,8 @@ class Execution:
             outcome = Outcome(np.zeros(0, np.int64), 0.0, tuple(rows), Cost(0, 0, 0, 0.0))
         self._cost = self._cost + outcome.cost
         self._took_part.update(outcome.participants)
+        if session.stages.scheme.distributed:
+            self._lost.update(set(rows) - set(outcome.participants), outcome.late)
         held = sum(rows[name] for name in outcome.participants) if public else None
         if self._progress is not None:
             spent = session.stages.guarantee(session.stage + 1)

@@ -22,6 +22,8 @@ from cape.show.terminal import as_text, rendered
 
 __all__ = ["Release", "ReleaseGuarantee"]
 
+_GREW = 1.001
+
 
 @dataclass(frozen=True)
 class ReleaseGuarantee:
@@ -107,6 +109,10 @@ class Release(Shown):
     model: Any = None
     """What can do more than be looked at: predict, transform; None where the estimates are all there is."""
     schema: Schema = field(kw_only=True)
+    growth: float = field(default=1.0, kw_only=True)
+    """How many times as large the noise is as with all sites, in the stage where it is largest."""
+    lost: tuple[str, ...] = field(default=(), kw_only=True)
+    """The sites that were missing from a sum, or fell silent before their surplus noise was taken off."""
 
     def describe(self) -> str:
         """Return what was asked, or what was done if that depended on what was released."""
@@ -155,6 +161,8 @@ class Release(Shown):
                 "notes": self.notes(),
                 "guarantee": self.guarantee.to_dict(),
                 "participants": self.participants,
+                "lost": self.lost,
+                "growth": self.growth,
                 "rows": self.rows,
                 "cost": vars(self.cost),
             }
@@ -173,8 +181,18 @@ class Release(Shown):
         return self.analysis.figures(self)
 
     def notes(self) -> Sequence[str]:
-        """Return what they say of it besides, in sentences."""
-        return self.analysis.notes(self)
+        """Return what they say of it besides, in sentences, and what lost sites did to the noise."""
+        return [*self.analysis.notes(self), *self._losses()]
+
+    def _losses(self) -> list[str]:
+        if self.growth <= _GREW:
+            return []
+        stages = len(self.analysis.stages())
+        told = (
+            f"the noise is {'up to ' if stages > 1 else ''}{self.growth:.3g} times as large as with all sites"
+        )
+        who = f"Lost: {', '.join(self.lost)}; {told}" if self.lost else told.capitalize()
+        return [who + (", and the intervals count it." if len(self.estimates) else ".")]
 
     def __rich__(self) -> RenderableType:
         who = f"{self.scheme}: {', '.join(self.participants)}"

@@ -84,6 +84,7 @@ class AnalysisSession:
         self.query: Query | None = None
         self._found: AnalysisResult | None = None
         self._rows: int | None = None
+        self._growth: list[float] = []
         self._length = -1  # of the last stage's vector
         self._keys: tuple[int, int] | None = None
         self._calibrated: tuple[Calibration, float] | None = None
@@ -161,8 +162,10 @@ class AnalysisSession:
         noise = result.noise
         if noise is None:
             noise = self.stages.scheme.noise_in_total(participants, setting.parties)
+        noise = check.real("noise", noise, least=0.0)
+        everyone = self.stages.scheme.noise_in_total(setting.parties.sites, setting.parties)
         arrays = iter(calibration.decode(np.frombuffer(result.total, "<i8").astype(np.int64, copy=False)))
-        stds = iter(calibration.noise(check.real("noise", noise, least=0.0)))
+        stds = iter(calibration.noise(noise))
         answer = Answer(
             tuple(tuple(next(arrays) for _ in scales) for scales in query.scales),
             tuple(tuple(next(stds) for _ in scales) for scales in query.scales),
@@ -171,10 +174,12 @@ class AnalysisSession:
         )
         self.stage += 1
         self._rows, self._length = rows, calibration.size
+        if everyone and calibration.size:
+            self._growth.append(noise / everyone)
         self._proceed(answer)
 
-    def release(self, participants: Iterable[str], cost: Cost) -> Release:
-        """Return the release of an analysis that is done: who took part, and what it took."""
+    def release(self, participants: Iterable[str], cost: Cost, lost: Iterable[str] = ()) -> Release:
+        """Return the release of an analysis that is done: who took part, what it took, and who was lost."""
         if self._found is None:
             raise InvalidInput(f"{self.analysis.kind!r} is not done")
         return Release(
@@ -188,6 +193,8 @@ class AnalysisSession:
             cost,
             self._found.model,
             schema=self.stages.setting.schema,
+            growth=max(self._growth, default=1.0),
+            lost=tuple(lost),
         )
 
     def close(self) -> None:
