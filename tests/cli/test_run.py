@@ -79,8 +79,10 @@ def test_a_lost_site_is_left_out_and_shown(cape, study):
     assert mean["lost"] == ["b"]
     assert mean["rows"] == 700
     assert mean["growth"] == pytest.approx(math.sqrt((2 / 1) / (3 / 2)), rel=1e-6)
-    said = "Lost: b; the noise is 1.15 times as large as with all sites, and the intervals count it."
-    assert said in mean["notes"]
+    said = (
+        "Lost: b; the noise of the sums is 1.15 times as large as with all sites, and the intervals count it."
+    )
+    assert mean["notes"] == [said]
     assert said in " ".join(done.out.split())
     assert said in (study.parent / "out" / "report.html").read_text()
 

@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -281,6 +282,26 @@ def test_by_default_the_fewest_sites_that_hold_off_a_lying_aggregator_must_take_
         scheme.parties(3, 3)
     with pytest.raises(InvalidInput, match="min_sites is 4, but there are only 3 sites"):
         scheme.parties(3, 1, 4)
+
+
+def test_the_page_on_the_guarantee_has_the_noise_that_lost_sites_leave():
+    page = (Path(__file__).parents[2] / "docs/guarantee.md").read_text(encoding="utf-8")
+    lines = page.split("| nobody lost |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    assert len(lines) == 5
+    for line in lines:
+        sites, colluding, needed, *told = (cell.strip() for cell in line.strip("|").split("|"))
+        parties, scheme = Parties(int(sites), int(colluding), int(needed)), SCHEMES["cape"]()
+        pooled = RESOLUTION**2 * (parties.sites - parties.colluding)  # a curator's, in steps²
+        most = parties.sites - parties.min_sites
+        for lost, cell in zip((0, 1, 2, 3, most), told, strict=True):
+            if lost > most:
+                assert not cell
+                continue
+            left = scheme.noise_in_total(parties.sites - lost, parties) ** 2 / pooled
+            assert cell == f"{left:.3f}"
+            assert left == pytest.approx(
+                (parties.sites - lost) / (parties.sites - lost - parties.colluding)
+            ), "every number of losses up to 12 has its own level"
 
 
 def test_thresholds_follow_min_sites_and_say_when_a_lying_aggregator_is_held_off():

@@ -94,7 +94,7 @@ def test_a_site_that_is_lost_in_one_stage_takes_part_in_the_next(scheme, round_,
     base = asked.answers[(stage + 1) % 4].noise[0][0]
     assert release.growth == pytest.approx(asked.answers[stage].noise[0][0] / base)
     assert release.growth > 1.02
-    assert f"Lost: b; the noise is up to {release.growth:.3g} times as large as with" in str(release)
+    assert f"Lost: b; the noise of the sums is up to {release.growth:.3g} times as large" in str(release)
 
 
 def test_what_is_not_asked_is_given_back():

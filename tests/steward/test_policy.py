@@ -13,7 +13,10 @@ from cape.secagg import Identity
 from cape.steward import Policy, Request, SiteFolder
 from cape.steward.codes import Denied
 from cape.steward.keyring import Card, fingerprint, load_identity, make_identity, public_text, read_public
+from cape.steward.review import check_question
 from cape.steward.template import site_toml
+from cape.study import Study
+from cape.study.document import ParsedAnalysis, document, read
 from tests.world import World
 
 WRONG = {
@@ -195,3 +198,31 @@ def test_a_number_of_thousands_of_digits_is_no_trace(world: World):
     world.edit("min_rows = 100", f"min_rows = {'1' * 5000}")
     with pytest.raises(InvalidInput, match="is not a TOML file"):
         _ = world.site.policy
+
+
+@pytest.mark.filterwarnings("ignore:with 3 sites the rule:cape.PrivacyLeakWarning")
+@pytest.mark.parametrize("sites", [3, 4, 5, 10])
+def test_a_new_policy_accepts_a_study_that_leaves_colluding_and_min_sites_out(tmp_path: Path, sites: int):
+    policy = Policy.parse(site_toml("s0", date(2999, 12, 31), list(KINDS)), tmp_path / "site.toml")
+
+    def asked(terms: str = "") -> ParsedAnalysis:
+        path = tmp_path / "study.toml"
+        path.write_text(
+            f'[study]\nname = "first"\n[privacy]\nepsilon = 1.0\ndelta = 1e-6\n{terms}\n'
+            f"[schema]\nage = [18, 90]\n[sites]\n{''.join(f's{i} = {{}}{chr(10)}' for i in range(sites))}"
+            '[[analysis]]\nkind = "mean"\ncolumns = ["age"]\nshare = 0.5\n'
+        )
+        return read(document(Study.load(path)), 1)
+
+    if sites == 3:  # the paper's rule supposes that nobody colludes, and a site does not
+        with pytest.raises(Denied, match="write colluding = 1 under"):
+            check_question(policy, asked())
+        study = asked("colluding = 1")
+    else:
+        study = asked()
+    check_question(policy, study)
+    parties = study.setting.parties
+    assert parties.lying
+    assert parties.honest - 1 >= policy.other_honest
+    if sites > 3:
+        assert parties.min_sites < sites, "a lost site is tolerated"

@@ -187,10 +187,8 @@ class Release(Shown):
     def _losses(self) -> list[str]:
         if self.growth <= _GREW:
             return []
-        stages = len(self.analysis.stages())
-        told = (
-            f"the noise is {'up to ' if stages > 1 else ''}{self.growth:.3g} times as large as with all sites"
-        )
+        up_to = "up to " if len(self.analysis.stages()) > 1 else ""
+        told = f"the noise of the sums is {up_to}{self.growth:.3g} times as large as with all sites"
         who = f"Lost: {', '.join(self.lost)}; {told}" if self.lost else told.capitalize()
         return [who + (", and the intervals count it." if len(self.estimates) else ".")]
 

@@ -3,8 +3,8 @@
 Claim. A question that passes has columns, bounds, noise and a price that this site's owner allows, as this
 site computes them; only the question itself is taken from the request.
 Reason. The analysis is built here from its description; its sums, sensitivity, calibration and mu follow from
-it. Every column that a sum reads must be allowed and have this site's own bounds. Noise is calibrated to the
-smallest possible number of honest sites, for which the policy sets a minimum.
+it. Every column that a sum reads must be allowed and have this site's own bounds. The noise that is left in
+a sum suffices with the fewest honest sites that it may be over, for which the policy sets a minimum.
 Tested in tests/steward/test_decide.py: each refusal once.
 """
 
@@ -244,11 +244,11 @@ def _check_parties(policy: Policy, asked: ParsedAnalysis) -> None:
             "or more under [privacy] in the study file",
         )
     if not parties.lying:
+        enough = asked.scheme.default_min_sites(parties.sites, parties.colluding)
         raise Denied(
             Code.THRESHOLD,
             "min_sites must be more than half of sites + colluding, or a lying aggregator could unmask a "
-            f"site; write min_sites = {(parties.sites + parties.colluding) // 2 + 1} or more under [privacy] "
-            "in the study file",
+            f"site; write min_sites = {enough} or more under [privacy] in the study file, or leave it out",
         )
     try:
         asked.setting.guarantee(asked.scheme, float(asked.stages.share), None, asked.stages.slack)

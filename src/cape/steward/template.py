@@ -59,7 +59,8 @@ adjacency = ["replace-one"]
 [protect]
 # With fewer rows than this nothing is answered (with adjacency = ["add-remove"]: fewer expected_rows).
 min_rows = 100
-# How many other honest sites must be in every sum ("cape" only).
+# How many other honest sites must be in every sum ("cape" only). A study guarantees min_sites - colluding
+# - 1 of them: at least 1 if it leaves min_sites out.
 other_honest = 1
 # How many sites a study must at least assume to collude with the aggregator ("cape" only).
 colluding = 1

@@ -6,17 +6,20 @@ and how the sites' exact integers become one noisy total (`run`).
 
 | scheme | noise at a site | what the aggregator sees | variance over pooled |
 |---|---|---|---|
-| cape | sensitivity / (mu sqrt(honest)) | the sum alone (secure aggregation) | sites / honest |
+| cape | sensitivity / (mu sqrt(honest)), and surplus | the sum alone (secure aggregation) | sites / honest |
 | cape-gaussian | alpha² = sites gamma² | messages with zero-sum Gaussian noise | see `correlated` |
 | conventional | sensitivity / mu | messages, each private by itself | sites |
 | local | sensitivity / mu, at the largest site alone | that site's message | 1, on fewer rows |
 | pooled | sensitivity / mu, by a trusted curator | everything | 1 |
 | none | none | everything | 0: not private |
 
+`honest` is sites - colluding while nobody is lost.
+
 Claim. Whichever sites are lost and when, a total over at least `min_sites` sites costs at most mu.
-Reason. `correlated.local_std` is calibrated to the smallest number of honest survivors, and fewer are never
-answered for: secure aggregation runs with a threshold of at least `min_sites`, below which no site unmasks.
-Noise is added before a vector enters the protocol, so nothing that happens in it can take noise away.
+Reason. Noise is calibrated to the smallest number of honest survivors, and fewer are never answered for:
+secure aggregation runs with a threshold of at least `min_sites`, below which no site unmasks. Noise is added
+before a vector enters the protocol. Under `cape` alone some of it is taken off again, once the survivors are
+known, and what is left suffices for them (`cape.privacy.ladder`).
 Tested in tests/engine/test_schemes.py: one contract for all, and the variance of each.
 """
 

@@ -17,6 +17,7 @@ from cape.engine.observer import Observer
 from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 from cape.privacy import correlated
+from cape.secagg.threshold import smallest_threshold
 
 __all__ = [
     "ROUNDS",
@@ -186,12 +187,11 @@ class Scheme(ABC):
         return Parties(sites, colluding, needed)
 
     def default_min_sites(self, sites: int, colluding: int) -> int:
-        """Return how many sites must take part where nobody says: the fewest against a lying aggregator.
+        """Return how many sites must take part if nobody says: the fewest that hold off a lying aggregator.
 
-        Whoever unmasks two lists of survivors needs that many signatures on each, and an honest site signs
-        one list, so 2 min_sites > sites + colluding rules that out (`Parties.lying`).
+        That is floor((sites + colluding)/2) + 1; `smallest_threshold` says why.
         """
-        return (sites + colluding) // 2 + 1
+        return smallest_threshold(sites, colluding) if sites > 1 else 1
 
     def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
         """Return the sites that add noise of their own, of those that hold so many rows."""
