@@ -48,4 +48,8 @@ def exact_sums(
 
 def add_noise(vector: Int64, stream: SecureStream) -> Int64:
     """Return exact sums plus a site's own noise: fresh, on integers, from its own stream."""
-    return vector + discrete_gaussian(float(RESOLUTION), vector.size, stream) if vector.size else vector
+    if not vector.size:
+        return vector
+    noisy = discrete_gaussian(float(RESOLUTION), vector.size, stream)
+    noisy += vector
+    return noisy

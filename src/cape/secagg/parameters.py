@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypedDict
 
 from cape import check
@@ -153,6 +154,10 @@ class Parameters:
 
     def digest(self) -> bytes:
         """Return the hash that starts every party's transcript."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:  # cached: every message needs it
         numbers = (
             self.length,
             self.bits,

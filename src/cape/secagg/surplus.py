@@ -41,6 +41,8 @@ __all__ = ["LEAST_STEPS", "NO_SURPLUS", "Surplus", "SurplusKey"]
 LEAST_STEPS = 8.0
 """The smallest standard deviation of a part: below, a sum of discrete Gaussians is not close to one."""
 
+_BLOCK = 1 << 18  # numbers drawn at a time: fewer would cost the sampler time
+
 
 @dataclass(frozen=True)
 class Surplus:
@@ -122,13 +124,18 @@ class SurplusKey:
         return self.at(len(self.surplus)).secret
 
     def apply(self, words: NDArray[Any], sign: int) -> None:
-        """Add (sign 1) or subtract (sign -1) the parts that follow from this key, in place."""
+        """Add (sign 1) or subtract (sign -1) the parts that follow from this key, in place.
+
+        A part is drawn block by block, from one stream: memory does not grow with the vector.
+        """
         combine = np.add if sign > 0 else np.subtract
         key = self
         while key.level < len(self.surplus):
-            stream = SecureStream(key._derived("surplus part"))
-            part = discrete_gaussian(self.surplus.stds[key.level], words.size, stream)
-            combine(words, part.astype(words.dtype, copy=False), out=words, casting="unsafe")
+            std, stream = self.surplus.stds[key.level], SecureStream(key._derived("surplus part"))
+            for start in range(0, words.size, _BLOCK):
+                block = words[start : start + _BLOCK]
+                part = discrete_gaussian(std, block.size, stream).view(np.uint64)
+                combine(block, part, out=block, dtype=block.dtype, casting="unsafe")  # modulo 2^bits
             key = key.at(key.level + 1)
 
     def _derived(self, label: str) -> bytes:
