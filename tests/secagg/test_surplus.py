@@ -13,7 +13,8 @@ from cape.errors import BadMessage, InvalidInput, Refused, TooFewSites
 from cape.noise import SecureStream, discrete_gaussian
 from cape.secagg import AGGREGATOR, ROUNDS, Observer, Parameters, Roster, Session, Surplus, simulate
 from cape.secagg import messages as m
-from cape.secagg.keys import Identity
+from cape.secagg.keys import Identity, derive
+from cape.secagg.surplus import SurplusKey
 
 MASK = ROUNDS.index("mask")
 STDS = (3000.0, 1000.0, 200.0)
@@ -127,6 +128,19 @@ def test_what_a_loss_leaves_has_the_variance_of_its_parts(bits):
     )
     # Four sites' first parts. The standard error of the ratio is 0.6%, so 3% too little would be noticed.
     assert np.var(outcome.total) / (4 * STDS[0] ** 2) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_long_part_is_drawn_block_by_block_from_one_stream(monkeypatch, bits):
+    monkeypatch.setattr("cape.secagg.surplus._BLOCK", 4)
+    key = SurplusKey(surplus(2), bytes(32), 1, 0, 1, bytes(range(32)))
+    words = np.arange(10, dtype=f"u{bits // 8}")
+    key.apply(words, 1)
+    stream = SecureStream(derive(key.secret, key.run, "surplus part", 1, 0, 1))
+    blocks = [discrete_gaussian(STDS[1], size, stream) for size in (4, 4, 2)]
+    assert (words.view(f"i{bits // 8}") == np.arange(10) + np.concatenate(blocks)).all()
+    key.apply(words, -1)
+    assert (words == np.arange(10)).all()
 
 
 def test_every_step_has_parts_of_its_own():
