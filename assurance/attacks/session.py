@@ -117,13 +117,14 @@ class Session(Words):
             first = name not in self.told
             if first:
                 chosen = (sharers or {}).get(name, everyone)
-                self.told[name] = tuple(each for each in everyone if each in chosen)
+                self.told[name] = tuple(each for each in self.roster.names if each in chosen)
                 data = self.delivery(name, step, self.told[name])
             else:
                 data = self.begin_message(name, step)
             message = self._said(self._open(name, step, data, (requests or {}).get(name, request)))
             if isinstance(message, m.Masked):
                 self.taken.words[step, name] = message.words
+                self.taken.tips[step, name] = message.tip
             elif first:
                 del self.told[name]
 
@@ -139,11 +140,13 @@ class Session(Words):
         if not isinstance(message, m.Reveal):
             return False
         living, point = set(alive), message.sender + 1
-        held = [each for each in self.told[name] if each in self.shown[name]]
+        committee = {*self.peers(name), name}
+        held = [each for each in self.told[name] if each in committee]
         for whose, part in zip([each for each in held if each in living], message.seeds, strict=False):
             self.taken.add(step, whose, point, seed=part)
         for whose, part in zip([each for each in held if each not in living], message.keys, strict=False):
             self.taken.add(step, whose, point, key=part)
+        self.taken.surplus.setdefault(name, []).append(message.surplus)
         return True
 
     def finish(self, step: int = 0, alive: Iterable[str] | None = None, to: Iterable[str] = ()) -> int:
@@ -158,8 +161,8 @@ class Session(Words):
     def loot(self, steps: Iterable[int] = (0,)) -> None:
         """Claim the sum over every set of honest sites that can be computed from what was got."""
         for step in steps:
-            for chosen, total in self.taken.sums(step, self.honest):
-                self.world.claim(self.request, self.request.first + step, chosen, total)
+            for total, left in self.taken.sums(step, self.honest):
+                self.world.claim(self.request, self.request.first + step, total, left)
 
     def setup(self) -> Session:
         """Agree on keys, as the protocol has it."""

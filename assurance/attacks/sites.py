@@ -21,10 +21,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from assurance.attacks.noise import stays
 from cape.engine.session import StageResult
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
+from cape.secagg.surplus import SurplusKey
 from cape.steward import Grant, Refusal, Request, SiteEndpoint, SiteFolder, make_request, wire
 from cape.steward.template import plain_policy
 from cape.study.document import read
@@ -91,10 +93,14 @@ def study(*analyses: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Given:
-    """A vector that a site computed: for which grant, and what it was before masks."""
+    """A vector that a site computed: for which grant, and what it was before surplus noise and masks.
+
+    `surplus` is the key of all its surplus noise, as soon as the vector is masked.
+    """
 
     grant: Grant
     vector: Int64
+    surplus: SurplusKey | None = None
 
     @property
     def place(self) -> SourceSpec:
@@ -102,14 +108,30 @@ class Given:
         request = self.grant.request
         return request.coordinator, request.run, request.stage
 
+    def noisy(self, parts: int) -> Int64:
+        """Return it with the first parts of its surplus noise."""
+        return (
+            self.vector
+            if self.surplus is None
+            else self.vector + stays(self.surplus, parts, self.vector.size)
+        )
+
 
 @dataclass(frozen=True)
 class Claim:
-    """What the attacker says that it found out: the sum over these honest sites, in a stage of a run."""
+    """What the attacker says that it found out: the sum over honest sites, in a stage of a run.
+
+    `left` has these sites, and how many parts of each one's surplus noise are still in the sum.
+    """
 
     place: SourceSpec
-    sites: frozenset[str]
     total: Int64
+    left: Mapping[str, int]
+
+    @property
+    def sites(self) -> frozenset[str]:
+        """Whose sum it is."""
+        return frozenset(self.left)
 
 
 class Watched(SiteEndpoint):
@@ -123,6 +145,14 @@ class Watched(SiteEndpoint):
         found = super()._vector(grant)
         if isinstance(grant, Grant) and not isinstance(found, Refusal):
             self.given.append(Given(grant, found.copy()))
+        return found
+
+    def _masked(self, session: Any, offer: Any, opening: bytes) -> bytes | Refusal:
+        found = super()._masked(session, offer, opening)
+        request = offer.request
+        for number, given in enumerate(self.given):
+            if given.place == (request.coordinator, request.run, request.stage) and given.surplus is None:
+                self.given[number] = replace(given, surplus=session.machine._surplus)
         return found
 
 
@@ -258,9 +288,9 @@ class World:
         self.members[name] = Watched(self.folders[name])
         self.members[name].given = self.given[name] = given
 
-    def claim(self, request: Request, stage: int, sites: Iterable[str], total: Int64) -> None:
+    def claim(self, request: Request, stage: int, total: Int64, left: Mapping[str, int]) -> None:
         """Write down a sum that the attacker says it found."""
-        self.claims.append(Claim((request.coordinator, request.run, stage), frozenset(sites), total))
+        self.claims.append(Claim((request.coordinator, request.run, stage), total, left))
 
 
 def new_run() -> bytes:

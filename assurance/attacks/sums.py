@@ -11,17 +11,21 @@ import msgspec
 import numpy as np
 
 from assurance.attacks.attack import attack
+from assurance.attacks.noise import stays
 from assurance.attacks.session import parameters_of, puppet
 from assurance.attacks.sites import COLLUDER, HONEST, World
 from cape.errors import ProtocolError
 from cape.noise import SecureStream
+from cape.privacy.ladder import ladder
 from cape.secagg import Aggregator, Event, Finished, Send
 from cape.secagg import messages as m
 from cape.secagg.chain import Chain
 from cape.secagg.keys import KEY_BYTES
 from cape.secagg.shamir import SHARE_BYTES
 from cape.secagg.site import commitment
+from cape.secagg.surplus import SurplusKey
 from cape.steward.request import Request
+from cape.study.document import read
 
 __all__ = ["forged_commitment", "forged_key", "forged_shares", "tampered_on_the_wire"]
 
@@ -46,6 +50,7 @@ def add_up(
     """
     request = world.request()
     parameters = parameters_of(request)
+    own: list[SurplusKey] = []  # of the colluder's vector, if it sent one
     machine, liar = Aggregator(parameters), puppet(parameters, COLLUDER, world.identities[COLLUDER])
 
     def bent(name: str, data: bytes) -> bytes:
@@ -65,6 +70,8 @@ def add_up(
             if round_ == "mask":
                 liar.begin(0, np.zeros(parameters.length, np.int64))
             found = liar.handle(event.data)
+            if round_ == "mask" and liar._surplus is not None:
+                own.append(liar._surplus)
         return machine.gone([event.to]) if found is None else machine.handle(bent(event.to, found))
 
     try:
@@ -85,19 +92,28 @@ def add_up(
         return
     for event in events:
         if isinstance(event, Finished):
-            _look(world, request, event)
+            _look(world, request, event, own)
 
 
-def _look(world: World, request: Request, finished: Finished) -> None:
-    """Win if the aggregator believes in a sum that is not that of the honest sites on its list."""
-    right = np.zeros_like(finished.total)
+def _look(world: World, request: Request, finished: Finished, own: list[SurplusKey]) -> None:
+    """Win if the aggregator believes in a sum that is not that of the sites on its list.
+
+    The sum is over their vectors, with as much surplus noise as must be left. The colluder's vector is zeros.
+    """
+    parties = read(request.study, request.number).setting.parties
+    rungs = ladder(parties.sites, parties.colluding, parties.min_sites)
+    kept = rungs.level(parties.sites - len(finished.survivors))
+    left = {name: len(rungs.parts) if name in finished.late else kept for name in finished.survivors}
+    known = stays(own[0], left[COLLUDER], finished.total.size) if COLLUDER in left else 0
+    right = np.zeros_like(finished.total) + known
     for name in finished.survivors:
         for given in world.given.get(name, []):
             if given.place == (request.coordinator, request.run, 0):
-                right = right + given.vector
+                right = right + given.noisy(left[name])
     if not np.array_equal(right, finished.total):
         world.won.append("a wrong sum was taken for right")
-    world.claim(request, 0, [name for name in finished.survivors if name in HONEST], finished.total)
+    honest = {name: parts for name, parts in left.items() if name in HONEST}
+    world.claim(request, 0, finished.total - known, honest)
 
 
 @attack

@@ -8,6 +8,8 @@ An attack has won if one of these is so:
 - a vector was computed for a request that the coordinator did not sign, with bounds of somebody else, or
   among sites with other keys than those that are pinned;
 - the attacker shows a sum over fewer honest sites than the policy demands, or two sums of one stage;
+- a sum that it shows holds less noise of honest sites than the price is for, with all surplus taken off that
+  sites gave it the keys of;
 - an attack saw something else that it names.
 Else it was refused, or paid for, or both. One that was neither has tried nothing, and does not count.
 The referee knows all: sites' vectors (`Given`), and so which of the attacker's sums are right.
@@ -24,6 +26,7 @@ from itertools import product
 
 import numpy as np
 
+from assurance.attacks.noise import held, shortfall
 from assurance.attacks.sites import OTHER_HONEST, SCHEMA, Claim, Given, SourceSpec, World
 from cape.data import Schema
 from cape.engine.calibration import RESOLUTION, calibrate
@@ -80,7 +83,7 @@ def judge(world: World) -> Verdict:
     won = [*world.won, *_unpaid(world, books), *_noise(world, books, noise)]
     won += [*_overdrawn(world, books), *_unsigned(world)]
     true = [claim for claim in world.claims if _is_true(world, claim)]
-    won += [*_sums(true), *_seen_through(world, books, noise, true)]
+    won += [*_sums(true), *_short(world, true), *_seen_through(world, books, noise, true)]
     lines = [line for book in books.values() for line in book]
     return Verdict(
         tuple(dict.fromkeys(won)),
@@ -183,7 +186,11 @@ def _unsigned(world: World) -> Iterator[str]:
 def _is_true(world: World, claim: Claim) -> bool:
     """Return whether the attacker's sum is right."""
     options = [
-        [given.vector for given in world.given[name] if given.place == claim.place and _fits(given, claim)]
+        [
+            given.noisy(claim.left[name])
+            for given in world.given[name]
+            if given.place == claim.place and _fits(given, claim)
+        ]
         for name in sorted(claim.sites)
     ]
     return any(
@@ -207,17 +214,31 @@ def _sums(true: list[Claim]) -> Iterator[str]:
             yield f"the attacker has {len(found)} sums of one stage"
 
 
+def _short(world: World, true: list[Claim]) -> Iterator[str]:
+    """A sum with less noise of honest sites than any sum must hold: S - C base parts."""
+    for claim in true:
+        for given in _all_given(world, claim).values():
+            if given.surplus is not None:
+                parties = _really(read(given.grant.request.study, given.grant.request.number).setting.parties)
+                found = shortfall(given.surplus.surplus, claim.left, parties.sites - parties.colluding)
+                if found:
+                    yield found
+
+
+def _all_given(world: World, claim: Claim) -> dict[str, Given]:
+    return {name: given for name in claim.sites for given in world.given[name] if given.place == claim.place}
+
+
 def _seen_through(world: World, books: Books, noise: Mapping[int, float], true: list[Claim]) -> Iterator[str]:
     """A sum in which the noise of all sites together hides one of them less than it was paid for.
 
     One person moves its vector by at most the sensitivity, in steps of its grid.
     """
     for claim in true:
-        all_given = {
-            name: given for name in claim.sites for given in world.given[name] if given.place == claim.place
-        }
+        all_given = _all_given(world, claim)
         sure = max(1 - _SIGMAS * math.sqrt(2 / (len(all_given) * claim.total.size)), 1e-9)
-        most = sum(noise[id(given)] for given in all_given.values()) / sure
+        most = sum(noise[id(given)] + _surplus(given, claim.left[name]) for name, given in all_given.items())
+        most /= sure
         for name, given in all_given.items():
             query, steps = given.grant.query, given.grant.calibration.steps
             reach = query.sensitivity * max(
@@ -226,3 +247,8 @@ def _seen_through(world: World, books: Books, noise: Mapping[int, float], true: 
             paid = float(_paid(books[name]).get(claim.place, Fraction(0)))
             if (reach / RESOLUTION) ** 2 > paid * most * _CLOSE:
                 yield f"{name} is hidden by less noise than it was paid for"
+
+
+def _surplus(given: Given, parts: int) -> float:
+    """Return the variance of the first parts of a vector's surplus noise, in units of its own noise."""
+    return 0.0 if given.surplus is None else float(held(given.surplus.surplus, [parts]) - 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 from cape.noise import SecureStream
 from cape.secagg import messages as m
+from cape.secagg.graph import Graph
 from cape.secagg.keys import Identity
 from cape.secagg.parameters import Parameters
 
@@ -41,7 +42,7 @@ class Words:
 
     def delivery(self, name: str, step: int, sharers: tuple[str, ...]) -> bytes:
         """Return who shared, and what they sealed for a site."""
-        sealed = tuple(self.sealed(peer, name) for peer in sharers if peer != name)
+        sealed = tuple(self.sealed(peer, name) for peer in self.peers(name) if peer in sharers)
         return self.delivery_of(name, step, sharers, sealed)
 
     def delivery_of(self, name: str, step: int, sharers: tuple[str, ...], sealed: tuple[bytes, ...]) -> bytes:
@@ -51,10 +52,18 @@ class Words:
 
     def sealed(self, sender: str, receiver: str) -> bytes:
         """Return what one site sealed for another."""
-        peers = [name for name in self.shown[sender] if name != sender]
-        if receiver not in peers:  # it was shown other keys: the attacker makes something up
+        peers = self.peers(sender)
+        if (
+            receiver not in peers or sender not in self.shares
+        ):  # it was shown other keys: the attacker makes something up
             return SecureStream().bytes(m.sealed_bytes(self.parameters.steps))
         return self.shares[sender].sealed[peers.index(receiver)]
+
+    def peers(self, name: str) -> list[str]:
+        """Return the neighbours of a site whose keys it was shown."""
+        graph = Graph(self.parameters.sites, self.parameters.neighbours, self.keys_at(name))
+        found = [self.roster.names[peer] for peer in graph.neighbours(self.roster.index(name))]
+        return [peer for peer in found if peer in self.shown[name]]
 
     def begin_message(self, name: str, step: int) -> bytes:
         """Return what asks for the vector of a later step."""

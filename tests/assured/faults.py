@@ -10,12 +10,15 @@ import pytest
 from assurance.attacks import again
 from cape.engine.calibration import RESOLUTION, calibrate
 from cape.engine.schemes import Parties
+from cape.engine.schemes import cape as scheme
 from cape.engine.stages import Stages
+from cape.privacy.ladder import ladder
 from cape.secagg import Aggregator, Site, SiteState, states
 from cape.secagg import messages as m
 from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
+from cape.secagg.surplus import Surplus
 from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, endpoint, wire
 from cape.steward import decide as steward
 from cape.steward import grant as grants
@@ -49,6 +52,8 @@ def the_threshold_of_a_curious_aggregator(patch: Patch) -> None:
     patch.setattr(Parties, "threshold", property(lambda self: 3))
     patch.setattr(Parties, "lying", property(lambda self: True))
     patch.setattr("cape.secagg.parameters.smallest_threshold", lambda *arguments, **more: 2)
+    patch.setattr(scheme, "_ladder", lambda parties: ladder(parties.sites, parties.colluding, 3))
+    patch.setattr(scheme, "_surplus", scheme._surplus.__wrapped__)  # not the one that is remembered
 
 
 def a_site_signs_two_lists(patch: Patch) -> None:
@@ -161,6 +166,8 @@ def any_number_of_survivors(patch: Patch) -> None:
     a_site_signs_two_lists(patch)
     for check in ("_require_enough", "_require_committee"):
         patch.setattr(Site, check, lambda *arguments: None)
+    kept = Surplus.kept
+    patch.setattr(Surplus, "kept", lambda self, lost: kept(self, min(lost, self.losses[-1])))
 
 
 def any_threshold(patch: Patch) -> None:
@@ -236,6 +243,13 @@ def rounds_in_any_order(patch: Patch) -> None:
     }
     anywhere = {(state, kind): after[kind] for state in SiteState for kind in after}
     patch.setattr(states, "TRANSITIONS", dict(states.TRANSITIONS) | anywhere)
+    real = Site._agree
+
+    def agree(self: Site, message: m.Survivors) -> bytes:
+        self._surplus = self._surplus or self._surplus_key()  # it has none before its vector
+        return real(self, message)
+
+    patch.setattr(Site, "_agree", agree)
 
 
 def a_study_is_paid_for_once(patch: Patch) -> None:
