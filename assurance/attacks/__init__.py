@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from assurance.attacks import again, asked, keys, lists, rounds, sums
+from assurance.attacks import again, asked, keys, levels, lists, rounds, sums
 from assurance.attacks.attack import Attack, attack
+from assurance.attacks.crowd import Crowd
 from assurance.attacks.session import Session
 from assurance.attacks.sites import World
 from assurance.attacks.verdict import Verdict, judge
@@ -15,7 +16,11 @@ __all__ = ["ATTACKS", "Attack", "Verdict", "World", "judge", "no_attack"]
 def no_attack(world: World) -> None:
     """An aggregator that follows the protocol gets one sum, with the attacker's own tools."""
     Session(world, world.request()).whole()
-    if len(world.claims) != 1:
+    crowd = Crowd(world, 10, 9)
+    crowd.advertise()
+    crowd.share()
+    crowd.mask(dict.fromkeys(crowd.roster.names, crowd.roster.names))
+    if len(world.claims) != 1 or not crowd.finish(crowd.roster.names):
         world.won.append("the attacker's tools do not even find the sum that it is entitled to")
 
 
@@ -24,7 +29,7 @@ ATTACKS: tuple[Attack, ...] = (
     no_attack,
     *(
         getattr(module, name)
-        for module in (keys, lists, rounds, again, asked, sums)
+        for module in (keys, lists, levels, rounds, again, asked, sums)
         for name in module.__all__
     ),
 )

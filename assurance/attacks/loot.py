@@ -4,8 +4,8 @@ For each set of honest sites it needs the seed of each one's own mask, and for e
 outside of the set the masking key of either. A secret counts as found when enough shares, of this step or of
 any other, give back what its owner published. Nothing else takes a mask off, so what is not found here cannot
 be computed from the shares at all.
-From each sum it takes off all surplus noise that it has a key of: whatever a site has revealed, in this step or
-any other, for whatever level, that leads to the tip which came with the site's vector.
+From each sum it takes off all surplus noise that it has a key of: whatever a site has revealed, in this step
+or any other, for whatever level, that leads to the tip which came with the site's vector.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from cape.secagg.surplus import SurplusKey
 __all__ = ["Loot"]
 
 Pieces = dict[tuple[int, str], dict[int, bytes]]  # (step, whose) -> point -> share
-Found = tuple[
-    NDArray[np.int64], Mapping[str, int]
-]  # a sum, and how many surplus parts of each site are in it
+Found = tuple[NDArray[np.int64], Mapping[str, int]]  # a sum, and each site's surplus parts that are in it
 
 
 class Loot:

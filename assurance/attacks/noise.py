@@ -1,4 +1,4 @@
-"""How much noise of honest sites is left in a sum: counted from what the sites added and what was taken off."""
+"""How much noise of honest sites is left in a sum: from what they added and what was taken off again."""
 
 from __future__ import annotations
 

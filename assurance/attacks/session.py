@@ -110,10 +110,14 @@ class Session(Words):
         request: Request | None = None,
         requests: Mapping[str, Request] | None = None,
         sharers: Mapping[str, Iterable[str]] | None = None,
+        silent: Iterable[str] = (),
     ) -> None:
-        """Ask for the vectors of a step; with a request where it is not the first of the session."""
+        """Ask for the vectors of a step; with a request where it is not the first of the session.
+
+        `sharers` has who is said to have shared, to some; `silent` are sites that are not asked.
+        """
         everyone = tuple(name for name in self.roster.names if name in self.shares)
-        for name in everyone:
+        for name in (name for name in everyone if name not in silent):
             first = name not in self.told
             if first:
                 chosen = (sharers or {}).get(name, everyone)

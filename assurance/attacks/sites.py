@@ -110,11 +110,9 @@ class Given:
 
     def noisy(self, parts: int) -> Int64:
         """Return it with the first parts of its surplus noise."""
-        return (
-            self.vector
-            if self.surplus is None
-            else self.vector + stays(self.surplus, parts, self.vector.size)
-        )
+        if self.surplus is None:
+            return self.vector
+        return self.vector + stays(self.surplus, parts, self.vector.size)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from cape.secagg.surplus import SurplusKey
 from cape.steward.request import Request
 from cape.study.document import read
 
-__all__ = ["forged_commitment", "forged_key", "forged_shares", "tampered_on_the_wire"]
+__all__ = ["forged_commitment", "forged_key", "forged_shares", "forged_surplus_key", "tampered_on_the_wire"]
 
 Bend = Callable[[str, m.FromSite], m.FromSite]  # (sender, message) -> what is sent in its place
 
@@ -190,6 +190,45 @@ def forged_key(world: World) -> None:
 
 
 @attack
+def forged_surplus_key(world: World) -> None:
+    """The colluder reveals a surplus key that is not its vector's: another site's, step's or level's."""
+    chains: list[Chain] = []
+    seen: dict[tuple[str, str], bytes] = {}  # (tip or key, whose)
+
+    def noted(chain: Chain) -> Chain:
+        chains.append(chain)
+        return chain
+
+    def lie(key: Callable[[], bytes], tip: Callable[[], bytes] | None = None) -> Bend:
+        def bend(name: str, message: m.FromSite) -> m.FromSite:
+            if isinstance(message, m.Masked):
+                seen["tip", name] = message.tip
+                forged = {"tip": tip()} if tip is not None else {}
+            elif isinstance(message, m.Reveal):
+                seen["key", name] = message.surplus
+                forged = {"surplus": key()}
+            else:
+                return message
+            return msgspec.structs.replace(message, **forged) if name == COLLUDER else message
+
+        return bend
+
+    def garbage() -> bytes:
+        return SecureStream().bytes(KEY_BYTES)
+
+    for key in (
+        lambda: seen["key", "a"],
+        lambda: seen["tip", COLLUDER],  # what would be the key of a later level
+        lambda: chains[-1].surplus(),  # it has moved on to the next step
+        lambda: seen["key", COLLUDER][:-1],
+        garbage,
+    ):
+        add_up(world, lie(key), chain=noted)
+    add_up(world, lie(lambda: seen["key", COLLUDER], lambda: seen["tip", "a"]))
+    add_up(world, lie(garbage), silent={"d": "mask"})  # all of it has to stay
+
+
+@attack
 def tampered_on_the_wire(world: World) -> None:
     """Somebody on the wire changes a vector or a share on its way to an honest aggregator."""
 
@@ -204,5 +243,13 @@ def tampered_on_the_wire(world: World) -> None:
             return message
         return msgspec.structs.replace(message, seeds=message.seeds[::-1])
 
-    for bend in (shifted, swapped):
+    keys: dict[str, bytes] = {}
+
+    def stolen(name: str, message: m.FromSite) -> m.FromSite:
+        if not isinstance(message, m.Reveal):
+            return message
+        keys[name] = message.surplus
+        return msgspec.structs.replace(message, surplus=keys["a"]) if name == "b" else message
+
+    for bend in (shifted, swapped, stolen):
         add_up(world, bend, wire=True)

@@ -53,9 +53,7 @@ class Words:
     def sealed(self, sender: str, receiver: str) -> bytes:
         """Return what one site sealed for another."""
         peers = self.peers(sender)
-        if (
-            receiver not in peers or sender not in self.shares
-        ):  # it was shown other keys: the attacker makes something up
+        if receiver not in peers or sender not in self.shares:  # the attacker makes something up
             return SecureStream().bytes(m.sealed_bytes(self.parameters.steps))
         return self.shares[sender].sealed[peers.index(receiver)]
 

@@ -15,10 +15,11 @@ from cape.engine.stages import Stages
 from cape.privacy.ladder import ladder
 from cape.secagg import Aggregator, Site, SiteState, states
 from cape.secagg import messages as m
+from cape.secagg.chain import Chain
 from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
-from cape.secagg.surplus import Surplus
+from cape.secagg.surplus import Surplus, SurplusKey
 from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, endpoint, wire
 from cape.steward import decide as steward
 from cape.steward import grant as grants
@@ -27,6 +28,7 @@ from cape.steward.approvals import Approvals
 from cape.steward.envelope import Envelope
 from cape.steward.nonces import Nonces
 from cape.steward.replay import Sessions
+from tests.secagg.planted import same_keys_in_every_step
 
 Patch = pytest.MonkeyPatch
 Planted = Callable[[Patch], None]
@@ -155,6 +157,90 @@ def a_run_is_anybodys(patch: Patch) -> None:
 
 def any_seed(patch: Patch) -> None:
     patch.setattr(Aggregator, "_opens_commitment", lambda *arguments: True)
+
+
+def any_surplus_key(patch: Patch) -> None:
+    """The aggregator subtracts what follows from whatever is revealed."""
+
+    def accept(self: Aggregator, message: m.Reveal, name: str) -> None:
+        said, site, key = self.parameters, message.sender, message.surplus
+        level = said.surplus.kept(said.sites - len(self._survivors))
+        self._revealed[site] = SurplusKey(said.surplus, said.digest(), site, self._step, level, key)
+
+    patch.setattr(Aggregator, "_accept_surplus", accept)
+
+
+def _keep_level(patch: Patch, level: Callable[[Site, m.Survivors], int]) -> None:
+    """Let a site that signs a list keep the surplus key of another level."""
+    real = Site._agree
+
+    def agree(self: Site, message: m.Survivors) -> bytes:
+        key = self._surplus
+        assert key is not None
+        answer = real(self, message)
+        self._surplus = key.at(level(self, message))
+        return answer
+
+    patch.setattr(Site, "_agree", agree)
+
+
+def every_part_is_revealed(patch: Patch) -> None:
+    _keep_level(patch, lambda site, message: 0)
+
+
+def losses_counted_by_the_list(patch: Patch) -> None:
+    """Who never shared is not on the list of those who dropped, and does not count as missing."""
+    _keep_level(patch, lambda site, message: site.parameters.surplus.kept(len(message.dropped)))
+
+
+def losses_counted_by_signatures(patch: Patch) -> None:
+    """As many sites are in the sum as signatures came, counted twice where one came twice."""
+    every_part_is_revealed(patch)
+    real = Site._reveal
+
+    def reveal(self: Site, message: m.Consents) -> bytes:
+        assert self._surplus is not None
+        missing = max(0, self.parameters.sites - len(message.consents))
+        self._surplus = self._surplus.at(self.parameters.surplus.kept(missing))
+        return real(self, message)
+
+    patch.setattr(Site, "_reveal", reveal)
+
+
+def nobody_counts_signatures(patch: Patch) -> None:
+    signatures_alone_keep_lists_apart(patch)
+    real = Site._require_enough
+
+    def require(self: Site, count: int, did: str) -> None:
+        if not did.startswith("signed"):
+            real(self, count, did)
+
+    patch.setattr(Site, "_require_enough", require)
+
+
+def sharers_need_not_advertise(patch: Patch) -> None:
+    real = Site._opened
+
+    def opened(self: Site, message: m.Delivery):
+        self._advertised = frozenset(range(self.parameters.sites))
+        return real(self, message)
+
+    patch.setattr(Site, "_opened", opened)
+
+
+def one_helper_is_enough(patch: Patch) -> None:
+    """A sparse graph on which any neighbour gives a secret away."""
+    patch.setattr("cape.secagg.parameters._neighbourhood", lambda _, n, *rest: Neighbourhood(8, 1, 0.0))
+
+
+def one_surplus_for_all_steps(patch: Patch) -> None:
+    same_keys_in_every_step(patch)
+    patch.setattr(Chain, "surplus", lambda self: derive(self._link, self._run, "step surplus"))
+    patch.setattr(
+        SurplusKey,
+        "_derived",
+        lambda self, label: derive(self.secret, self.run, label, self.site, self.level),
+    )
 
 
 def any_key(patch: Patch) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from assurance import attacks
-from assurance.attacks import ATTACKS, again, asked, keys, lists, rounds, sums
+from assurance.attacks import ATTACKS, again, asked, keys, levels, lists, rounds, sums
 from assurance.attacks import play as protocol
 from assurance.attacks.attack import Attack, attack
 from assurance.attacks.verdict import Verdict
@@ -48,6 +48,26 @@ WINS: list[tuple[Attack, Planted, tuple[str, ...]]] = [
     (lists.signatures_of_others_forged, faults.lists_that_nobody_signs, ("the sum over d alone",)),
     (lists.too_few_survivors, faults.any_number_of_survivors, ("the sum over a alone",)),
     (lists.two_survivor_sets, faults.the_threshold_of_a_curious_aggregator, ("the sum over d alone",)),
+    (levels.two_levels_of_one_site, faults.a_site_signs_two_lists, ("3 honest sites holds 75%",)),
+    (levels.a_level_for_another_list, faults.losses_counted_by_signatures, ("3 honest sites holds 75%",)),
+    (
+        levels.a_level_before_the_list_is_signed,
+        faults.nobody_counts_signatures,
+        ("3 honest sites holds 92% of the noise that it must",),
+    ),
+    (
+        levels.a_vanished_site_said_to_be_alive,
+        faults.losses_counted_by_the_list,
+        ("3 honest sites holds 75%",),
+    ),
+    (levels.a_site_alive_said_to_be_gone, faults.every_part_is_revealed, ("3 honest sites holds 75%",)),
+    (levels.an_old_steps_keys, faults.one_surplus_for_all_steps, ("3 honest sites holds 83%",)),
+    (
+        levels.sites_that_were_never_there,
+        faults.sharers_need_not_advertise,
+        ("3 honest sites holds 75%", "5 honest sites holds 62%", "56 honest sites holds 90%"),
+    ),
+    (levels.sites_that_never_shared, faults.one_helper_is_enough, ("honest sites holds 9",)),
     (
         rounds.replay_in_another_session,
         faults.messages_are_bound_to_nothing,
@@ -152,6 +172,7 @@ WINS: list[tuple[Attack, Planted, tuple[str, ...]]] = [
     (sums.forged_commitment, faults.any_seed, ("a wrong sum was taken for right",)),
     (sums.forged_key, faults.any_key, ("a wrong sum was taken for right",)),
     (sums.forged_shares, faults.any_seed, ("a wrong sum was taken for right",)),
+    (sums.forged_surplus_key, faults.any_surplus_key, ("a wrong sum was taken for right",)),
     (sums.tampered_on_the_wire, faults.nothing_is_signed, ("a wrong sum was taken for right",)),
 ]
 
@@ -164,6 +185,7 @@ def played(one: Attack, planted: Planted) -> Verdict:
         return protocol.verdict_on(one)
 
 
+@pytest.mark.slow_cases("sites_that_never_shared", seconds=4.5)
 @pytest.mark.parametrize("one", ATTACKS, ids=[one.name.replace(" ", "_") for one in ATTACKS])
 def test_refused_or_paid_for(one: Attack):
     verdict = protocol.verdict_on(one)
