@@ -39,7 +39,8 @@ def game(case: Case) -> Game:
         found.tables,
         case.budget,
         case.colluding,
-        lost=case.lost,
+        spare=case.spare,
+        silent=case.silent,
         forged=case.forged,
     )
 
@@ -48,9 +49,9 @@ def test_both_schemes_lost_sites_and_forged_answers_are_played():
     for table in (FAST, FULL):
         honest = [case for case in table.values() if not case.flag]
         assert {case.scheme for case in honest} == {"cape", "conventional"}
-        assert any(case.lost for case in honest)
+        assert any(case.silent == "mask" for case in honest)
         assert any(case.forged for case in honest)
-    assert any(case.forged and case.lost for case in FULL.values())
+    assert any(case.forged and case.spare for case in FULL.values())
     assert {case.analysis for case in FULL.values() if case.forged} == {
         "logistic-regression",
         "neural-network",
@@ -74,7 +75,7 @@ def test_the_real_code_is_not_flagged(name: str, runs: int):
     assert row.attained == pytest.approx(row.claim_mu, rel=0.01)
 
 
-@pytest.mark.parametrize("name", [name for name, case in FULL.items() if case.forged and not case.lost])
+@pytest.mark.parametrize("name", [name for name, case in FULL.items() if case.forged and not case.spare])
 def test_tables_are_searched_for_what_forged_answers_lead_to(name: str):
     case = FULL[name]
     found = Search(case, SEED)()

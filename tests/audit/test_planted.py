@@ -30,8 +30,8 @@ def row_of(case: Case, runs: int, bug: Bug = nullcontext, seed: int = SEED):
 
 
 def test_the_report_says_how_many_bugs_are_planted():
-    assert len(PLANTED) == 9
-    assert "nine bugs" in SAID
+    assert len(PLANTED) == 12
+    assert "twelve bugs" in SAID
 
 
 @pytest.mark.quick_cases("a float sampler", seconds=8.4)
@@ -58,6 +58,9 @@ def test_what_does_not_keep_its_claim_is_flagged(name, runs):
     ("name", "runs"),
     [
         ("cape/mean", 250),
+        ("cape/mean, one may be lost", 150),
+        ("cape/mean, a site lost", 150),
+        ("cape/mean, a site silent", 150),
         ("cape-gaussian/mean", 300),
         ("cape/neural-network", 60),
         ("cape/neural-network, sampled", 40),
@@ -72,6 +75,19 @@ def test_the_real_code_is_not(name, runs):
     assert row.ok, row  # it reaches the floor that so few runs allow, too
     assert row.mu_bound < row.claim_mu
     assert row.epsilon_bound < row.claim_epsilon
+
+
+@pytest.mark.parametrize(
+    ("spare", "silent", "attained"),
+    [(1, "", 1), (1, "mask", 1), (1, "unmask", 3 / 3.5), (2, "mask", 1), (2, "unmask", 3 / (1 + 2 * 3))],
+)
+def test_the_claim_is_met_exactly_unless_surplus_noise_stays(spare, silent, attained):
+    """4 sites, one colluding: with `spare` lost, 3 - spare honest sites share the noise of 3."""
+    case = replace(ALL["cape/mean, a site lost"], spare=spare, silent=silent)
+    found = Search(case, SEED)()
+    played = Job(case, found, 0, 8, SEED)()
+    assert played.claim_mu == pytest.approx(case.mu)
+    assert (played.attained / found.distance) ** 2 == pytest.approx(attained, rel=1e-3)
 
 
 def test_a_bug_that_is_not_flagged_is_a_failure():

@@ -36,6 +36,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from cape.audit.bounds import Errors, mu_bound
+from cape.audit.game import Silent
 from cape.audit.world import ANALYSES, OWN, SAMPLED
 from cape.engine.query import Neighbours
 from cape.errors import InvalidInput
@@ -67,8 +68,9 @@ class Case:
             runs, below what was measured (docs/audit.md). It sets the floor of a row without power.
         claim: whose claim is tested.
         direct: whether the test is the best one for epsilon at delta instead of mu.
-        deployed: whether sites have folders, requests and ledgers (`cape.audit.deployed`); then `lost` of
-            them drop out before they send, and earlier answers may be `forged`.
+        spare: how many sites may be lost; so many fall silent in the round `silent`, if it names one.
+        deployed: whether sites have folders, requests and ledgers (`cape.audit.deployed`); then earlier
+            answers may be `forged`.
     """
 
     name: str
@@ -87,7 +89,8 @@ class Case:
     look: Look = ""
     direct: bool = False
     deployed: bool = False
-    lost: int = 0
+    spare: int = 0
+    silent: Silent = ""
     forged: bool = False
 
     @property
@@ -134,7 +137,8 @@ class Case:
 
 def cases(fast: bool) -> list[Case]:
     """Return the whole table."""
-    known = [*_schemes(fast), *_studies(fast), *_others(fast), *_deployed(fast), *_flagged(fast)]
+    known = [*_schemes(fast), *_studies(fast), *_others(fast), *_losses(fast), *_deployed(fast)]
+    known += _flagged(fast)
     return [case for case in known if case.analysis not in SAMPLED or samples_too()]
 
 
@@ -216,14 +220,41 @@ def _others(fast: bool) -> list[Case]:
     return found
 
 
+_SILENT: dict[Silent, str] = {"": "one may be lost", "mask": "a site lost", "unmask": "a site silent"}
+# Who gives up no surplus noise leaves more than is needed: the noise of 3.5 sites in place of 3.
+_LEFT: dict[Silent, float] = {"": 0.99, "mask": 0.99, "unmask": 0.91}
+
+
+def _losses(fast: bool) -> list[Case]:
+    """A site may be lost: nobody is, one is before it sends, one does not give up its surplus noise."""
+    runs = 250 if fast else 1000
+    return [
+        Case(
+            f"cape/mean, {said}",
+            "mean",
+            "cape",
+            runs,
+            sites=4,
+            spare=1,
+            silent=silent,
+            powered=False,
+            reach=_LEFT[silent],
+        )
+        for silent, said in _SILENT.items()
+    ]
+
+
 def _deployed(fast: bool) -> list[Case]:
     """What deployed sites send: with a lost site, and to a coordinator that forges earlier answers."""
 
-    def row(analysis: str, runs: int, *, among: bool = False, forged: bool = False, mu: float = 3.0) -> Case:
+    def row(
+        analysis: str, runs: int, *, silent: Silent | None = None, forged: bool = False, mu: float = 3.0
+    ) -> Case:
+        among = silent is not None
         scheme, said = "cape" if among else "conventional", [analysis]
-        said += ["a site lost"] if among else []
+        said += [_SILENT[silent]] if silent is not None else []
         said += ["forged answers"] if forged else []
-        reach = 0.8 if analysis == "neural-network" else 0.99
+        reach = 0.8 if analysis == "neural-network" else _LEFT[silent or ""]
         return Case(
             f"deployed {scheme}/{', '.join(said)}",
             analysis,
@@ -234,20 +265,23 @@ def _deployed(fast: bool) -> list[Case]:
             powered=False,
             reach=reach,
             deployed=True,
-            lost=int(among),
+            spare=int(among),
+            silent=silent or "",
             forged=forged,
         )
 
     many = "logistic-regression"
     if fast:
-        return [row("mean", 300), row("mean", 120, among=True), row(many, 120, forged=True)]
+        return [row("mean", 300), row("mean", 120, silent="mask"), row(many, 120, forged=True)]
     return [
         row("mean", 1000),
-        row("mean", 1000, among=True),
+        row("mean", 300, silent=""),
+        row("mean", 1000, silent="mask"),
+        row("mean", 300, silent="unmask"),
         row(many, 300, forged=True),
         row("neural-network", 300, forged=True),
         row("k-means", 120, forged=True, mu=2.0),
-        row(many, 150, among=True, forged=True),
+        row(many, 150, silent="mask", forged=True),
     ]
 
 

@@ -6,7 +6,8 @@ How it is played.
 - *One request, many sites.* All runs of a row send the same bytes to sites that have just been set up from
   the same folder: the same run, names, keys and numbers. So whatever is drawn from what others know, or
   from anything in the folder, is the same in every run, and the learned test detects it.
-- *Lost sites.* With `lost`, honest sites agree on keys and drop out before they send; `min_sites` are left.
+- *Lost sites.* With `spare`, sites may be lost. They agree on keys and are then silent: before they send, so
+  that `min_sites` are left, or when they should give up surplus noise.
 - *Forged answers.* With `forged`, the coordinator sends sites made-up totals of earlier stages, far from
   anything that rows could give. The noise of later stages must hold regardless, and the search for the tables
   uses the queries that follow from them.
@@ -86,12 +87,11 @@ class _Sites:
         self.game, self.folder, names = game, folder, game.sites
         self.target, self.colluders = names[0], game.colluders
         honest = [name for name in names if name not in self.colluders]
-        self.lost = honest[len(honest) - game.lost :] if game.lost else []
         self.honest = honest if game.scheme == "cape" else honest[:1]  # else the target's message suffices
         self.tables = game.tables.sites(Remembered)
         self.study = document(game)
         self.asked = read(self.study, 1)
-        keys = stream_of("deployed", game.analysis, game.scheme, game.lost, game.forged)
+        keys = stream_of("deployed", game.analysis, game.scheme, game.spare, game.silent, game.forged)
         self.office = Identity(keys.bytes(KEY_BYTES))
         private = {name: keys.bytes(KEY_BYTES) for name in names}
         self.identities = {name: Identity(key) for name, key in private.items()}
@@ -112,7 +112,7 @@ class _Sites:
             self.study, 1, talk, roster=roster, run=self.run_name, identity=self.office, earlier=told
         )
         query, (calibration, _) = talk.pending(), talk.calibrate()
-        left = [name for name in self.honest if name not in self.lost]
+        left = [name for name in self.honest if self.game.lost.get(name) != "mask"]
         exact = tuple(
             {name: exact_sums(world[name], query, calibration) for name in left} for world in self.tables
         )
@@ -159,10 +159,11 @@ class _Sites:
     def _aggregate(
         self, members: Mapping[str, SiteEndpoint], asked: _Asked, stage: Stage, drawn: SecureStream
     ) -> None:
-        """Run secure aggregation; lost sites are silent once keys are agreed."""
+        """Run secure aggregation; lost sites are silent from their round on."""
         size, session = asked.calibration.size, asked.request.session
         parameters = asked.request.parameters(self.asked.setting.parties, size)
-        aggregator, watch = secagg.Aggregator(parameters), Watch(self.target, self.colluders)
+        aggregator = secagg.Aggregator(parameters)
+        watch = Watch(self.target, self.colluders, rungs=self.game.rungs)
         machines = {
             name: secagg.Site(parameters, name, self.identities[name], stream=drawn.fork(name))
             for name in self.colluders
@@ -192,14 +193,14 @@ class _Sites:
                 events = aggregator.begin()
             answers: tuple[secagg.Event, ...] = ()
             for event in events:
-                if isinstance(event, secagg.Send) and not (event.to in self.lost and round_ != "share"):
+                if isinstance(event, secagg.Send) and self.game.lost.get(event.to) != round_:
                     answers += carry(round_, event.to, event.data)
-            if round_ == "mask" and self.lost:
-                answers += aggregator.gone(self.lost)
+            if lost := [name for name, when in self.game.lost.items() if when == round_]:
+                answers += aggregator.gone(lost)
             events = answers
         (finished,) = [event for event in events if isinstance(event, secagg.Finished)]
         stage.total = finished.total
-        watch.unmask(stage)
+        watch.unmask(stage, finished.survivors, finished.late)
 
 
 def say(member: SiteEndpoint, message: Any) -> wire.FromSite:
@@ -223,7 +224,7 @@ def document(game: Game) -> dict[str, Any]:
         "epsilon": game.budget.epsilon,
         "delta": game.budget.delta,
         "colluding": game.colluding,
-        "min_sites": len(game.sites) - game.lost,
+        "min_sites": game.min_sites,
         "neighbours": game.neighbours,
         "schema": msgspec.to_builtins(SCHEMA.to_dict(), str_keys=True),
         "sites": game.sites,

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from cape.engine.query import Neighbours
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import CapeGaussian
 from cape.privacy import Budget
+from cape.privacy.ladder import Ladder, ladder
 
-__all__ = ["Game", "Played", "coin", "gather", "join", "play"]
+__all__ = ["Game", "Played", "Silent", "coin", "gather", "join", "play"]
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
+Silent = Literal["", "mask", "unmask"]
 Look = Callable[[list[Stage], str, bool], float]
 
 
@@ -34,8 +36,9 @@ Look = Callable[[list[Stage], str, bool], float]
 class Game:
     """What is played: an analysis or a study, a scheme, the parties, the budget and the tables.
 
-    Of deployed sites (`cape.audit.deployed`), `lost` drop out before they send, and with `forged` the
-    coordinator makes up the results of earlier stages.
+    `spare` sites may be lost, and so many honest ones are silent from the round `silent` on: before they send
+    ("mask"), when they should give up surplus noise ("unmask"), or never. With `forged` the coordinator of
+    deployed sites (`cape.audit.deployed`) makes up the results of earlier stages.
     """
 
     analysis: str
@@ -44,7 +47,8 @@ class Game:
     budget: Budget
     colluding: int = 1
     neighbours: Neighbours = "replace-one"
-    lost: int = 0
+    spare: int = 0
+    silent: Silent = ""
     forged: bool = False
 
     @property
@@ -56,6 +60,24 @@ class Game:
     def colluders(self) -> list[str]:
         """The sites that side with the aggregator."""
         return self.sites[len(self.sites) - self.colluding :]
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The honest sites that fall silent, and in which round; that of the row at stake does not."""
+        honest = self.sites[: len(self.sites) - self.colluding]
+        return dict.fromkeys(honest[len(honest) - self.spare :], self.silent) if self.silent else {}
+
+    @property
+    def min_sites(self) -> int:
+        """How many sites must be in a sum."""
+        return len(self.sites) - self.spare
+
+    @property
+    def rungs(self) -> Ladder | None:
+        """How much surplus noise is left in a total, in the scheme that has some."""
+        if self.scheme != "cape":
+            return None
+        return ladder(len(self.sites), self.colluding, self.min_sites)
 
 
 @dataclass(frozen=True)
@@ -92,7 +114,7 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
     target, colluders = game.sites[0], game.colluders
     one, two = game.tables.sites(Remembered)
     asked = asked_of(game.analysis)
-    watch = Watch(target, colluders, trusted=game.scheme == "pooled")
+    watch = Watch(target, colluders, trusted=game.scheme == "pooled", rungs=game.rungs)
     scheme: Any = CapeGaussian() if game.scheme == "cape-gaussian" else game.scheme
     promises: list[ReleaseGuarantee] = []
 
@@ -103,6 +125,7 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
             SCHEMA,
             game.budget,
             colluding=game.colluding,
+            min_sites=game.min_sites,
             neighbours=game.neighbours,
             scheme=scheme,
             stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
@@ -111,7 +134,9 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
         watch.start(world, neighbour, len(game.tables.one) - 1)
         if game.scheme == "cape-gaussian" and number == runs[0]:
             consortium.prepare(sum(_numbers(game, analysis) for analysis, _ in asked) * len(runs))
-        promises[:] = [consortium.release(analysis, share=share).guarantee for analysis, share in asked]
+        promises[:] = [
+            consortium.release(analysis, share=share, drop=game.lost).guarantee for analysis, share in asked
+        ]
         return watch.stages
 
     return gather(game, runs, run, lambda: promises, look)

@@ -5,7 +5,9 @@ entries of variance 1 around `shift` if the neighbour is the truth and around 0 
 better.
 Reason. The view is Gaussian with the same covariance Sigma under both, and only the target's message moves.
 With w = Sigma^-1 e_target, z = w'(x - mean) / sqrt(w_target) is sufficient. For ring masks x is the sum over
-the honest sites; alone, each of their messages is uniform. For the paper's scheme the honest messages x_h,
+the honest sites; alone, each of their messages is uniform. Its noise is what the ladder leaves
+(`cape.privacy.ladder`) once the surplus that sites gave up is subtracted, which is independent of the rest.
+For the paper's scheme the honest messages x_h,
 with the announced sum put back, have covariance alpha² (I - 11'/H) + gamma² I, once the colluders' part of
 the sum is taken off.
 So the log-likelihood ratio over all stages is sum(shift z - shift²/2), with 0 as the threshold: fixed before
@@ -91,7 +93,8 @@ def _honest(scheme: str, stage: Stage, target: str) -> tuple[Floats, Floats, flo
         honest = [name for name in exact if name not in stage.held]
         known = sum(stage.held[name] for name in stage.held)
         mean = sum(exact[name] for name in honest)
-        return _floats(stage.total - known), _floats(mean), 1 / (own * math.sqrt(len(honest)))
+        left = math.fsum(stage.variance[name] for name in honest)
+        return _floats(stage.total - known), _floats(mean), 1 / (own * math.sqrt(left))
     return _gaussian(stage, target, own)
 
 

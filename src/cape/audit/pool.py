@@ -60,7 +60,8 @@ class Job:
             case.budget,
             case.colluding,
             case.neighbours,
-            case.lost,
+            case.spare,
+            case.silent,
             case.forged,
         )
         runs = range(self.first, self.last)

@@ -66,8 +66,8 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 PLANTED = (
-    "An audit that could not find a bug would show nothing: the project's tests plant nine bugs in the code, "
-    "one at a time, and the audit flags each of them."
+    "An audit that could not find a bug would show nothing: the project's tests plant twelve bugs in the "
+    "code, one at a time, and the audit flags each of them."
 )
 
 

@@ -28,6 +28,7 @@ from cape.engine.query import Query
 from cape.engine.schemes import Outcome
 from cape.noise import Ring
 from cape.noise.ring import zero_sum_share
+from cape.privacy.ladder import Ladder
 from cape.secagg import masks, messages
 
 __all__ = ["Stage", "Watch"]
@@ -48,6 +49,7 @@ class Stage:
         told: the announced sum of the noise that cancels (the paper's scheme), else None.
         drawn: each colluding site's part of that noise.
         draw: with sampling, what the target's site drew; `other` is then over the same sample.
+        variance: that of each site's noise in the total, in units of the grid's, by the design.
     """
 
     query: Query
@@ -60,16 +62,21 @@ class Stage:
     held: dict[str, Int64] = field(default_factory=dict)
     told: Int64 | None = None
     drawn: dict[str, Int64] = field(default_factory=dict)
+    variance: dict[str, float] = field(default_factory=dict)
 
 
 class Watch(Observer):
     """Keeps the view of one run after another.
 
-    `trusted` says that whoever adds up the messages is trusted: they are not in the view.
+    `trusted` says that whoever adds up the messages is trusted: they are not in the view. `rungs` says how
+    much noise of a site is left, by the design, in a total with surplus noise.
     """
 
-    def __init__(self, target: str, colluders: Iterable[str], *, trusted: bool = False) -> None:
+    def __init__(
+        self, target: str, colluders: Iterable[str], *, trusted: bool = False, rungs: Ladder | None = None
+    ) -> None:
         self.target, self.colluders, self._trusted = target, frozenset(colluders), trusted
+        self._rungs = rungs
         self.stages: list[Stage] = []
         self._tables: Mapping[str, Remembered] = {}
         self._neighbour: Remembered | None = None  # the target's table in the world that this run is not in
@@ -123,17 +130,24 @@ class Watch(Observer):
     def released(self, outcome: Outcome) -> None:
         """Assemble the stage."""
         query, calibration = self._view["query"], self._view["calibration"]
-        exact = {name: _encoded(calibration, table.given) for name, table in self._tables.items()}
+        exact = {name: _encoded(calibration, self._tables[name].given) for name in outcome.participants}
         if rate_of(query.blocks) < 1:
             draw, other = self._draw(query, calibration)
         else:
             assert self._neighbour is not None
             draw, other = None, exact_sums(self._neighbour, query, calibration)
         self.stages.append(Stage(**self._view, exact=exact, other=other, draw=draw, total=outcome.total))
-        self.unmask(self.stages[-1])
+        self.unmask(self.stages[-1], outcome.participants, outcome.late)
 
-    def unmask(self, stage: Stage) -> None:
-        """Remove every mask that the adversary knows from the masked vectors of a stage."""
+    def unmask(self, stage: Stage, participants: Sequence[str], late: Sequence[str]) -> None:
+        """Remove from masked vectors all masks that the adversary knows, and surplus noise that was given up.
+
+        Who is `late` gave up nothing.
+        """
+        if self._rungs is not None:
+            rungs, kept = self._rungs, self._rungs.level(self._rungs.sites - len(participants))
+            levels = {name: len(rungs.losses) - 1 if name in late else kept for name in participants}
+            stage.variance = {name: float(rungs.variance(level)) for name, level in levels.items()}
         for name, data in self._masked.items():
             assert self._aggregator is not None
             parameters, own = self._aggregator.parameters, self._aggregator.self_keys
