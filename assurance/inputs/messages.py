@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from assurance.attacks.noise import stays
 from assurance.inputs.bend import NASTY, bend, bend_bytes, pick
 from assurance.inputs.surface import Surface, WrongSum
 from cape.errors import CapeError
 from cape.noise import SecureStream
-from cape.secagg import Aggregator, Identity, Parameters, Roster, Send, Session, Site, Wire
+from cape.secagg import (
+    Aggregator,
+    Identity,
+    Observer,
+    Parameters,
+    Roster,
+    Send,
+    Session,
+    Site,
+    Surplus,
+    Wire,
+)
 from cape.secagg import messages as m
+from cape.secagg.chain import Chain
+from cape.secagg.surplus import SurplusKey
 
 __all__ = ["Messages", "Sessions"]
 
 NAMES = ("a", "b", "c", "d")
 STEPS = 2
 SECRETS = {name: np.array([48151, 62342, 7]) * 10**7 + 31 + at for at, name in enumerate(NAMES)}
+SURPLUS = Surplus((0, 1), (3000.0,))  # one site may be lost
 _SHOWN = tuple(str(entry) for vector in SECRETS.values() for entry in vector)
 _PLAIN = [value for value in NASTY if not isinstance(value, int) or -(2**63) <= value < 2**64]
 
@@ -33,7 +49,9 @@ class Play:
         stream = SecureStream(b"messages to be bent".ljust(32, b"."))
         self.identities = {name: Identity(stream=stream.fork(f"identity {name}")) for name in NAMES}
         roster = Roster.of({name: identity.public for name, identity in self.identities.items()})
-        self.parameters = Parameters.agree(b"a run to be bent", roster, 3, colluding=0, steps=STEPS)
+        self.parameters = Parameters.agree(
+            b"a run to be bent", roster, 3, colluding=0, steps=STEPS, surplus=SURPLUS
+        )
         self.sites = {
             name: Site(self.parameters, name, self.identities[name], stream=stream.fork(f"site {name}"))
             for name in NAMES
@@ -139,7 +157,10 @@ def _standing(machine: Site | Aggregator) -> tuple[Any, ...]:
 
 
 class Sessions(Surface):
-    """A whole session whose messages are bent, lost, repeated or swapped: the right sum, or an error."""
+    """A whole session whose messages are bent, lost, repeated or swapped: the right sum, or an error.
+
+    The sum is over the survivors' vectors and the surplus noise that must be left in it.
+    """
 
     secrets = _SHOWN
 
@@ -152,18 +173,51 @@ class Sessions(Surface):
         seed, much = given
         random = np.random.default_rng(seed)
         stream = SecureStream(seed.to_bytes(32, "big"))
-        session = Session(NAMES, 3, STEPS, colluding=0, stream=stream, hook=_mischief(random, much))
+        sites = _Sites()
+        session = Session(
+            NAMES,
+            3,
+            STEPS,
+            colluding=0,
+            stream=stream,
+            hook=_mischief(random, much),
+            observer=sites,
+            surplus=SURPLUS,
+        )
         first: CapeError | None = None
-        for _ in range(STEPS):
+        for step in range(STEPS):
+            noise = sites.surplus(step)
             try:
                 outcome = session.step(SECRETS)
             except CapeError as error:
                 first = error
                 continue
-            if not np.array_equal(outcome.total, sum(SECRETS[name] for name in outcome.survivors)):
-                raise WrongSum(f"of {outcome.survivors}")
+            late = outcome.survivors if len(outcome.survivors) < len(NAMES) else outcome.late
+            right = sum(SECRETS[name] for name in outcome.survivors) + sum(noise[name] for name in late)
+            if not np.array_equal(outcome.total, right):
+                raise WrongSum(f"of {outcome.survivors}, with the surplus of {late}")
         if first is not None:
             raise first
+
+
+class _Sites(Observer):
+    """Looks up the surplus noise that sites will add in a step, from the secrets that they hold before it."""
+
+    def began(self, sites: Mapping[str, Site], aggregator: Aggregator) -> None:
+        """Remember who takes part."""
+        self._sites = sites
+
+    def surplus(self, step: int) -> dict[str, NDArray[np.int64]]:
+        """Return the surplus noise of each site."""
+        found = {}
+        for name, site in self._sites.items():
+            run, chain = site.parameters.digest(), site._chain
+            ahead = Chain(chain._link, run)
+            ahead.step = chain.step
+            ahead.advance(step)
+            key = SurplusKey(SURPLUS, run, site.number, step, 0, ahead.surplus())
+            found[name] = stays(key, len(SURPLUS), site.parameters.length)
+        return found
 
 
 def _mischief(random: np.random.Generator, much: float) -> Callable[[list[Wire]], list[Wire]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,15 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.errors import ProtocolError
+from cape.secagg import Surplus
 from cape.secagg import messages as m
 from tests.slices import examples
 
 INPUTS = 100_000
 
 
-def corpus(cast) -> list[tuple[object, bytes]]:
+SURPLUS = Surplus((0, 1, 2), (3000.0, 1000.0))
+
+
+def corpus(make, **choices) -> list[tuple[object, bytes]]:
     """Return a machine in each state with the message that it waits for."""
-    pairs = []
+    cast, pairs = partial(make, **choices), []
     for round_ in ("advertise", "share", "mask", "consistency", "unmask"):
         drop = {"mask": ("e",)}
         asked, answered = cast().until(round_, drop), cast().until(round_, drop)
@@ -61,8 +66,8 @@ def mutate(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
 
 @pytest.mark.slow(4.3)
 def test_a_hundred_thousand_mutated_messages(cast):
-    pairs = corpus(cast)
-    assert len(pairs) == 15
+    pairs = corpus(cast) + corpus(cast, surplus=SURPLUS)
+    assert len(pairs) == 30
     random = np.random.default_rng(11)
     states = [machine.state for machine, _ in pairs]
     for number in range(INPUTS):
