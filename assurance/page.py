@@ -61,8 +61,8 @@ _PARTS = {
         "and ledgers ([how](audit.md#the-protocol)). *Refused*: the sites refused; the code of each "
         "refusal, and how often. *Paid for*: the number of vectors that left the sites; their ledgers have "
         "at least as many lines, with this total mu²: the attacker got what was paid for, under noise, and "
-        "nothing else. *Passed*: nothing left a site unpaid, no site's vector was exposed, and no sum was "
-        "wrong.",
+        "nothing else. *Passed*: nothing left a site unpaid, no site's vector was exposed, no sum was wrong, "
+        "and none held less noise of honest sites than was paid for.",
     ),
     "edge": (
         "A deployment under attack",

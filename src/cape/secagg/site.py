@@ -273,7 +273,8 @@ class Site:
         No honest site can be listed here or among the survivors without being in the sum. It must have
         advertised, with its signature, and each of its neighbours opens the shares that it sealed for it.
         One that is listed and did not share, or whose vector is missing from the sum, therefore has no
-        honest neighbour in the sum: such a neighbour refuses, or has a mask with it that nobody can remove.
+        honest neighbour in the sum: such a neighbour refuses, or has a mask with it that nobody can remove,
+        or was told another list, on which too few sign, so that no neighbour of it helps with its seed.
         When all are neighbours that is impossible; on a sparse graph it takes the cut of
         `cape.secagg.neighbours` (3), whose chance is counted there.
         """
