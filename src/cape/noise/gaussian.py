@@ -47,7 +47,7 @@ from cape.noise.stream import SecureStream, require_stream
 
 __all__ = ["MAX_STD", "MIN_STD", "SAMPLER", "discrete_gaussian", "largest"]
 
-SAMPLER = b"discrete gaussian 1"
+SAMPLER = b"discrete gaussian 2"
 """Which noise a key gives: another name from the first change on after which it gives other numbers."""
 
 MIN_STD = 0.5
@@ -230,14 +230,15 @@ def _rest(count: int, table: _Table, stream: SecureStream) -> Int64:
     if table.low_bits == 0:  # a block is one integer: there is nothing to reject
         return table.first[_block(stream.words(count), table, stream)]
     out = np.empty(count, np.int64)
-    left = np.arange(count)
-    while left.size:
-        for_block, for_place, for_height = stream.words((3, left.size))
+    done = 0
+    while done < count:
+        tries = 2 * (count - done) + 32  # half are accepted: mostly enough at once
+        for_block, for_place, for_height = stream.words((3, tries))
         block = _block(for_block, table, stream)
         x = table.first[block] + (for_place >> np.uint64(64 - table.low_bits)).astype(np.int64)
-        accepted = _accept(for_height, x, block, table, stream)
-        out[left[accepted]] = x[accepted]
-        left = left[~accepted]
+        x = x[_accept(for_height, x, block, table, stream)][: count - done]
+        out[done : done + x.size] = x
+        done += x.size
     return out
 
 
