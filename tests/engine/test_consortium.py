@@ -383,7 +383,8 @@ def test_a_release_tells_how_much_larger_its_noise_is_for_lost_sites(options, dr
     told = release.to_dict()
     assert (told["growth"], told["lost"]) == (release.growth, list(lost))
     times = f"{math.sqrt(variance):.3g}"
-    said = f"Lost: {', '.join(lost)}; the noise of the sums is {times} times as large as with all sites, and"
+    names = [f"{name}{' (after its rows were counted)' * (drop[name] == 'unmask')}" for name in lost]
+    said = f"Lost: {', '.join(names)}; the noise of the sums is {times} times as large as with all sites, and"
     flat = " ".join(str(release).split())
     assert (said in flat) == (said in " ".join(told["notes"])) == (variance > 1)
     assert ("as large as" in flat) == (variance > 1)

@@ -187,9 +187,14 @@ class Release(Shown):
     def _losses(self) -> list[str]:
         if self.growth <= _GREW:
             return []
-        up_to = "up to " if len(self.analysis.stages()) > 1 else ""
+        once = len(self.analysis.stages()) == 1
+        names = [
+            f"{name} (after its rows were counted)" if once and name in self.participants else name
+            for name in self.lost
+        ]
+        up_to = "" if once else "up to "
         told = f"the noise of the sums is {up_to}{self.growth:.3g} times as large as with all sites"
-        who = f"Lost: {', '.join(self.lost)}; {told}" if self.lost else told.capitalize()
+        who = f"Lost: {', '.join(names)}; {told}" if names else told.capitalize()
         return [who + (", and the intervals count it." if len(self.estimates) else ".")]
 
     def __rich__(self) -> RenderableType:
