@@ -25,8 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -34,19 +33,19 @@ import numpy as np
 from scipy.special import ndtri
 
 from cape.analyses.columns import OfColumns
+from cape.analyses.influence import STAGES, Influence, product_bound, spreads, squares
 from cape.analyses.matrices import nearest_positive, symmetric
-from cape.analyses.moments import Sums, likely
+from cape.analyses.moments import Sums, edge, likely
 from cape.arrays import Floats
-from cape.blocks import Gram
+from cape.blocks import Design, Form, Gram
 from cape.data import Schema
 from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
 
 __all__ = ["Correlation", "Covariance", "moved"]
 
 
 _CLEAR = 2.0  # noise in a variance, in standard deviations, that it must exceed for a correlation
-_HALVINGS = 60
 
 
 def moved(columns: int, neighbours: Neighbours) -> float:
@@ -70,6 +69,7 @@ class _Matrix:
     first_noise: float
     square_noise: float
     cross_noise: float
+    spreads: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def column(self, i: int) -> Sums:
         return Sums(
@@ -81,12 +81,22 @@ class _Matrix:
             self.square_noise,
         )
 
+    def box(self, i: int) -> tuple[float, float]:
+        """Return where a column lies about its mean."""
+        return -1.0 - float(self.means[i]), 1.0 - float(self.means[i])
+
     def fitted(self, i: int) -> Sums:
-        """Return the sums of one column with the t² that give the variance of the fitted matrix."""
+        """Return the sums of one column with the t² that give the variance of the fitted matrix.
+
+        Its kurtosis is what the variance of the influence says, where that was asked for.
+        """
         column = self.column(i)
         spread = float(self.covariance[i, i]) * (1 - 1 / self.count)
         mean, bias = column.first / self.count, (self.first_noise / self.count) ** 2
-        return replace(column, second=self.count * (spread + mean**2 - bias))
+        fitted = replace(column, second=self.count * (spread + mean**2 - bias))
+        if (i, i) not in self.spreads or fitted.likely_variance <= 0:
+            return fitted
+        return replace(fitted, kurtosis=1 + self.spreads[i, i] / fitted.likely_variance**2)
 
     @property
     def means(self) -> Floats:
@@ -128,9 +138,15 @@ def _place(i: int, j: int, width: int) -> int:
 class _FromGram(OfColumns):
     least: ClassVar[int] = 2
 
+    decisive: ClassVar[int] = 0
+
     @abstractmethod
     def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
         """Return the estimate for two columns, or for one if both are the same."""
+
+    @abstractmethod
+    def influence(self, matrix: _Matrix, i: int, j: int) -> Influence | None:
+        """Return the influence of a row on that estimate; None if it is unknown anyway."""
 
     @property
     @abstractmethod
@@ -144,12 +160,33 @@ class _FromGram(OfColumns):
         scales = (1 / math.sqrt(_count_weight(width, neighbours)), 1.0, 1.0, 1 / math.sqrt(2))
         return Query((Gram(self.columns),), (scales,), math.sqrt(moved(width, neighbours)))
 
+    def stages(self) -> tuple[float, ...]:
+        return STAGES
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask for second moments, then for the squares of influences at what was released."""
+        answer = yield self.query(schema, neighbours)
+        matrix = self._matrix(answer)
+        found = {} if matrix is None else {pair: self.influence(matrix, *pair) for pair in self.pairs}
+        asked = {pair: influence for pair, influence in found.items() if influence is not None}
+        if matrix is None or not asked:
+            return self.finish(answer)
+        design, influences = Design(self.columns, cube=True), list(asked.values())
+        last = yield squares([(design, matrix.means.tolist(), influences)])
+        known = zip(asked, spreads(last, 0, influences, matrix.count), strict=True)
+        return self._finished(replace(matrix, spreads=dict(known)), answer.schema)
+
     def finish(self, answer: Answer) -> list[Estimate]:
+        return self._finished(self._matrix(answer), answer.schema)
+
+    def _matrix(self, answer: Answer) -> _Matrix | None:
         count, count_noise = answer.complete_rows(self.columns)
         (_, first, square, cross), (_, *noise) = answer.sums[0], answer.noise[0]
         matrix = _Matrix(count, first, square, cross, count_noise, *noise)
-        known = matrix if matrix.column(0).enough else None
-        estimates = [self.pair(known, i, j, answer.schema) for i, j in self.pairs]
+        return matrix if matrix.column(0).enough else None
+
+    def _finished(self, matrix: _Matrix | None, schema: Schema) -> list[Estimate]:
+        estimates = [self.pair(matrix, i, j, schema) for i, j in self.pairs]
         warn_of_unknown(estimates)
         return estimates
 
@@ -162,7 +199,8 @@ class Covariance(_FromGram):
     """The population's covariance matrix, over the rows where no named column is missing.
 
     The estimate is made positive semidefinite by setting negative eigenvalues, which only noise can cause,
-    to 0: this is the nearest such matrix. Sampling errors are those of a normal population.
+    to 0: this is the nearest such matrix. Sampling errors are those of the columns as they are: see
+    `influence`.
 
     **Sensitivity** sqrt(2) (k + 1/2) for k columns under replace-one, sqrt(k² + k + 1) under add-remove:
     `moved`.
@@ -187,10 +225,15 @@ class Covariance(_FromGram):
         if i == j:
             return matrix.fitted(i).variance_estimate(label, a)
         value = min(max(float(matrix.covariance[i, j]), -1.0), 1.0)
-        spread = matrix.column(i).likely_variance * matrix.column(j).likely_variance + value**2
-        sampling = math.sqrt(spread / (matrix.count - 1))
+        both = matrix.column(i).likely_variance * matrix.column(j).likely_variance
+        sampling = math.sqrt(matrix.spreads.get((i, j), both + value**2) / (matrix.count - 1))
         privacy = math.hypot(matrix.noise(i, j, 1.0, (0.0, 0.0)), (matrix.first_noise / matrix.count) ** 2)
         return Estimate(label, unit * value, unit * sampling, unit * privacy, (-unit, unit))
+
+    def influence(self, matrix: _Matrix, i: int, j: int) -> Influence:
+        bound = product_bound((0.0, 1.0, 0.0), (matrix.box(i), matrix.box(j)))
+        vi, vj = (matrix.column(k).likely_variance for k in (i, j))
+        return Influence(Form(((i, j, 1.0),), bound), float(matrix.covariance[i, j]), math.sqrt(vi * vj))
 
     def units(self, schema: Schema) -> list[float]:
         halves = [schema.number(name).half for name in self.columns]
@@ -201,8 +244,9 @@ class Correlation(_FromGram):
     """The population's correlations, over the rows where no named column is missing.
 
     From the same release as `Covariance`, and positive semidefinite like it. The interval holds the
-    correlations r with |estimate - r| <= z sqrt((1 - r²)² / (n - 1) + noise²): the sampling error is taken
-    at r, as in Fisher's z, and noise, which does not shrink near 1, is counted beside it.
+    correlations r with |estimate - r| <= z sqrt(f² (1 - r²)² / (n - 1) + noise²): the sampling error is taken
+    at r, as in Fisher's z, f times that of a normal population (`influence`), and noise, which does not
+    shrink near 1, is counted beside it.
 
     **Sensitivity** sqrt(2) (k + 1/2) for k columns under replace-one, sqrt(k² + k + 1) under add-remove:
     `moved`.
@@ -218,43 +262,52 @@ class Correlation(_FromGram):
 
     def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
         label = f"{self.columns[i]}, {self.columns[j]} correlation"
-        if matrix is None or not all(
-            matrix.column(k).variance > max(_CLEAR * matrix.column(k).variance_noise, 1e-12) for k in (i, j)
-        ):
+        if matrix is None or not _clear(matrix, i, j):
             return unknown(label, -1.0, 1.0)
-        covariance = matrix.covariance
-        vi, vj = float(covariance[i, i]), float(covariance[j, j])
+        vi, vj, value = _correlated(matrix, i, j)
         root = math.sqrt(vi * vj)
-        value = min(max(float(covariance[i, j]) / root, -1.0), 1.0)
         noise = matrix.noise(i, j, 1 / root, (-value / (2 * vi), -value / (2 * vj)))
         apart = likely(1 - abs(value), noise)  # from 1, which noise may have cut it to
-        sampling = apart * (2 - apart) / math.sqrt(matrix.count - 1)
-        return Estimate(
-            label, value, sampling, noise, (-1.0, 1.0), _CorrelationInterval(value, noise, matrix.count)
-        )
+        normal = apart * (2 - apart)
+        spread = math.sqrt(matrix.spreads.get((i, j), normal**2))
+        interval = _CorrelationInterval(value, noise, spread / normal, matrix.count)
+        sampling = spread / math.sqrt(matrix.count - 1)
+        return Estimate(label, value, sampling, noise, (-1.0, 1.0), interval)
+
+    def influence(self, matrix: _Matrix, i: int, j: int) -> Influence | None:
+        if not _clear(matrix, i, j):
+            return None
+        vi, vj, value = _correlated(matrix, i, j)
+        form = (-value / (2 * vi), 1 / math.sqrt(vi * vj), -value / (2 * vj))
+        terms = ((i, i, form[0]), (i, j, form[1]), (j, j, form[2]))
+        bound = product_bound(form, (matrix.box(i), matrix.box(j)))
+        return Influence(Form(terms, bound), 0.0, 1 + abs(value))
+
+
+def _clear(matrix: _Matrix, i: int, j: int) -> bool:
+    """Return whether both variances stand out from their noise."""
+    columns = [matrix.column(k) for k in (i, j)]
+    return all(each.variance > max(_CLEAR * each.variance_noise, 1e-12) for each in columns)
+
+
+def _correlated(matrix: _Matrix, i: int, j: int) -> tuple[float, float, float]:
+    """Return two variances and the correlation."""
+    vi, vj, product = (float(matrix.covariance[place]) for place in ((i, i), (j, j), (i, j)))
+    return vi, vj, min(max(product / math.sqrt(vi * vj), -1.0), 1.0)
 
 
 @dataclass(frozen=True)
 class _CorrelationInterval:
     value: float
     noise: float
+    factor: float  # how many times as large the sampling error is as a normal population's
     count: float
 
     def __call__(self, level: float) -> tuple[float, float]:
         z = float(ndtri((1 + level) / 2))
 
         def holds(r: float) -> bool:
-            sampled = (1 - r * r) / math.sqrt(self.count - 1)
+            sampled = self.factor * (1 - r * r) / math.sqrt(self.count - 1)
             return abs(self.value - r) <= z * math.hypot(sampled, self.noise)
 
-        return _edge(holds, self.value, -1.0), _edge(holds, self.value, 1.0)
-
-
-def _edge(holds: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return where a condition that holds at `inside` ceases to, on the way to `outside`."""
-    if holds(outside):
-        return outside
-    for _ in range(_HALVINGS):
-        middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
-    return inside
+        return edge(holds, self.value, -1.0), edge(holds, self.value, 1.0)

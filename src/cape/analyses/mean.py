@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cape.analyses.columns import OfColumns
 from cape.analyses.custom import CustomSum
-from cape.analyses.moments import NORMAL, Sums, Weights, by_missing, kurtosis
-from cape.analyses.tree import level_axes
+from cape.analyses.influence import STAGES, Influence, spreads, squares
+from cape.analyses.moments import Sums, Weights, by_missing
 from cape.arrays import Floats
-from cape.blocks import Block, Counts, Moments
+from cape.blocks import Block, Design, Form, Moments
 from cape.data import Number, Schema
 from cape.engine.estimates import warn_of_unknown
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
 
 __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
 
-_BINS = 16  # enough to estimate a kurtosis
-
 
 class _FromMoments(OfColumns):
-    """One number per column from its count, sum and sum of squares, and counts in a few bins if asked for.
+    """One number per column from its count, sum and sum of squares.
 
     Columns that never miss a cell go into a block of their own. Under replace-one their count is public
     and moves nothing; under add-remove all of them count the same rows, so their counts are averaged.
@@ -43,7 +41,7 @@ class _FromMoments(OfColumns):
         """Return the estimate that the sums of a column give."""
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the moments of the columns, and their counts in bins."""
+        """Return the moments of the columns."""
         blocks: list[Block] = []
         scales: list[tuple[float, ...]] = []
         moved = 0.0
@@ -53,13 +51,20 @@ class _FromMoments(OfColumns):
             blocks.append(Moments(part))
             scales.append(weights.scales)
             moved += len(part) * weights.moved(neighbours, missing)
-            if weights.tables:
-                blocks += [Counts((level_axes(name, schema.number(name), _BINS)[-1],)) for name in part]
-                scales += [(1 / math.sqrt(weights.tables),)] * len(part)
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        found: dict[str, Estimate] = {}
+        return self.estimates(self.sums(answer), answer.schema)
+
+    def estimates(self, sums: Mapping[str, Sums], schema: Schema) -> list[Estimate]:
+        """Return the estimate of each column, and warn of those that noise hides."""
+        estimates = [self.estimate(name, schema.number(name), sums[name]) for name in self.columns]
+        warn_of_unknown(estimates)
+        return estimates
+
+    def sums(self, answer: Answer) -> dict[str, Sums]:
+        """Return the noisy sums of each column."""
+        found: dict[str, Sums] = {}
         blocks = zip(answer.sums, answer.noise, strict=True)
         for part in by_missing(self.columns, answer.schema):
             missing = answer.schema.number(part[0]).missing
@@ -67,23 +72,15 @@ class _FromMoments(OfColumns):
             if not missing:
                 counts, count_noise = _common(counts, count_noise, answer.rows)
             for i, name in enumerate(part):
-                kurt = NORMAL
-                if self.weights("replace-one", missing, len(part)).tables:
-                    (in_bins,), (bin_noise,) = next(blocks)
-                    kurt = kurtosis(in_bins, bin_noise)
-                sums = Sums(
+                found[name] = Sums(
                     float(counts[i]),
                     float(first[i]),
                     float(second[i]),
                     count_noise,
                     first_noise,
                     second_noise,
-                    kurt,
                 )
-                found[name] = self.estimate(name, answer.schema.number(name), sums)
-        estimates = [found[name] for name in self.columns]
-        warn_of_unknown(estimates)
-        return estimates
+        return found
 
     def units(self, schema: Schema) -> Sequence[float]:
         return [schema.number(name).half for name in self.columns]
@@ -119,26 +116,56 @@ class Mean(_FromMoments):
         return sums.mean_estimate(name, column)
 
 
-class Variance(_FromMoments):
+class _Spread(_FromMoments):
+    """A number that depends on how far a column spreads: asked for in two stages.
+
+    How far a sample's variance lies from the population's depends on the fourth moment about the mean, which
+    the second stage asks for: see `influence`.
+
+    **Sensitivity** 2 sqrt(columns) under both adjacencies: weights 1, 5/2 and 1/2 on the sums of t, of t² and
+    the count add up to 4, and 5/2 <= phi⁵/4 (11/4 where the count is public): see `moments`.
+    """
+
+    shape_matters: ClassVar[bool] = True
+    decisive: ClassVar[int] = 0
+
+    def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
+        public = neighbours == "replace-one" and not missing
+        return Weights(1.0, 2.75, 1.0) if public else Weights(1.0, 2.5, 0.5)
+
+    def stages(self) -> tuple[float, ...]:
+        return STAGES
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask for the moments, then for the fourth moment about the mean that was released."""
+        answer = yield self.query(schema, neighbours)
+        sums = self.sums(answer)
+        asked = {name: each for name, each in sums.items() if each.enough}
+        if asked:
+            influences = {name: _influence(each) for name, each in asked.items()}
+            last = yield squares(
+                [(Design((name,), cube=True), [asked[name].mean], [influences[name]]) for name in asked]
+            )
+            for block, (name, each) in enumerate(asked.items()):
+                (spread,) = spreads(last, block, [influences[name]], each.count)
+                sums[name] = each.with_spread(spread)
+        return self.estimates(sums, schema)
+
+
+def _influence(sums: Sums) -> Influence:
+    """Return how a row moves the variance: by the square of its distance from the mean."""
+    bound = (1 + abs(sums.mean)) ** 2
+    return Influence(Form(((0, 0, 1.0),), bound), sums.variance, sums.likely_variance)
+
+
+class Variance(_Spread):
     """The population's variance of each column, over the cells that are not missing.
 
-    The estimate is unbiased up to the cut at 0. How far a sample's variance lies from the population's
-    depends on the kurtosis: it comes from counts in 16 equal bins, which are asked for with little weight,
-    since it matters only where there are many rows. Where noise hides it, that of a normal population is
-    taken.
-
-    **Sensitivity** sqrt(4.5 columns) under replace-one and sqrt(4.25 columns) under add-remove: weights 1,
-    5/2 and 1/2 on the sums of t, of t² and the count add up to 4, 5/2 <= phi⁵/4 (11/4 where the count is
-    public), and the bins have 1/4 (see `moments`): 4 + 2/4 >= 4 + 1/4.
+    The estimate is unbiased up to the cut at 0.
     """
 
     kind: ClassVar[str] = "variance"
     example: ClassVar[dict[str, Any]] = {"columns": ["age"]}
-    shape_matters: ClassVar[bool] = True
-
-    def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:
-        public = neighbours == "replace-one" and not missing
-        return Weights(1.0, 2.75, 1.0, 0.25) if public else Weights(1.0, 2.5, 0.5, 0.25)
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         return sums.variance_estimate(name, column)
@@ -151,13 +178,11 @@ class Variance(_FromMoments):
         return [half**2 for half in super().units(schema)]
 
 
-class StandardDeviation(_FromMoments):
+class StandardDeviation(_Spread):
     """The population's standard deviation of each column: the root of `Variance`."""
 
     kind: ClassVar[str] = "standard-deviation"
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"]}
-    shape_matters: ClassVar[bool] = True
-    weights = Variance.weights
 
     def estimate(self, name: str, column: Number, sums: Sums) -> Estimate:
         return sums.deviation_estimate(name, column)

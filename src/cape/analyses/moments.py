@@ -23,8 +23,8 @@ Tested in tests/analyses/test_sensitivity.py, where a search attains the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
@@ -34,12 +34,13 @@ from cape.data import Number, Schema
 from cape.engine.estimates import Interval, unknown
 from cape.engine.query import Estimate, Neighbours
 
-__all__ = ["NORMAL", "Sums", "Weights", "by_missing", "enough", "kurtosis", "likely"]
+__all__ = ["NORMAL", "Sums", "Weights", "by_missing", "edge", "enough", "kurtosis", "likely"]
 
 
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a ratio to mean anything
 _LEAST_FREEDOM = 8.0
 _MOST_FREEDOM = 1e9
+_HALVINGS = 60
 NORMAL = 3.0  # the kurtosis of a normal population
 
 
@@ -84,23 +85,23 @@ def by_missing(columns: tuple[str, ...], schema: Schema) -> Iterator[tuple[str, 
 
 
 def kurtosis(counts: Floats, noise: float) -> float:
-    """Return the kurtosis from noisy counts in equal bins, or a normal population's if noise hides it.
+    """Return the likely kurtosis of a column from noisy counts in equal bins: larger where noise hides it.
 
-    Where noise hides it, noise also outweighs sampling in the error of the variance, so little is lost.
+    It is at most (range / SD)², which a column with all its deviating rows at one end of its bounds has.
     """
     total = float(counts.sum())
     if total <= 0:
-        return NORMAL
+        return math.inf
     shares = counts / total
     middles = (2 * np.arange(counts.size) + 1) / counts.size - 1
     from_mean = middles - shares @ middles
     spread = float(shares @ from_mean**2)
     if spread <= 0:
-        return NORMAL
+        return math.inf
     found = float(shares @ from_mean**4) / spread**2
     pull = from_mean**4 / spread**2 - 2 * found * from_mean**2 / spread  # of one more row in each bin
     error = noise * float(np.linalg.norm(pull)) / total
-    return found if found > 1 and error < found / 2 else NORMAL
+    return 1 + likely(found - 1, error, 4 / spread)
 
 
 def enough(count: float, noise: float) -> bool:
@@ -108,8 +109,8 @@ def enough(count: float, noise: float) -> bool:
     return count > max(2.0, _CLEAR * noise)
 
 
-def likely(value: float, noise: float) -> float:
-    """Return the expected size of a quantity in [0, 1] that was released as `value` and cut at 0: never 0.
+def likely(value: float, noise: float, most: float = 1.0) -> float:
+    """Return the expected size of a quantity in [0, most] that was released as `value`: never 0.
 
     The mean of a normal one that is known to be positive, value + noise phi(v) / Phi(v) with v = value /
     noise: 0.8 of the noise where the release says 0, and the release itself, to half a percent of the
@@ -117,9 +118,10 @@ def likely(value: float, noise: float) -> float:
     one errs on the large side, and only where noise outweighs it.
     """
     if noise == 0:
-        return value
+        return min(max(value, 0.0), most)
     v = max(value, 0.0) / noise
-    return min(max(value, 0.0) + noise * math.exp(-v * v / 2) / math.sqrt(2 * math.pi) / float(ndtr(v)), 1.0)
+    mean = max(value, 0.0) + noise * math.exp(-v * v / 2) / math.sqrt(2 * math.pi) / float(ndtr(v))
+    return min(mean, most)
 
 
 @dataclass(frozen=True)
@@ -173,10 +175,20 @@ class Sums:
         """The variance that sampling errors count on, at most 1 as between bounds (Popoviciu): `likely`."""
         return likely(self.variance, self.variance_noise)
 
+    def with_spread(self, spread: float) -> Sums:
+        """Return it with the kurtosis that the variance of the influence says."""
+        return replace(self, kurtosis=1 + spread / self.likely_variance**2)
+
+    @property
+    def relative_sampling(self) -> float:
+        """The sampling error of the variance over the variance, which depends on the kurtosis."""
+        excess = min(self.kurtosis - 1, 4 / self.likely_variance) if self.likely_variance > 0 else 0.0
+        return math.sqrt(max(excess, 0.0) / (self.count - 1))
+
     @property
     def variance_sampling(self) -> float:
-        """Its sampling error, which depends on the kurtosis."""
-        return self.likely_variance * math.sqrt((self.kurtosis - 1) / (self.count - 1))
+        """The sampling error of the variance."""
+        return self.likely_variance * self.relative_sampling
 
     def mean_interval(self, level: float) -> tuple[float, float]:
         """Return Fieller's interval for the population's mean of t.
@@ -204,17 +216,19 @@ class Sums:
         return max(centre - reach, -1.0), min(centre + reach, 1.0)
 
     def variance_interval(self, level: float) -> tuple[float, float]:
-        """Return the V with |estimate - V| <= z sqrt((kurtosis - 1) V² / (n - 1) + noise²), within [0, 1].
+        """Return the V in [0, 1] with |estimate - V| <= z sqrt((r L)² + noise²).
 
-        The error is taken at V, not at the estimate (a score interval): it leans to the right as a
-        chi-square interval does, and is never negative.
+        r is the relative sampling error, and L the logarithmic mean of V and the likely variance: without
+        noise the interval ends where ln V is z r from the logarithm of the estimate. It leans to the right as
+        the distribution of a sample's variance does, and is never negative.
         """
-        z2 = float(ndtri((1 + level) / 2)) ** 2
-        bend = 1 - (self.kurtosis - 1) * z2 / (self.count - 1)
-        centre, noise2 = self.variance, z2 * self.variance_noise**2
-        root = math.sqrt(max(centre**2 - bend * (centre**2 - noise2), 0.0))
-        low = max((centre**2 - noise2) / (centre + root), 0.0) if centre + root > 0 else 0.0
-        return low, min((centre + root) / bend, 1.0) if bend > 0 else 1.0
+        z, centre, at = float(ndtri((1 + level) / 2)), self.variance, self.likely_variance
+        relative, noise = self.relative_sampling, self.variance_noise
+
+        def holds(other: float) -> bool:
+            return abs(centre - other) <= z * math.hypot(relative * _logarithmic_mean(at, other), noise)
+
+        return edge(holds, centre, 0.0), edge(holds, centre, 1.0)
 
     def deviation_interval(self, level: float) -> tuple[float, float]:
         """Return the roots of the ends of `variance_interval`."""
@@ -268,6 +282,24 @@ class Sums:
             (0.0, column.half),
             _InUnits(self.deviation_interval, 0.0, column.half),
         )
+
+
+def edge(holds: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return where a condition that holds at `inside` ceases to, on the way to `outside`."""
+    if holds(outside):
+        return outside
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
+    return inside
+
+
+def _logarithmic_mean(a: float, b: float) -> float:
+    """Return (a - b) / (ln a - ln b), which lies between a and b; 0 if one of them is 0."""
+    if min(a, b) <= 0:
+        return 0.0
+    apart = math.log(a / b)
+    return a if abs(apart) < 1e-9 else (a - b) / apart
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cape import check
+from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.matrices import spectral, symmetric, without_repulsion
 from cape.analyses.moments import enough, likely
 from cape.analyses.regression.sensitivity import joint
-from cape.arrays import Floats
-from cape.blocks import Design, Term
+from cape.arrays import Flags, Floats
+from cape.blocks import Design, Form, Term
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import unknown
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
+from cape.engine.query import (
+    Analysis,
+    AnalysisResult,
+    Answer,
+    Conversation,
+    Estimate,
+    Neighbours,
+    Noise,
+    Query,
+)
 from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
@@ -54,7 +64,7 @@ class PCA(Analysis):
 
     Noise pushes eigenvalues apart: the largest look larger than they are. What it adds, to second order, is
     subtracted (`matrices.without_repulsion`). A component whose eigenvalue is no larger than those of the
-    noise is marked, with a warning. Sampling errors are those of a normal population.
+    noise is marked, with a warning. Sampling errors are those of the columns as they are: see `influence`.
 
     **Sensitivity** sqrt(2) 9/8 under replace-one, sqrt(2) if not centred: with s = x·z two rows of length 1
     move the sum of xx' by ||xx' - zz'||² = 2 (1 - s²) and that of x by 2 (1 - s), a quarter of which
@@ -72,6 +82,7 @@ class PCA(Analysis):
     kind: ClassVar[str] = "pca"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"], "components": 1}
     shape_matters: ClassVar[bool] = True
+    decisive: ClassVar[int] = 0
     columns: tuple[str, ...]
     components: int | None
     norm: float | None
@@ -113,9 +124,29 @@ class PCA(Analysis):
             return joint(self._design, (_XX,), (1.0,), schema, neighbours)
         return joint(self._design, (_X, _XX), (_MEANS, 1.0), schema, neighbours)
 
-    def finish(self, answer: Answer) -> AnalysisResult:
-        schema = answer.schema
+    def stages(self) -> tuple[float, ...]:
+        return STAGES
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask for second moments, then for the squares of influences on what was released."""
+        answer = yield self.query(schema, neighbours)
         found = _Noisy.of(answer, self._design, self.center)
+        if not enough(found.count, found.count_noise):
+            return self.finish(answer)
+        influences = _Components.of(found).influences(self._many(schema))
+        if not influences:
+            return self.finish(answer)
+        asked = [each for pair in influences.values() for each in pair]
+        last = yield squares([(self._design, found.mean.tolist(), asked)])
+        spread = iter(spreads(last, 0, asked, found.count))
+        return self._finished(found, schema, {i: (next(spread), next(spread)) for i in influences})
+
+    def finish(self, answer: Answer) -> AnalysisResult:
+        return self._finished(_Noisy.of(answer, self._design, self.center), answer.schema, {})
+
+    def _finished(
+        self, found: _Noisy, schema: Schema, spread: Mapping[int, tuple[float, float]]
+    ) -> AnalysisResult:
         many, unit = self._many(schema), self._design.length(schema) ** 2
         if not enough(found.count, found.count_noise):
             labels = [_label(i, what) for i in range(many) for what in ("variance", "share")]
@@ -123,19 +154,12 @@ class PCA(Analysis):
             return AnalysisResult(
                 [unknown(label, 0.0, unit if "variance" in label else 1.0) for label in labels]
             )
-        matrix = found.matrix
-        values, vectors = np.linalg.eigh(matrix)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        vectors = vectors * np.where(
-            vectors[np.abs(vectors).argmax(axis=0), range(len(values))] < 0, -1.0, 1.0
-        )
-        variances = np.clip(without_repulsion(values, found.noise), 0.0, 1.0)
-        edge = spectral(len(values), found.noise)
-        clear = values > edge
-        total = max(float(np.trace(matrix)), float(variances[:many].sum()), 1e-300)
+        parts = _Components.of(found)
+        values, vectors, variances, clear = parts.values, parts.vectors, parts.variances, parts.clear
+        total, edge = parts.total(many), parts.edge
         estimates: list[Estimate] = []
         for i in range(many):
-            estimates += _component(i, variances, vectors[:, i], found, bool(clear[i]), total, unit)
+            estimates += _component(i, parts, total, unit, spread.get(i))
         hidden = np.nonzero(~clear[:many])[0]
         if len(hidden) and found.noise > 0:
             first = int(hidden[0])
@@ -218,26 +242,88 @@ class _Noisy:
         return math.hypot(math.sqrt(2) * self.noise, 2 * at * self.mean_noise, by_count)
 
 
+@dataclass(frozen=True)
+class _Components:
+    """Eigenvalues and eigenvectors of a noisy matrix, the largest first.
+
+    Attributes:
+        values: the eigenvalues as released; variances: without what noise adds to them.
+        vectors: one a column; the largest entry of each is positive.
+        edge: the largest eigenvalue of noise alone.
+    """
+
+    found: _Noisy
+    values: Floats
+    variances: Floats
+    vectors: Floats
+    edge: float
+
+    @classmethod
+    def of(cls, found: _Noisy) -> _Components:
+        values, vectors = np.linalg.eigh(found.matrix)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        largest = vectors[np.abs(vectors).argmax(axis=0), range(len(values))]
+        variances = np.clip(without_repulsion(values, found.noise), 0.0, 1.0)
+        signed = vectors * np.where(largest < 0, -1.0, 1.0)
+        return cls(found, values, variances, signed, spectral(len(values), found.noise))
+
+    @property
+    def clear(self) -> Flags:
+        """Which components stand out from the noise."""
+        return np.asarray(self.values > self.edge)
+
+    def total(self, many: int) -> float:
+        """Return the variance in all directions."""
+        return max(float(np.trace(self.found.matrix)), float(self.variances[:many].sum()), 1e-300)
+
+    def influences(self, many: int) -> dict[int, tuple[Influence, Influence]]:
+        """Return, for components that stand out, how a row moves the variance and the share.
+
+        Along the direction u a row c from the mean moves the variance by (u·c)², and the share, s of the
+        total, by ((u·c)² - s ||c||²) / total. ||c|| is at most 1 and the length of the mean.
+        """
+        found, total = {}, self.total(many)
+        reach = 1 + float(np.linalg.norm(self.found.mean))
+        for i in np.flatnonzero(self.clear[:many]).tolist():
+            vector, variance = self.vectors[:, i], float(self.variances[i])
+            share = min(variance / total, 1.0)
+            along = np.outer(vector, vector)
+            bound = min((1 + abs(float(vector @ self.found.mean))) ** 2, reach**2)
+            of_share = (along - share * np.eye(len(vector))) / total
+            found[i] = (
+                Influence(_form(along, bound), variance, variance),
+                Influence(_form(of_share, max(share, 1 - share) * reach**2 / total), 0.0, 2 * share),
+            )
+        return found
+
+
+def _form(matrix: Floats, bound: float) -> Form:
+    """Return the quadratic form of a symmetric matrix."""
+    rows = range(len(matrix))
+    return Form(
+        tuple((i, j, float(matrix[i, j]) * (1 if i == j else 2)) for i in rows for j in rows[i:]), bound
+    )
+
+
 def _component(
-    i: int, variances: Floats, vector: Floats, found: _Noisy, clear: bool, total: float, unit: float
+    i: int, parts: _Components, total: float, unit: float, spread: tuple[float, float] | None
 ) -> list[Estimate]:
-    """Return the variance of a component and its share; where noise hides it, its error is the noise."""
-    value = float(variances[i])
+    """Return the variance of a component and its share; where noise hides it, its error is the noise.
+
+    `spread` are the variances of the influences on the two; without them, a normal population's.
+    """
+    found, variances, value = parts.found, parts.variances, float(parts.variances[i])
     freedom = max(found.count - 1, 1.0)
-    noise = found.along(vector, value) if clear else spectral(len(variances), found.noise)
+    noise = found.along(parts.vectors[:, i], value) if parts.clear[i] else parts.edge
     share = min(value / total, 1.0)
-    others = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
-    varies = likely(value, noise)
-    of_share = math.sqrt(2 / freedom * (varies**2 * (1 - share) ** 2 + share**2 * others)) / total
+    if spread is None:
+        others = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
+        varies = likely(value, noise)
+        spread = (2 * varies**2, 2 * (varies**2 * (1 - share) ** 2 + share**2 * others) / total**2)
+    sampling, of_share = (math.sqrt(each / freedom) for each in spread)
     hidden = noise * math.hypot(1 - share, share * math.sqrt(len(variances) - 1)) / total
     return [
-        Estimate(
-            _label(i, "variance"),
-            unit * value,
-            unit * math.sqrt(2 / freedom) * varies,
-            unit * noise,
-            (0.0, unit),
-        ),
+        Estimate(_label(i, "variance"), unit * value, unit * sampling, unit * noise, (0.0, unit)),
         Estimate(_label(i, "share"), share, of_share, hidden, (0.0, 1.0)),
     ]
 

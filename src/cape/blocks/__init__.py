@@ -17,6 +17,7 @@ from cape.blocks.gram import Gram
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
 from cape.blocks.newton import Newton
+from cape.blocks.squares import Form, Squares
 from cape.blocks.tensors import Tensors, Term
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ __all__ = [
     "Counts",
     "Custom",
     "Design",
+    "Form",
     "Gradient",
     "Gram",
     "Moments",
     "Nearest",
     "Newton",
+    "Squares",
     "Table",
     "Tensors",
     "Term",

@@ -90,8 +90,11 @@ class Lazy:
         column = self.schema.number(name)
         steps = Steps.of(column)
         scaled = (self._clamped(name) - steps.middle) / steps.size
-        scaled = _clamp(scaled, steps.least, steps.most)
-        return nw.when(scaled >= 0).then(scaled.floor()).otherwise(scaled.ceil())
+        return _truncated(_clamp(scaled, steps.least, steps.most))
+
+    def whole(self, value: nw.Expr) -> nw.Expr:
+        """Return a value cut at -2^20 and 2^20, in whole numbers toward 0: what `totals` can add up."""
+        return _truncated(_clamp(value, -ONE, ONE))
 
     def code(self, name: str) -> nw.Expr:
         """Return a category column as codes, -1 for what is missing or unknown."""
@@ -299,6 +302,10 @@ def _clamp(x: nw.Expr, low: float, high: float) -> nw.Expr:
     """Return x between two numbers, null where it is null: GREATEST of some engines skips a null."""
     held = nw.when(x > high).then(nw.lit(high)).otherwise(x)
     return nw.when(x < low).then(nw.lit(low)).otherwise(held)
+
+
+def _truncated(x: nw.Expr) -> nw.Expr:
+    return nw.when(x >= 0).then(x.floor()).otherwise(x.ceil())
 
 
 def _tree(x: nw.Expr, edges: Sequence[float], first: int, last: int) -> nw.Expr:

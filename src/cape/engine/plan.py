@@ -201,7 +201,7 @@ def _expected(
     if not query.blocks:
         return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
     stages = Stages.of(analysis, setting, scheme, share)
-    calibration, local_std = stages.calibrate(len(stages) - 1, query)
+    calibration, local_std = stages.calibrate(analysis.decisive % len(stages), query)
     total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
     if lost:
         total *= scheme.growth(lost, setting.parties, local_std)

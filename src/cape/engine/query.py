@@ -163,6 +163,8 @@ class Analysis(ABC):
     """
     shape_matters: ClassVar[bool] = False
     """Whether its errors depend on how values are spread within their bounds, which a plan has to assume."""
+    decisive: ClassVar[int] = -1
+    """Which of its stages pays for `query`, the one that decides how large its noise is: plans go by it."""
     whole: ClassVar[bool] = False
     """Whether estimates count people, and are shown without digits after the point."""
     slopes: ClassVar[bool] = False
@@ -203,8 +205,7 @@ class Analysis(ABC):
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask, and ask again once the answer is there: yields as many queries as there are stages.
 
-        An analysis with several stages overrides this; its `query` is then the one that decides how
-        large the error is, and is paid for by the last stage: what a plan goes by.
+        An analysis with several stages overrides this; its `query` is then that of the stage `decisive`.
         """
         answer = yield self.query(schema, neighbours)
         return self.finish(answer)
