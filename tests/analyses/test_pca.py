@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn import decomposition
 
 from cape.analyses.matrices import nearest_positive, shrunk, symmetric, without_repulsion
-from cape.analyses.pca import PCA, _component, _Noisy
+from cape.analyses.pca import PCA, _component, _Components, _Noisy
 from cape.data import Number, Schema
 from cape.errors import InvalidInput, TooNoisyWarning
 
@@ -42,13 +42,16 @@ def test_the_share_of_the_only_component_there_is():
     values = np.random.default_rng(0).random(20_000)
     assert (np.array([value**2 for value in values.tolist()]) > values**2).any()
     for value in values:
-        _, share = _component(0, np.array([value, 0.0]), np.array([1.0, 0.0]), found, True, float(value), 1.0)
+        variances = np.array([value, 0.0])
+        parts = _Components(found, variances, variances, np.eye(2), 0.0)
+        _, share = _component(0, parts, float(value), 1.0, None)
         assert (share.value, share.sampling) == (1.0, 0.0)
 
 
 def test_a_variance_that_noise_cut_to_0_keeps_a_sampling_error():
     found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
-    told = _component(1, np.array([0.5, 0.0]), np.array([0.0, 1.0]), found, False, 0.5, 1.0)
+    variances = np.array([0.5, 0.0])
+    told = _component(1, _Components(found, variances, variances, np.eye(2), 0.02), 0.5, 1.0, None)
     assert all(estimate.value == 0 and estimate.sampling > 0 for estimate in told)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cape.blocks import Axis, Block, Counts, Design, Gram, Moments
+from cape.blocks import Axis, Block, Counts, Design, Gram, Moments, Squares
 from cape.data import Number, Schema
 
 Row = dict[str, Any]
@@ -89,6 +89,8 @@ def vectors(rows: list[Row], design: Design, schema: Schema) -> list[tuple[list[
 
 
 def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...]:
+    if isinstance(block, Squares):
+        return squares(rows, block, schema)
     out = [np.zeros(array.shape, object) for array in block.arrays(schema)]
     for row in rows:
         if isinstance(block, Moments):
@@ -120,6 +122,26 @@ def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...
             if None not in places:
                 out[0][tuple(places)] += 1
     return tuple(out)
+
+
+def squares(rows: list[Row], block: Squares, schema: Schema) -> tuple[np.ndarray, ...]:
+    """The sums of squared forms, row by row, in Python's floats and integers."""
+    totals = np.zeros(len(block.forms), object)
+    if block.design.cube:
+        cells = [[spread(row, name, schema) for name in block.design.features] for row in rows]
+        whole = [[k for part in row for k in part] for row in cells if None not in row]
+    else:
+        whole = [x for x, _ in vectors(rows, block.design, schema)]
+    for x in whole:
+        c = [k / 2**20 - at for k, at in zip(x, block.centre, strict=True)]
+        for at, form in enumerate(block.forms):
+            value = None
+            for i, j, weight in form.terms:
+                term = c[i] * c[j] * weight
+                value = term if value is None else value + term
+            step = math.trunc(min(max(value * (2.0**20 / form.bound), -(2.0**20)), 2.0**20))
+            totals[at] += step * step
+    return (totals,)
 
 
 def same(found: list[tuple[np.ndarray, ...]], wanted: list[tuple[np.ndarray, ...]]) -> bool:

@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from cape.blocks import Axis, Counts, Custom, Gram, Moments, Table, lazy
+from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Moments, Squares, Table, lazy
 from cape.data import Category, Csv, Database, Schema
 from cape.errors import OverflowRisk
 from tests.blocks import reference
@@ -33,6 +33,11 @@ BLOCKS = [
     Moments(("chol",), squares=False, by="smoker"),
     Gram(("age", "sex", "stage", "chol", "smoker")),
     Gram(("visits",)),
+    Squares(
+        Design(("age", "sex", "chol"), cube=True),
+        (0.3, 0.1, -0.7),
+        (Form(((0, 2, 1.7),), 0.9), Form(((0, 0, 1.0), (0, 1, -0.3), (1, 2, 2.5)), 3.3)),
+    ),
     Counts((Axis("sex"), Axis("stage"), Axis("smoker"))),
     Counts((Axis("age", tuple(np.linspace(18, 90, 1001).tolist())), Axis("sex"))),
     Counts((Axis("chol", (0.0, 150.0, 200.25, 333.3, 400.0, 599.0)),)),

@@ -62,6 +62,8 @@ class Squares(VectorBlock):
         for value in self.centre:
             check.real("centre", value, least=-1.0, most=1.0)
         for form in self.forms:
+            if not form.terms:
+                raise InvalidInput("a form must have a term")
             check.real("bound", form.bound, least=1 / _LARGEST, most=_LARGEST)
             for i, j, weight in form.terms:
                 check.integer("place", max(i, j), least=0, most=width - 1)

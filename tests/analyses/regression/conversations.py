@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Newton, Tensors
+from cape.blocks import Newton, Squares, Tensors
 from cape.data import Number
 from cape.engine.query import Answer
 
@@ -54,6 +54,10 @@ def sums_of(block, schema, table):
         z = np.trunc(np.sqrt(p * (1 - p))[:, None] * x / STEP) * STEP
         square = z.T @ z
         return (*arrays, g @ x, np.diag(square).copy(), square[above])
+    if isinstance(block, Squares):
+        c = x - np.array(block.centre)
+        forms = [(sum(w * c[:, i] * c[:, j] for i, j, w in form.terms), form.bound) for form in block.forms]
+        return (np.array([np.sum(np.clip(q / bound, -1, 1) ** 2) for q, bound in forms]),)
     assert isinstance(block, Tensors)
     for term in block.terms:
         c = np.polynomial.polynomial.polyval(y, term.target)
