@@ -181,8 +181,9 @@ class _FromGram(OfColumns):
 
     def _matrix(self, answer: Answer) -> _Matrix | None:
         count, count_noise = answer.complete_rows(self.columns)
-        (_, first, square, cross), (_, *noise) = answer.sums[0], answer.noise[0]
-        matrix = _Matrix(count, first, square, cross, count_noise, *noise)
+        _, first, square, cross = answer.sums[0]
+        _, *noise = answer.noise[0]
+        matrix = _Matrix(count, first, square, cross, count_noise, noise[0], noise[1], noise[2])
         return matrix if matrix.column(0).enough else None
 
     def _finished(self, matrix: _Matrix | None, schema: Schema) -> list[Estimate]:

@@ -319,8 +319,13 @@ def _component(
     if spread is None:
         others = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
         varies = likely(value, noise)
-        spread = (2 * varies**2, 2 * (varies**2 * (1 - share) ** 2 + share**2 * others) / total**2)
-    sampling, of_share = (math.sqrt(each / freedom) for each in spread)
+        sides = (
+            math.sqrt(2) * varies,
+            math.sqrt(2 * (varies**2 * (1 - share) ** 2 + share**2 * others)) / total,
+        )
+    else:
+        sides = math.sqrt(spread[0]), math.sqrt(spread[1])
+    sampling, of_share = (each / math.sqrt(freedom) for each in sides)
     hidden = noise * math.hypot(1 - share, share * math.sqrt(len(variances) - 1)) / total
     return [
         Estimate(_label(i, "variance"), unit * value, unit * sampling, unit * noise, (0.0, unit)),
