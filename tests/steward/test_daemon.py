@@ -125,7 +125,7 @@ def test_the_daemon_loads_no_engine_and_opens_no_port(folder, tmp_path):
         "             for line in Path(f'/proc/self/net/{kind}').read_text().splitlines()[1:]\n"
         "             if f'socket:[{line.split()[9]}]' in inodes]\n"
         "    loaded = sorted(name for name in sys.modules if name.split('.')[0] in ('nvflare', 'grpc'))\n"
-        "    print('PORTS', ports, 'LOADED', loaded, flush=True)\n"
+        "    os.write(2, f'PORTS {ports} LOADED {loaded}\\n'.encode())\n"  # at once: the daemon prints too
         "    os._exit(0)\n"
         "threading.Thread(target=look, daemon=True).start()\n"
         "serve(Path(sys.argv[1]), Path(sys.argv[2]))\n"
@@ -134,4 +134,4 @@ def test_the_daemon_loads_no_engine_and_opens_no_port(folder, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder.path), str(place)], capture_output=True, text=True, timeout=60
     )
-    assert "PORTS [] LOADED []" in done.stdout, done.stdout + done.stderr
+    assert "PORTS [] LOADED []" in done.stderr, done.stdout + done.stderr
