@@ -16,6 +16,7 @@ from cape.engine import schemes
 from cape.engine.calibration import RESOLUTION
 from cape.engine.contribution import add_noise
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Task, check_drop
+from cape.engine.schemes.cape import secagg_choices
 from cape.errors import InvalidInput, TooFewSites
 from cape.noise import Ring, SecureStream
 from cape.privacy import correlated
@@ -332,3 +333,15 @@ def test_bad_input(call, message):
 def test_every_scheme_is_registered_under_its_name():
     assert {name: kind.name for name, kind in SCHEMES.items()} == {name: name for name in SCHEMES}
     assert set(schemes.SCHEMES) == {"cape", "cape-gaussian", "conventional", "local", "pooled", "none"}
+
+
+def test_the_graph_of_many_sites_is_made_for_one_lost_site_in_ten():
+    """Tolerating a third of 1,000 sites would make all of them neighbours, and a run takes hours."""
+    scheme = SCHEMES["cape"]()
+    many = scheme.parties(1000, 1)
+    assert (many.min_sites, many.lying) == (501, True)
+    assert secagg_choices(many)["dropping"] == 100
+    assert secagg_choices(Parties(1000, 1, 990))["dropping"] == 10
+    curious = Parties(1000, 1, 400)
+    assert not curious.lying
+    assert secagg_choices(curious)["dropping"] == 600, "the graph hides sites only if no more drop"

@@ -155,11 +155,22 @@ def cape_choices(parties: Parties) -> dict[str, Any]:
     return {**secagg_choices(parties), "surplus": _surplus(parties)}
 
 
+def _dropping(parties: Parties) -> int:
+    """Return how many lost sites the graph of masks is made for.
+
+    One in 10, or as many as may be lost if they are fewer. If more are lost among over 50 sites, there may be
+    no sum; nothing is revealed. Where the aggregator is only taken to be curious, the graph hides sites as
+    long as no more drop than it is made for: then it is made for all that may be lost.
+    """
+    lost = parties.sites - parties.min_sites
+    return min(lost, -(-parties.sites // 10)) if parties.lying else lost
+
+
 def secagg_choices(parties: Parties) -> dict[str, Any]:
     """Return how secure aggregation is to be run for these parties, of vectors that have all their noise."""
     return {
         "colluding": parties.colluding,
-        "dropping": parties.sites - parties.min_sites,
+        "dropping": _dropping(parties),
         "threshold": parties.threshold,
         "lying": parties.lying,
     }
@@ -169,9 +180,8 @@ def graph_failure(parties: Parties) -> float:
     """Return the chance that the random graph of secure aggregation fails; 0 while all are neighbours."""
     if parties.sites < 2:
         return 0.0
-    dropping = parties.sites - parties.min_sites
     found = secagg.automatic(
-        parties.sites, parties.colluding, dropping, parties.threshold, lying=parties.lying
+        parties.sites, parties.colluding, _dropping(parties), parties.threshold, lying=parties.lying
     )
     return float(2.0**found.log2_failure)
 
