@@ -17,6 +17,7 @@ from cape.blocks.gram import Gram
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
 from cape.blocks.newton import Newton
+from cape.blocks.sandwich import Sandwich
 from cape.blocks.squares import Form, Squares
 from cape.blocks.tensors import Tensors, Term
 
@@ -36,6 +37,7 @@ __all__ = [
     "Moments",
     "Nearest",
     "Newton",
+    "Sandwich",
     "Squares",
     "Table",
     "Tensors",

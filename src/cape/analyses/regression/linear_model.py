@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cape.analyses.regression.effects import effects, forest, plainly
+from cape.analyses.regression.joint import Joint, Matrix, WaldTest
 from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -20,6 +21,11 @@ from cape.show.numbers import number
 from cape.show.plain import plain
 
 __all__ = ["LinearModel"]
+
+_ERRORS = {
+    "robust": "Standard errors are robust: they do not assume the same spread of residuals everywhere.",
+    "classical": "Standard errors are classical: they assume the same spread of residuals everywhere.",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +44,8 @@ class LinearModel(Shown):
         residual: the standard deviation of residuals, estimated from the release.
         r_squared: the share of the target's variance that least squares explains; NaN if noise hides it.
         noise: the largest eigenvalue of the noise in xx', beside the smallest of xx' about its means.
+        joint: the estimates together, with the covariances of their errors.
+        errors: "robust" if sampling errors hold whatever residuals are like, else "classical".
     """
 
     target: str
@@ -53,6 +61,29 @@ class LinearModel(Shown):
     residual: float
     r_squared: float
     noise: float
+    joint: Joint
+    errors: str
+
+    @property
+    def covariance(self) -> Matrix:
+        """The covariance of the estimates, from sampling and noise, in the columns' units."""
+        return self.joint.covariance
+
+    def test(self, *names: str) -> WaldTest:
+        """Return Wald's test of whether these coefficients are all 0.
+
+        A name is that of a coefficient, or of a column of categories, which stands for all of its own.
+
+        >>> model.test("age", "stage")
+        """
+        return self.joint.test(*names)
+
+    def combination(self, times: Mapping[str, float]) -> Estimate:
+        """Return a sum of coefficients, each times a number, with an interval.
+
+        >>> model.combination({"age": 10, "sex=male": 1})
+        """
+        return self.joint.combination(times)
 
     def predict(self, data: Any) -> Floats:
         """Return the target for each row, within its bounds; NaN where a feature is missing.
@@ -102,6 +133,7 @@ class LinearModel(Shown):
     def notes(self) -> Sequence[str]:
         ridge = [] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"]
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
+        notes.append(_ERRORS[self.errors])
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if math.isfinite(self.noise) and self.noise > 0:
@@ -120,5 +152,7 @@ class LinearModel(Shown):
                 "residual": self.residual,
                 "error": self.error,
                 "rows": self.rows,
+                "errors": self.errors,
+                "covariance": self.covariance.to_dict(),
             }
         )
