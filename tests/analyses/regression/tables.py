@@ -1,4 +1,4 @@
-"""The sums of a `Tensors` block by their meaning, written again and slowly, and answers made from them."""
+"""The sums of linear regressions by their meaning, written again and slowly, and answers made from them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from cape import privacy
+from cape.blocks import Sandwich
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 
@@ -61,24 +62,58 @@ def row_parts(block, x, y):
     return parts
 
 
+def influences(block, x, y):
+    """w of each row."""
+    u = np.column_stack([np.ones(len(x)), x])
+    w = (u @ np.array(block.directions).T) * (y - u @ np.array(block.weights))[:, None]
+    return w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1.0)
+
+
 def exact(query, schema, table):
     """The sums over rows."""
     (block,) = query.blocks
-    return (tuple(part.sum(axis=0) for part in row_parts(block, *vectors(block.design, schema, table))),)
+    x, y = vectors(block.design, schema, table)
+    if isinstance(block, Sandwich):
+        w = influences(block, x, y)
+        square = w.T @ w
+        return ((np.diag(square).copy(), square[np.triu_indices(len(square), 1)]),)
+    return (tuple(part.sum(axis=0) for part in row_parts(block, x, y)),)
 
 
 def answer(analysis, schema, table, rng, *, epsilon=1.0, delta=1e-6, neighbours="replace-one"):
     """The answer that five sites, one of them colluding, would give; epsilon=inf for no noise."""
-    query = analysis.query(schema, neighbours)
-    mu = math.inf if math.isinf(epsilon) else privacy.mu(epsilon, delta)
-    std = query.sensitivity / mu * math.sqrt(SITES / HONEST)
-    noise = (tuple(std * scale for scale in query.scales[0]),)
+    return noisy(analysis.query(schema, neighbours), schema, table, rng, level(epsilon, delta), neighbours)
+
+
+def level(epsilon, delta=1e-6):
+    """The noise per unit of sensitivity."""
+    return 0.0 if math.isinf(epsilon) else math.sqrt(SITES / HONEST) / privacy.mu(epsilon, delta)
+
+
+def noisy(query, schema, table, rng, unit, neighbours):
+    """The sums with noise of `unit` per unit of sensitivity."""
+    noise = (tuple(unit * query.sensitivity * scale for scale in query.scales[0]),)
     sums = exact(query, schema, table)
-    noisy = (tuple(a + s * rng.normal(size=a.shape) for a, s in zip(sums[0], noise[0], strict=True)),)
+    found = (tuple(a + s * rng.normal(size=a.shape) for a, s in zip(sums[0], noise[0], strict=True)),)
     rows = len(next(iter(table.values())))
-    return Answer(noisy, noise, rows if neighbours == "replace-one" else None, schema)
+    return Answer(found, noise, rows if neighbours == "replace-one" else None, schema)
 
 
 def found(analysis, schema, table, rng, **how):
-    """The finding."""
+    """The finding of the first stage alone."""
     return analysis.finish(answer(analysis, schema, table, rng, **how))
+
+
+def conducted(analysis, schema, table, rng, *, epsilon=1.0, neighbours="replace-one", asked=None):
+    """The finding after all stages; queries are added to the list `asked`."""
+    conversation = analysis.conduct(schema, neighbours)
+    query = next(conversation)
+    for share in analysis.stages():
+        if asked is not None:
+            asked.append(query)
+        unit = level(epsilon) / math.sqrt(share)
+        try:
+            query = conversation.send(noisy(query, schema, table, rng, unit, neighbours))
+        except StopIteration as stop:
+            return stop.value
+    raise AssertionError("it asked more often than it has stages")

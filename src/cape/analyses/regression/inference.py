@@ -69,7 +69,7 @@ class Coefficients:
             1.
         inverse: of G, as used.
         clear: the same sampling covariance, positive semidefinite, for several coefficients together.
-        doubt: a'sampling a has noise of this times a'inverse a, for any a.
+        doubt: a'(sampling)a has noise of a'(doubt)a, for any a; none if it is not given.
     """
 
     values: Floats
@@ -83,7 +83,7 @@ class Coefficients:
     hidden: Floats
     inverse: Floats
     clear: Floats
-    doubt: float = 0.0
+    doubt: Floats | None = None
 
 
 def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coefficients:
@@ -214,7 +214,7 @@ class Unsure:
         return self.value - reach, self.value + reach
 
     def squared(self, z2: float, many: int = 1) -> float:
-        """Return g at this z²; for `many` coefficients together 1 + z² is many + z², as Hotelling's test has it."""
+        """Return g at this z²; for `many` coefficients together many + z² stands for 1 + z² (Hotelling)."""
         total = self.sampling + self.privacy
         return max((total + math.hypot(total, math.sqrt(many + z2) * self.doubt)) / 2, self.privacy)
 

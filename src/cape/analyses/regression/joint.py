@@ -4,11 +4,12 @@ A combination a of the coefficients has the squared errors a'(sampling)a and a'(
 released with noise, that noise is a'(doubt)a, and the interval counts it: see `inference.Unsure`. A
 coefficient is the simplest combination, so tables, tests and combinations agree.
 
-*Several at once.* Wald's test of "all of these are 0" looks at the combination that stands out most, a = C^-1 b
-with C their covariance: its square over its squared error is b'C^-1 b, which is chi-square with as many degrees
-of freedom as there are coefficients. It is not F: noise is normal with a known variance, and rows are many. What
-noise hides of the sampling errors is counted as in intervals, with Hotelling's term for several, so that the
-test of one coefficient is the one in the table.
+*Several at once.* Wald's test of "all of these are 0" looks at the combination that stands out most, a = C^-1
+b with C their covariance: its square over its squared error is b'C^-1 b, which is chi-square with as many
+degrees of freedom as there are coefficients. F would allow for a residual variance from few rows; here rows
+are many, and noise is normal with a known variance. That sampling errors are seen through noise is counted as
+in intervals, with Hotelling's term for several, so that the test of one coefficient is the one in the table.
+Tested in tests/analyses/regression/test_joint.py.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ from cape.show.plain import plain
 __all__ = ["Joint", "Matrix", "WaldTest", "rows_of"]
 
 Rows = tuple[tuple[float, ...], ...]
-_SHOWN = 0.95  # the level that standard errors are right for
-_Z2 = 3.841458820694124  # z² of it
+_Z2 = 3.8415  # z² of 95%, the level that standard errors are right for
 _SMALL = 1e-3  # of an error: not worth an interval of its own
 
 
@@ -120,9 +120,9 @@ class Joint:
 
     @property
     def covariance(self) -> Matrix:
-        """The covariance of all coefficients, sampling and noise; its diagonal has the squared standard errors.
+        """The covariance of all coefficients, from sampling and noise; NaN where nothing is known.
 
-        NaN where nothing is known.
+        Its diagonal has the squared standard errors.
         """
         if not self.values:
             return Matrix(self.labels, rows_of(np.full((len(self.labels),) * 2, math.nan)))

@@ -1,7 +1,7 @@
 """Linear regression: second moments, a ridge that their noise sets, and coefficients with errors.
 
-The first stage asks for second moments, which give coefficients and predictions: `inference` and `ridge`. The
-last one asks how residuals go with features, which gives sampling errors without a model: `sandwich`.
+The first stage asks for second moments, which give coefficients and predictions: `inference` and `ridge`. Two
+small ones after it ask how far rows move the coefficients: sampling errors without a model, `sandwich`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import Fit, fit
-from cape.analyses.regression.sandwich import Meat
+from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.regression.sensitivity import joint
 from cape.arrays import Floats
 from cape.blocks import Design, Term
@@ -37,7 +37,8 @@ _WEIGHTS = (0.2, 1.0, 0.3, 0.75, 1.0)
 _TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
 _PAID = 0.3  # the weight of y² where it is not free
-_MEAT = 0.09  # the last stage's part of the share: noise in the first one grows by 4.8%
+_GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
+_MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
 Errors = Literal["robust", "classical"]
 INTERCEPT = "intercept"
 
@@ -46,10 +47,11 @@ INTERCEPT = "intercept"
 class LinearRegression(Analysis):
     """The target as a linear function of the features, by least squares over complete rows.
 
-    Two sets of coefficients come out of the second moments. *Estimates* are least squares less what noise does to
-    them, each with an interval that counts sampling and noise: see `inference`. *Predictions* are those of
-    a ridge regression, whose ridge the noise sets: see `ridge`. They differ where noise is large, and
-    predictions are then the middle of the target's bounds rather than noise. A row whose features are
+    Two sets of coefficients come out of second moments. *Estimates* are least squares less what noise does to
+    them, each with an interval that counts sampling and noise: see `inference`, and `sandwich` for how
+    sampling errors are found. *Predictions* are those of a ridge regression, whose ridge the noise sets: see
+    `ridge`. They differ where noise is large, and predictions are then the middle of the target's bounds
+    rather than noise. A row whose features are
     longer than `norm`, in units of half their bounds, is shortened to it, here and in predictions; by
     default none is.
 
@@ -74,9 +76,9 @@ class LinearRegression(Analysis):
         ridge: "auto", or what is added to the mean of xx', with ||x|| <= 1, for predictions; it is raised
             where noise needs more.
         norm: the length that rows are shortened to.
-        errors: "robust", sampling errors that hold whatever residuals are like, for which a last stage takes
-            9% of the budget share; or "classical", those of residuals with the same variance everywhere,
-            which need no stage and are too small where that is wrong.
+        errors: "robust", sampling errors that hold whatever residuals are like, for which two more stages
+            take 9% of the budget share; or "classical", those of residuals with the same variance everywhere,
+            which need no further stage and are too small where that is wrong.
     """
 
     kind: ClassVar[str] = "linear-regression"
@@ -126,21 +128,27 @@ class LinearRegression(Analysis):
         return joint(self.design, terms, weights, schema, neighbours)
 
     def stages(self) -> tuple[float, ...]:
-        """Return the parts of the second moments and, for robust errors, of what says how sampling moves them."""
-        return (1.0,) if self.errors == "classical" else (1 - _MEAT, _MEAT)
+        """Return the parts of second moments and, for robust errors, of the two questions after them."""
+        return (1.0,) if self.errors == "classical" else (1 - _GUESS - _ERRORS, _GUESS, _ERRORS)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for second moments and then, if they show any coefficient, for its sampling error."""
         asked = self.query(schema, neighbours)
         answer = yield asked
         read = self._read(answer)
-        if self.errors == "robust" and read.known is not None and read.shown:
-            unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity
-            unit *= math.sqrt((1 - _MEAT) / _MEAT)  # of noise in the last stage
-            meat = Meat.of(read.known, read.units, unit, neighbours, centred=self.intercept)
+        if self.errors == "classical" or read.known is None or not read.shown:
+            return self._result(read)
+        known, shares = read.known, self.stages()
+        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(shares[0])
+        unit *= sensitivity(len(known.values) - (not self.intercept), neighbours)
+        for share, doubt in zip(shares[1:], (_MOST_DOUBT, _DOUBT), strict=True):
+            noise = unit / math.sqrt(share)
+            meat = Meat.of(known, noise, doubt, centred=self.intercept)
             answer = yield meat.query(self.design, schema, neighbours)
-            read = replace(read, known=meat.read(answer, read.sums.count))
-        return self._result(read)
+            known = meat.read(answer, read.sums.count)
+            if meat.whole and meat.length**2 * noise <= _DOUBT:
+                break
+        return self._result(replace(read, known=known))
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what second moments say by themselves, with classical errors."""
@@ -221,7 +229,7 @@ class _Moments:
             rows(known.privacy),
             rows(known.sampling),
             rows(known.clear),
-            rows(known.doubt * known.inverse) if known.doubt else (),
+            () if known.doubt is None else rows(known.doubt),
             rows_of(pulls[first:]) if known.pull.any() else (),
         )
 
@@ -248,8 +256,8 @@ class _Moments:
                 needed = 3 * known.noise / max(known.smallest, known.noise / 3)
                 text += f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough."
         warnings.warn(
-            f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its whole "
-            "range.",
+            f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its "
+            "whole range.",
             TooNoisyWarning,
             stacklevel=4,
         )

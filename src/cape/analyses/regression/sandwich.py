@@ -1,26 +1,27 @@
-"""How far least squares moves by sampling, without a model of residuals: the last stage of a regression.
+"""How far least squares moves by sampling, without a model of residuals: the last stages of a regression.
 
-With e the residual at the released coefficients and u = (1, x), they move by G^-1 times the sum of e u: their
-covariance is G^-1 M G^-1, M the sum of e² uu' (White 1980), times n / (n - coefficients) for the residuals
-being those of the fit (HC1). No residual variance is assumed to be the same for all rows, and no shape.
+With u = (1, x), and e the residual at the released coefficients, one row moves them by i = G^-1 u e, and all
+rows together with the covariance S = sum of ii' (White 1980), times n / (n - coefficients) because the
+residuals are those of the fit (HC1). No spread of residuals is assumed, nor that it is the same for all rows.
 
-*Directions.* G^-1 = A'A is known by then. What is asked for is the sum of w w', w = e A u / R, cut to a length
-of 1: in these directions all coefficients have sampling errors of the same size, and so has any combination
-a of them: a'G^-1 M G^-1 a gets noise of R² s a'G^-1 a, s the noise of the sum, for every a.
+*Units.* Let C be a guess at the whole covariance of the coefficients, S and that of noise. What is asked for
+is the sum of ww', w = C^-1/2 i / R, cut to a length of 1. A combination a of coefficients then has a squared
+sampling error with noise of R² s a'C a, s the noise of the sum: the same part of its squared error, for every
+a. R is where rows are cut. With a larger R there is more noise; with a smaller R more rows are cut, and S
+comes out too small. R² s = 1/4 makes intervals 4% wider. With n rows R grows as sqrt(n), so that the part
+that is cut goes to 0 whatever the distribution. Where no possible row is longer, no row is cut.
 
-*Length.* R is where rows are cut, so that one row counts for R² at most. A larger R has more noise, a
-smaller R cuts more rows, and a sum of cut rows is too small. R² s is set to 3/10 of the smallest squared
-error of a coefficient, as classical theory has it (sampling and noise together), relative to G^-1: noise then
-makes intervals 5% wider. With more rows R grows, as sqrt(n), and what is cut goes to 0 whatever the
-distribution. No row is cut where no possible one is longer.
+*A guess, and a better one.* Classical theory guesses C first. Where residuals are large in the very rows that
+decide, S is many times what it says, and its R cuts the rows that matter. So a small part of the share asks
+with that C, and the rest asks again with the C that comes out, and with an R that is larger by as much.
 
-*Noise in b and G.* Residuals at b differ from those at the true coefficients by u·(b - true): M becomes larger
-by the sum of (u·(b - true))² uu', which relative to M is (number of coefficients) / n times the squared
-privacy error over the squared sampling error: nothing where sampling matters. What noise in G and g does to
-b is counted by itself (`inference`), and is independent of the noise here.
+*Noise in b and G.* Residuals at b differ from those at the true coefficients by u·(b - true): S becomes
+larger by a part of (coefficients) / n times the squared privacy error over the squared sampling error:
+nothing where sampling matters. What noise in G and g does to b is counted by itself (`inference`), and is
+independent of the noise here. To first order nothing else depends on it.
 
-Claim. One row changes the sum of w w', with entries off the diagonal counted twice, by at most sqrt(2) under
-replace-one (1 if there is one direction), and by 1 under add-remove, whatever was released before.
+Claim. One row changes the sum of ww', with entries off the diagonal counted twice, by at most sqrt(2) under
+replace-one (1 if there is one coefficient), and by 1 under add-remove, whatever was released before.
 Reason. The block gives ||w|| <= 1 certainly. ||ww' - zz'||² = |w|⁴ + |z|⁴ - 2 (w·z)² <= 2, attained by two
 orthogonal ones of length 1; |w² - z²| <= 1 in one dimension; ||ww'|| <= 1. An incomplete row adds nothing.
 Tested in tests/analyses/regression/test_sandwich.py, where a search attains the bounds.
@@ -37,27 +38,21 @@ from cape.analyses.matrices import shrunk, symmetric
 from cape.analyses.regression.inference import Coefficients
 from cape.arrays import Floats
 from cape.blocks import Design, Sandwich
-from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 
 __all__ = ["Meat", "sandwich_query", "sensitivity"]
 
-DOUBT = 0.3  # the noise of a squared error that R allows, as a part of it
 _FLOAT = 1 + 1e-12
+_FLOOR = 1e-12  # of the largest eigenvalue of a guess
 
 
 def sandwich_query(
-    design: Design,
-    weights: Floats,
-    directions: Floats,
-    schema: Schema,
-    neighbours: Neighbours,
+    design: Design, weights: Floats, directions: Floats, schema: Schema, neighbours: Neighbours
 ) -> Query:
-    """Return the sum of w w' for residuals at these weights of (1, x): proof at the head of the module."""
-    block = Sandwich(
-        design, tuple(map(float, weights)), tuple(tuple(map(float, direction)) for direction in directions)
-    )
+    """Return the sum of ww' for residuals at these weights of (1, x): proof at the head of the module."""
+    rows = tuple(tuple(map(float, direction)) for direction in directions)
+    block = Sandwich(design, tuple(map(float, weights)), rows)
     return Query((block,), ((1.0, math.sqrt(0.5)),), sensitivity(len(directions), neighbours))
 
 
@@ -71,32 +66,38 @@ class Meat:
     """What is asked for to learn how sampling moves known coefficients, and what the answer says.
 
     Attributes:
-        known: the coefficients, with classical errors.
-        directions: A, with G^-1 = A'A.
+        known: the coefficients.
+        first: 0, or 1 if there is no intercept.
+        root: C^1/2.
+        directions: C^-1/2 G^-1.
         length: R.
+        whole: whether no row can be cut.
     """
 
     known: Coefficients
+    first: int
+    root: Floats
     directions: Floats
     length: float
+    whole: bool
 
     @classmethod
-    def of(
-        cls, known: Coefficients, units: Units, unit: float, neighbours: Neighbours, *, centred: bool
-    ) -> Meat:
-        """Return it; `unit` is the noise that the last stage will have, per unit of sensitivity."""
+    def of(cls, known: Coefficients, noise: float, doubt: float, *, centred: bool) -> Meat:
+        """Return it, with a guess from errors as they are known.
+
+        `noise` is s, what the diagonal of the sum will have, and `doubt` is R² s.
+        """
         first = int(not centred)
-        inner = known.inverse[first:, first:]
-        directions = np.hstack([np.zeros((len(inner), first)), _root(inner)])
-        privacy, inverse = (np.diag(units.covariance(m))[first:] for m in (known.privacy, known.inverse))
-        noise, allowed = unit * sensitivity(len(inner), neighbours), math.inf
-        if noise > 0:
-            error = known.residual + float(np.min(privacy / np.maximum(inverse, 1e-300)))
-            allowed = math.sqrt(DOUBT * error / noise)
-        return cls(known, directions, min(allowed, _longest(known.values, directions)))
+        values, vectors = np.linalg.eigh((known.clear + known.privacy)[first:, first:])
+        values = np.maximum(values, max(_FLOOR * float(values[-1]), 1e-300))
+        root, inverse = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
+        directions = inverse @ known.inverse[first:]
+        longest = _longest(known.values, directions)
+        allowed = math.sqrt(doubt / noise) if noise > 0 else math.inf
+        return cls(known, first, root, directions, min(allowed, longest), allowed >= longest)
 
     def query(self, design: Design, schema: Schema, neighbours: Neighbours) -> Query:
-        """Return the last question."""
+        """Return the question."""
         return sandwich_query(design, self.known.values, self.directions / self.length, schema, neighbours)
 
     def read(self, answer: Answer, rows: float) -> Coefficients:
@@ -105,23 +106,20 @@ class Meat:
         found = symmetric(square, cross)
         many = len(found)
         unit = self.length**2 * rows / max(rows - many, 1.0)
-        turn = self.directions
+
+        def turned(matrix: Floats) -> Floats:
+            return np.pad(unit * self.root @ matrix @ self.root, (self.first, 0))
+
         return replace(
             self.known,
-            sampling=unit * turn.T @ found @ turn,
-            clear=unit * turn.T @ shrunk(found, above)[0] @ turn,
-            doubt=unit * noise,
+            sampling=turned(found),
+            clear=turned(shrunk(found, above)[0]),
+            doubt=turned(noise * np.eye(many)),
         )
 
 
-def _root(matrix: Floats) -> Floats:
-    """Return A with A'A = the matrix, which is positive."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
-
-
 def _longest(weights: Floats, directions: Floats) -> float:
-    """Return the longest that e A u can be for |y| <= 1 and ||x|| <= 1."""
+    """Return the longest that e D u can be for |y| <= 1 and ||x|| <= 1."""
     residual = 1 + abs(float(weights[0])) + float(np.linalg.norm(weights[1:]))
     reach = float(np.linalg.norm(directions[:, 0])) + float(np.linalg.norm(directions[:, 1:], 2))
     return max(residual * reach, 1e-300)
