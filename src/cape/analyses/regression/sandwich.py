@@ -44,7 +44,7 @@ from cape.engine.query import Answer, Neighbours, Query
 __all__ = ["Meat", "sandwich_query", "sensitivity"]
 
 _FLOAT = 1 + 1e-12
-_FLOOR = 1e-12  # of the largest eigenvalue of a guess
+_FLOOR, _SMALLEST = 1e-12, 1e-24  # eigenvalues of a guess: beside the largest, and at all
 
 
 def sandwich_query(
@@ -89,7 +89,7 @@ class Meat:
         """
         first = int(not centred)
         values, vectors = np.linalg.eigh((known.clear + known.privacy)[first:, first:])
-        values = np.maximum(values, max(_FLOOR * float(values[-1]), 1e-300))
+        values = np.maximum(values, max(_FLOOR * float(values[-1]), _SMALLEST))
         root, inverse = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
         directions = inverse @ known.inverse[first:]
         longest = _longest(known.values, directions)
