@@ -363,7 +363,7 @@ class _Run:
     def alike(self) -> Iterator[Row]:
         """Return what is the same in both: the product, perturbation, least squares and predicting 0."""
         of = self._of
-        own = LinearRegression(of.data.target, of.own_features, intercept=False, norm=1.0)
+        own = LinearRegression(of.data.target, of.own_features, intercept=False, norm=1.0, errors="classical")
         release = self._release(own, "cape", Budget(self._epsilon, self._delta), 1.0, "exact")
         found = dict(zip(of.own_features, release.model.weights[1:], strict=True))
         weights = np.array([found.get(name, 0.0) for name in of.data.names])
@@ -419,7 +419,7 @@ class _Run:
         curator = Curator(
             of.sites, of.schema, Budget(self._epsilon, self._delta), stream=self._stream(method)
         )
-        asked = LinearRegression(of.data.target, of.data.names, intercept=False, norm=1.0)
+        asked = LinearRegression(of.data.target, of.data.names, intercept=False, norm=1.0, errors="classical")
         release = curator.release(asked, 1.0, method=method)
         return self._row(calibration, method, np.array(release.model.weights[1:]), self._epsilon)
 

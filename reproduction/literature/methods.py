@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.analyses.regression.joint import Joint
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.minimise import Objective, minimum
@@ -112,6 +113,8 @@ def _linear(asked: Regression, name: str, fit: Fit, held: Holdings) -> AnalysisR
         math.nan,
         math.nan,
         math.nan,
+        Joint(tuple(each.label for each in estimates), ((-math.inf, math.inf),) * len(estimates)),
+        "unknown",
         name,
     )
     return AnalysisResult(estimates, model)

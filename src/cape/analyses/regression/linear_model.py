@@ -25,6 +25,7 @@ __all__ = ["LinearModel"]
 _ERRORS = {
     "robust": "Standard errors are robust: they do not assume the same spread of residuals everywhere.",
     "classical": "Standard errors are classical: they assume the same spread of residuals everywhere.",
+    "unknown": "Standard errors are not known.",
 }
 
 
@@ -45,7 +46,8 @@ class LinearModel(Shown):
         r_squared: the share of the target's variance that least squares explains; NaN if noise hides it.
         noise: the largest eigenvalue of the noise in xx', beside the smallest of xx' about its means.
         joint: the estimates together, with the covariances of their errors.
-        errors: "robust" if sampling errors hold whatever residuals are like, else "classical".
+        errors: "robust" if sampling errors hold whatever residuals are like, "classical" if they do not,
+            "unknown" if there are none.
     """
 
     target: str
