@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Sandwich, Table, batches
-from cape.blocks.clip import clip_rows
+from cape.blocks.clip import inside
 from cape.blocks.parts import Pass
 from cape.data import Schema
 from cape.errors import InvalidInput, OverflowRisk
@@ -40,7 +40,12 @@ def slow(rows: list[dict[str, Any]], block: Sandwich, schema: Schema = SCHEMA) -
             assert abs(total) <= 2**53
             found.append(math.ldexp(total, -shift))
         residual = (float(y) - found[0]) / 2**20  # type: ignore[arg-type]
-        w = clip_rows(np.array([[each * (residual / 2**20) for each in found[1:]]]), 1.0)[0].tolist()
+        long = [each * (residual / 2**20) for each in found[1:]]
+        squares = 0.0
+        for each in long:
+            squares += each * each
+        shorter = 2**20 / max(math.sqrt(squares), 1.0)
+        w = inside(np.array([[math.trunc(each * shorter) for each in long]]))[0].tolist()
         assert sum(k * k for k in w) <= 2**40
         above = [(i, j) for i in range(many) for j in range(i + 1, many)]
         for i in range(many):
@@ -51,7 +56,7 @@ def slow(rows: list[dict[str, Any]], block: Sandwich, schema: Schema = SCHEMA) -
 
 
 @pytest.mark.parametrize("design", TO_NUMBERS, ids=str)
-@given(rows=any_rows, seed=st.integers(0, 2**32), size=st.sampled_from([0.0, 1e-300, 0.1, 10.0, 1e4, 1e99]))
+@given(rows=any_rows, seed=st.integers(0, 2**32), size=st.sampled_from([0.0, 1e-300, 0.1, 10.0, 1e4, 1e28]))
 @examples(60)
 def test_sums_are_those_of_single_rows_in_python(
     design: Design, rows: list[dict[str, Any]], seed: int, size: float
@@ -134,8 +139,8 @@ def test_a_total_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -
         (Sandwich(Design(("x",), "y"), (0.0, 1.0), ()), "at least one direction"),
         (Sandwich(Design(("x",), "y"), (0.0, 1.0), ((1.0,),)), "direction must have 2"),
         (Sandwich(Design(("x",), "b"), (0.0, 1.0), ((0.0, 1.0),)), "must have numeric bounds"),
-        (Sandwich(Design(("x",), "y"), (0.0, float("nan")), ((0.0, 1.0),)), "weights"),
-        (Sandwich(Design(("x",), "y"), (0.0, 1.0), ((0.0, 1e101),)), "directions"),
+        (Sandwich(Design(("x",), "y"), (0.0, float("nan")), ((0.0, 1.0),)), "numbers of at most 1e\\+30"),
+        (Sandwich(Design(("x",), "y"), (0.0, 1.0), ((0.0, 1e31),)), "directions"),
     ],
 )
 def test_blocks_that_cannot_be_right(block: Sandwich, problem: str) -> None:

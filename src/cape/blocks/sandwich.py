@@ -4,9 +4,11 @@ Claim. One row adds w w' for a vector w of integers with sum of w_i² <= 2^40, c
 directions are; and results are the same integers for the same multiset of rows, in whichever parts and
 order.
 Reason. Weights and directions are rounded to whole numbers of so few bits that their products with a row, and
-every partial sum of these, are whole numbers within 2^53: BLAS adds them without rounding, in any order. The
-residual and what it is multiplied by are then computed for each row by itself, and `clip_rows` makes whole
-steps of them, with that bound. Sums of their products are exact by `cape.noise.exact_products`.
+every partial sum of these, are whole numbers within 2^53: BLAS adds them without rounding, in any order. All
+else is done for each row by itself, column by column, in operations that IEEE 754 specifies: w is divided by
+the larger of 1 and its length, truncated, and its sum of squares looked at in integers; if floating point
+put it outside, its entries move toward 0 until it is inside. Sums of products are exact by
+`cape.noise.exact_products`.
 Tested in tests/blocks/test_sandwich.py.
 """
 
@@ -17,10 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape import check
 from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
-from cape.blocks.clip import clip_rows
+from cape.blocks.clip import inside
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
 from cape.data.schema import Schema
@@ -29,7 +30,7 @@ from cape.noise import exact_products
 
 __all__ = ["Sandwich"]
 
-_LARGEST = 1e100  # of weights and directions
+_LARGEST = 1e30  # of weights and directions: fourth powers stay far below where floats end
 _EXACT = 53  # bits
 
 
@@ -54,11 +55,11 @@ class Sandwich(VectorBlock):
         if self.design.target is None or len(self.weights) != length or not self.directions:
             raise InvalidInput(f"a sandwich needs a target, {length} weights and at least one direction")
         schema.number(self.design.target)
-        for row in (self.weights, *self.directions):
+        for row in self.directions:
             if len(row) != length:
                 raise InvalidInput(f"each direction must have {length} numbers, not {len(row)}")
-            for entry in row:
-                check.real("weights and directions", entry, least=-_LARGEST, most=_LARGEST)
+        if not (np.abs([self.weights, *self.directions]) <= _LARGEST).all():
+            raise InvalidInput(f"weights and directions must be numbers of at most {_LARGEST:g}")
         many = len(self.directions)
         return (
             Array("square", (many,), 2 * T_BITS),
@@ -79,24 +80,36 @@ class _Sandwich:
     def add(self, part: Part) -> None:
         rows = part.vectors(self._design)
         products = self._whole[:, 1:] @ rows.x
-        products += ONE * self._whole[:, :1]
-        np.ldexp(products, self._places, out=products)
-        residual = (rows.y - products[0]) / ONE
-        w = products[1:]
-        w *= residual / ONE
-        self._total.add(exact_products(clip_rows(w.T, 1.0).T.astype(np.float64)))
+        first, w = products[0], products[1:]
+        first += ONE * self._whole[0, 0]
+        residual = (rows.y - np.ldexp(first, self._places[0])) / ONE / ONE
+        lengths, square = np.zeros(rows.count), np.empty(rows.count)
+        for column, whole, place in zip(w, self._whole[1:, 0], self._places[1:], strict=True):
+            column += ONE * whole
+            column *= math.ldexp(1.0, place)
+            column *= residual
+            lengths += np.multiply(column, column, out=square)
+        shorter = ONE / np.maximum(np.sqrt(lengths), 1.0)
+        lengths[:] = 0.0
+        for column in w:
+            column *= shorter
+            np.trunc(column, out=column)
+            lengths += np.multiply(column, column, out=square)
+        outside = np.flatnonzero(lengths > ONE * ONE)
+        if outside.size:
+            w[:, outside] = inside(w[:, outside].T.astype(np.int64)).T
+        self._total.add(exact_products(w))
 
     def result(self) -> Sums:
         total: Integers = self._total.result()
         return np.diagonal(total).copy(), total[np.triu_indices(len(total), 1)]
 
 
-def _whole(rows: Floats) -> tuple[Floats, Integers]:
+def _whole(rows: Floats) -> tuple[Floats, list[int]]:
     """Return rows as whole numbers, and for each the power of two that makes numbers of them again.
 
     They have so many bits that a sum of their products with numbers of up to 2^20 stays within 2^53.
     """
     bits = _EXACT - T_BITS - math.ceil(math.log2(rows.shape[1]))
-    exponents = np.frexp(np.abs(rows).max(axis=1))[1].astype(np.int64)
-    shift = (bits - exponents)[:, None]
-    return np.rint(np.ldexp(rows, shift)), -shift
+    shift = bits - np.frexp(np.abs(rows).max(axis=1))[1].astype(np.int64)
+    return np.rint(np.ldexp(rows, shift[:, None])), (-shift).tolist()

@@ -29,7 +29,7 @@ from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 
-__all__ = ["LinearRegression"]
+__all__ = ["Errors", "LinearRegression"]
 
 
 _TERMS = (Y, YY, X, XY, XX)
