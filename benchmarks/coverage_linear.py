@@ -2,13 +2,13 @@
 
 Rows are drawn with replacement from a population whose own coefficients are the truth. Most releases are
 made of exact sums and noise by the analysis itself, without sites and grids, which is many times as fast;
-those of 10,000 rows at epsilon 3 are whole releases of `Consortium`, in the scheme `pooled`.
+those of 10,000 rows at epsilon 3 are whole releases of `Consortium`, in the scheme `pooled`. The rules, and
+the number of resamples, are those of `benchmarks.coverage`.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from benchmarks.columns import SCHEMA, Columns, population
+from benchmarks.coverage import RUNS
 from benchmarks.harness import Result, Skip, bench
 from benchmarks.regression import communities
 from cape import Budget, privacy
@@ -35,7 +36,6 @@ from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 Floats = NDArray[np.float64]
-RESAMPLES = int(os.environ.get("CAPE_RESAMPLES", "400"))
 ROWS, EPSILONS, DELTA = (600, 10_000, 100_000), (1.0, 3.0, 10.0), 1e-6
 WHOLE = (10_000, 3.0)  # rows and epsilon of whole releases
 CRIME = {"two_parents": 44, "white": 3, "young": 6}  # columns of Communities and Crime
@@ -248,9 +248,9 @@ def linear() -> Result:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooNoisyWarning)
-        found = {case.name: measured(case, RESAMPLES) for case in cases()}
+        found = {case.name: measured(case, RUNS) for case in cases()}
     cells = sum(map(len, found.values()))
-    detail: dict[str, Any] = {"cells": cells, "resamples": RESAMPLES, "faults": []}
+    detail: dict[str, Any] = {"cells": cells, "resamples": RUNS, "faults": []}
     for name, by_cell in found.items():
         for n in ROWS:
             for epsilon in EPSILONS:

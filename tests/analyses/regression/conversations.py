@@ -7,9 +7,11 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Newton, Squares, Tensors
+from cape.blocks import Newton, Sandwich, Squares, Tensors
 from cape.data import Number
 from cape.engine.query import Answer
+
+from .tables import influences
 
 STEP = 2.0**-20
 MU = float(privacy.mu(1.0, 1e-6))
@@ -58,6 +60,10 @@ def sums_of(block, schema, table):
         c = x - np.array(block.centre)
         forms = [(sum(w * c[:, i] * c[:, j] for i, j, w in form.terms), form.bound) for form in block.forms]
         return (np.array([np.sum(np.clip(q / bound, -1, 1) ** 2) for q, bound in forms]),)
+    if isinstance(block, Sandwich):
+        w = influences(block, x, y)
+        square = w.T @ w
+        return np.diag(square).copy(), square[np.triu_indices(len(square), 1)]
     assert isinstance(block, Tensors)
     for term in block.terms:
         c = np.polynomial.polynomial.polyval(y, term.target)
