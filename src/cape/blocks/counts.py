@@ -15,7 +15,7 @@ from cape.arrays import Floats
 from cape.blocks.bins import Bins, rising
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.parts import Part, Pass
-from cape.blocks.typical import below
+from cape.blocks.typical import Shape
 from cape.data.schema import Schema
 from cape.errors import InvalidInput
 
@@ -66,11 +66,12 @@ class Axis:
     def fractions(self, schema: Schema) -> Floats:
         """Return the part of typical rows that falls into each bin."""
         if self.edges is None:
-            bins = self.bins(schema)
-            return np.full(bins, 1 / bins)
+            return np.array(schema.category(self.column).shares)
+        inner = self.edges[1:-1]
         column = schema.number(self.column)
-        t = (np.clip(self.edges[1:-1], column.low, column.high) - column.middle) / column.half
-        return np.diff(np.concatenate([[0.0], below(t), [1.0]]))
+        under = Shape(column).below(inner)
+        under = np.where(inner <= column.low, 0.0, np.where(inner > column.high, 1.0, under))
+        return np.diff(np.concatenate([[0.0], under, [1.0]]))
 
 
 @dataclass(frozen=True)

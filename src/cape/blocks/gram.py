@@ -14,7 +14,7 @@ from cape.arrays import Floats
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
-from cape.blocks.typical import SQUARE
+from cape.blocks.typical import Entries
 from cape.data.schema import Category, Schema
 from cape.noise import exact_gram
 
@@ -84,5 +84,7 @@ class Gram(Block):
         return np.array([found.rows]), np.array(found.sums, np.int64), square, cross
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        means = {"count": 1.0, "square": SQUARE}
-        return tuple(np.full(array.shape, rows * means.get(array.name, 0.0)) for array in self.arrays(schema))
+        found = Entries([schema[name] for name in self.columns])
+        above = np.column_stack(np.triu_indices(len(found.mean), 1))
+        means = np.ones(1), found.mean, found.powers[:, 2], found.products(above)
+        return tuple(rows * mean for mean in means)

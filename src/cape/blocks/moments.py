@@ -10,7 +10,7 @@ import numpy as np
 from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
-from cape.blocks.typical import SQUARE
+from cape.blocks.typical import Shape
 from cape.data.schema import Schema
 
 if TYPE_CHECKING:
@@ -82,10 +82,12 @@ class Moments(Block):
         return tuple(sums)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        arrays = self.arrays(schema)
-        groups = 1 if self.by is None else arrays[0].shape[0]
-        means = {"count": 1.0, "second": SQUARE}
-        return tuple(np.full(array.shape, rows / groups * means.get(array.name, 0.0)) for array in arrays)
+        shapes = [Shape(schema.number(name)) for name in self.columns]
+        held = np.array(rows if self.by is None else np.multiply(rows, schema.category(self.by).shares))
+        return tuple(
+            np.multiply.outer(held, [shape.power(k) for shape in shapes])
+            for k in range(len(self.arrays(schema)))
+        )
 
     def _zeros(self, schema: Schema) -> Integers:
         arrays = self.arrays(schema)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -27,8 +26,9 @@ from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part, Pass
 from cape.blocks.rows import Vectors
 from cape.blocks.steps import ONE
-from cape.blocks.typical import EXPLAINED, SQUARE, vectors
-from cape.data.schema import Category, Schema
+from cape.blocks.typical import correlated, power
+from cape.blocks.typical import entries as typical_entries
+from cape.data.schema import Column, Schema
 from cape.errors import InvalidInput
 from cape.noise import exact_products
 
@@ -135,23 +135,20 @@ class Tensors(VectorBlock):
         return _Tensors(self, run)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        """Return the sums of products of a design's vectors, as if those were normal."""
-        mean, spread = vectors(self.design, schema)
-        second = spread + np.outer(mean, mean)
-        two_valued = self.design.target is not None and isinstance(schema[self.design.target], Category)
-        square = 1.0 if two_valued else SQUARE
-        deviations = np.sqrt(np.diag(spread))
-        with_y = deviations * math.sqrt(square * EXPLAINED / max(1, int(np.count_nonzero(deviations))))
+        most = max([term.degree for term in self.terms], default=0)
+        found, unit = typical_entries(self.design, schema, max(most, 2))
+        with_y = correlated(self.design, schema, np.sqrt(np.diag(found.covariance)))
+        target = None if self.design.target is None else schema[self.design.target]
         sums: list[Floats] = [np.array([float(rows)])]
         for term in self.terms:
-            even, odd = _in_y(term, square, two_valued)
-            for multiplicity in term.multiplicities(len(mean)):
-                found_at = entries(term.degree, multiplicity, len(mean))
-                places = np.array(found_at, dtype=np.int64).reshape(len(found_at), term.degree)
-                found = even * _product(mean, second, places)
+            mean, slope = _in_y(term, target)
+            for multiplicity in term.multiplicities(len(found.mean)):
+                held = entries(term.degree, multiplicity, len(found.mean))
+                places = np.array(held, dtype=np.int64).reshape(len(held), term.degree)
+                products = mean * found.products(places)
                 if term.degree == 1:
-                    found = found + odd * with_y[places[:, 0]]
-                sums.append(rows * found)
+                    products = products + slope * with_y[places[:, 0]]
+                sums.append(rows * products / unit**term.degree)
         return tuple(sums)
 
 
@@ -286,32 +283,11 @@ def multiplicities(degree: int, width: int) -> Integers:
     return found
 
 
-def _in_y(term: Term, square: float, two_valued: bool) -> tuple[float, float]:
-    """Return the mean of c(y), and that of c(y) y / y²: how its odd part goes with x."""
-    even = odd = 0.0
-    for power, factor in enumerate(term.target):
-        half = power // 2
-        moment = 1.0 if two_valued else math.prod(range(1, 2 * half, 2)) * square**half
-        if power % 2:
-            odd += factor * moment * (1 if two_valued else power)
-        else:
-            even += factor * moment
-    return even, odd
-
-
-def _product(mean: Floats, second: Floats, places: Integers) -> Floats:
-    """Return the mean of products of up to four entries of a normal vector."""
-    degree = places.shape[1]
-    at = [mean[places[:, i]] for i in range(degree)]
-    pair = {(i, j): second[places[:, i], places[:, j]] for i in range(degree) for j in range(i)}
-    if degree == 0:
-        return np.ones(1)
-    if degree == 1:
-        return np.asarray(at[0])
-    if degree == 2:
-        return np.asarray(pair[1, 0])
-    alone = reduce(np.multiply, at)
-    if degree == 3:
-        return np.asarray(pair[1, 0] * at[2] + pair[2, 0] * at[1] + pair[2, 1] * at[0] - 2 * alone)
-    pairs = pair[1, 0] * pair[3, 2] + pair[2, 0] * pair[3, 1] + pair[3, 0] * pair[2, 1]
-    return np.asarray(pairs - 2 * alone)
+def _in_y(term: Term, target: Column | None) -> tuple[float, float]:
+    """Return the mean of c(y), and the slope of c(y) on y, by least squares."""
+    if target is None or not any(term.target[1:]):
+        return term.target[0], 0.0
+    mean = sum(factor * power(target, k) for k, factor in enumerate(term.target))
+    with_y = sum(factor * power(target, k + 1) for k, factor in enumerate(term.target))
+    first = power(target, 1)
+    return mean, (with_y - mean * first) / (power(target, 2) - first**2)

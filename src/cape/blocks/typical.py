@@ -1,57 +1,236 @@
 """Typical rows, for plans: what a block's sums would be, before any row is read.
 
-Numbers are taken to be spread around the middle of their bounds with an SD of a sixth of their width, as a
-normal population cut at three SDs: bounds that people choose leave room on both sides, and rows spread
-evenly over them would make every plan that divides by a variance too optimistic. Categories are equally
-common. Features of a regression are independent of each other, and explain half of the target's variance,
-each the same share of it.
+A number has the mean and the SD that people expect of it (`cape.data.expected`); cells follow the beta
+distribution with these moments, which fills the bounds and can lean to either. Where nothing is stated, it
+is taken to lie around the middle of its bounds with an SD of a sixth of their width: bounds that people
+choose leave room on both sides, and rows spread evenly over them would make every plan that divides by a
+variance too optimistic. A category has the shares that people expect, else all values are equally common.
+
+Columns are independent of each other, but features of a regression explain half of the variance of a
+target of which nothing is stated, each the same share of it.
+
+`plausible` says for what other rows a plan should hold: where nothing is stated, columns as they occur in
+studies; where mean and SD are, cells that lie otherwise around them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
+from scipy.special import betainc
 
-from cape.arrays import Floats
+from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
-from cape.data.schema import Category, Schema
+from cape.data.expected import Expected, Form
+from cape.data.schema import Column, Number, Schema
 
-__all__ = ["EXPLAINED", "SQUARE", "below", "vectors"]
+__all__ = ["SUPPOSED", "Entries", "Shape", "correlated", "entries", "plausible", "power", "vectors"]
+
+_EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
+_SD = 1 / 6  # of the bounds' width, where nothing is stated
+_LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
+_WHOLE = 4.0  # the narrowest bounds between which whole numbers make a column
+_CROWD = 0.9  # of the most cells that can lie at a bound
+_RARE = 0.1  # the share of all values but the first, where categories are rare
+
+SUPPOSED = (
+    # in words, mean above the lower bound, SD: in widths
+    ("with an SD of a twentieth of the width", 0.5, 1 / 20),
+    ("near a bound as costs are (mean and SD a tenth of the width)", 0.1, 0.1),
+    ("mostly at a bound as counts are (mean a hundredth, SD a fortieth)", 0.01, 1 / 40),
+)
+"""Columns as they occur in studies, other than around the middle with an SD of a sixth of the width."""
 
 
-_SD = 1 / 3  # of t, before the cut at -1 and 1
-_WITHIN = float(ndtr(1 / _SD) - ndtr(-1 / _SD))
+@dataclass(frozen=True)
+class Shape:
+    """How the scaled cells t of a numeric column are planned to be distributed."""
 
-EXPLAINED = 0.5
-"""The part of a target's variance that features explain."""
+    column: Number
 
-SQUARE = _SD**2 * (1 - 2 / _SD * math.exp(-0.5 / _SD**2) / math.sqrt(2 * math.pi) / _WITHIN)
-"""The mean of t²."""
+    @property
+    def expected(self) -> Expected:
+        """The mean and SD, as stated or as assumed."""
+        column = self.column
+        return column.expected or Expected(column.middle, 2 * column.half * _SD)
+
+    @property
+    def mean(self) -> float:
+        """The mean of t."""
+        return (self.expected.mean - self.column.middle) / self.column.half
+
+    @property
+    def variance(self) -> float:
+        """The variance of t."""
+        return (self.expected.sd / self.column.half) ** 2
+
+    @cached_property
+    def _sides(self) -> tuple[float, float]:
+        """The alpha and beta of (1 + t) / 2 that give its mean and variance."""
+        mean = (1 + self.mean) / 2
+        total = max(4 * mean * (1 - mean) / self.variance - 1, _LEAST)
+        return mean * total, (1 - mean) * total
+
+    def power(self, exponent: int) -> float:
+        """Return the mean of t^exponent: from the stated moments for 1 and 2, beyond from the beta's."""
+        if exponent < 3:
+            return (1.0, self.mean, self.variance + self.mean**2)[exponent]
+        alpha, beta = self._sides
+        raw = [1.0]
+        for i in range(exponent):
+            raw.append(raw[-1] * (alpha + i) / (alpha + beta + i))
+        return sum(math.comb(exponent, i) * 2**i * (-1) ** (exponent - i) * raw[i] for i in range(len(raw)))
+
+    def below(self, values: ArrayLike) -> Floats:
+        """Return the part of the rows below each value, in the column's unit, strictly within the bounds."""
+        x, column = np.asarray(values, np.float64), self.column
+        form = self.expected.form
+        if form == "whole" and 2 * column.half >= _WHOLE:
+            x = np.ceil(x) - 0.5  # a whole number is below x if it was rounded from less than this
+        u = (x - column.low) / (2 * column.half)
+        if form == "crowded":
+            return self._crowded(u)
+        return np.asarray(betainc(*self._sides, np.clip(u, 0.0, 1.0)))
+
+    def _crowded(self, u: Floats) -> Floats:
+        """Return the part below u with many cells at the nearer bound, the mean and the SD being the same.
+
+        With a part q at 0 the others have the mean m / (1 - q) and the mean square (m² + v) / (1 - q): all
+        are equal where q = v / (m² + v), which is the most.
+        """
+        if self.mean > 0:
+            return 1 - replace(self, column=_turned(self.column))._crowded(1 - u)
+        mean, variance = (1 + self.mean) / 2, self.variance / 4
+        at_bound = _CROWD * variance / (mean**2 + variance)
+        others = mean / (1 - at_bound)
+        spread = (mean**2 + variance) / (1 - at_bound) - others**2
+        total = max(others * (1 - others) / spread - 1, _LEAST)
+        inside = betainc(others * total, (1 - others) * total, np.clip(u, 0.0, 1.0))
+        return np.asarray(np.where(u <= 0, 0.0, at_bound + (1 - at_bound) * inside))
 
 
-def below(t: ArrayLike) -> Floats:
-    """Return the part of the rows whose scaled value is below t."""
-    return np.asarray((ndtr(np.asarray(t) / _SD) - ndtr(-1 / _SD)) / _WITHIN)
+def _turned(column: Number) -> Number:
+    """Return the column as it would be with low and high exchanged."""
+    known = Shape(column).expected
+    mirrored = replace(known, mean=column.low + (column.high - known.mean))
+    return replace(column, expected=mirrored)
+
+
+def power(column: Column, exponent: int) -> float:
+    """Return the mean of y^exponent of a target: t, or -1 and 1 for the values of a category."""
+    if isinstance(column, Number):
+        return Shape(column).power(exponent)
+    return 1.0 if exponent % 2 == 0 else 2 * column.shares[-1] - 1
+
+
+class Entries:
+    """The entries that columns make: t of a number, 0 or 1 for each value of a category but the first.
+
+    Attributes:
+        powers: for each entry, the mean of its k-th power, k from 0 on.
+        groups: for each entry, which column it stands for.
+    """
+
+    def __init__(self, columns: Iterable[Column], most: int = 2, constant: float = 0.0) -> None:
+        """Make them; a constant that is not 0 stands before all others."""
+        powers = [[constant**k for k in range(most + 1)]] if constant else []
+        groups = [-1] if constant else []
+        for group, column in enumerate(columns):
+            if isinstance(column, Number):
+                powers.append([Shape(column).power(k) for k in range(most + 1)])
+                groups.append(group)
+            else:
+                powers += [[1.0] + [share] * most for share in column.shares[1:]]
+                groups += [group] * (len(column.values) - 1)
+        self.powers = np.array(powers).reshape(len(powers), most + 1)
+        self.groups = np.array(groups, np.int64)
+
+    def products(self, places: Integers) -> Floats:
+        """Return the mean of each product of entries, whose places rise along a row of `places`."""
+        found = np.ones(len(places))
+        many = places.shape[1]
+        run = np.zeros(len(places), np.int64)
+        for i in range(many):
+            run = run + 1
+            if i + 1 == many:
+                return np.asarray(found * self.powers[places[:, i], run])
+            same = places[:, i] == places[:, i + 1]
+            other_value = ~same & (self.groups[places[:, i]] == self.groups[places[:, i + 1]])
+            found = np.where(same, found, found * self.powers[places[:, i], run])
+            found[other_value] = 0.0  # a row has one value of a category
+            run = np.where(same, run, 0)
+        return found
+
+    @property
+    def mean(self) -> Floats:
+        """The mean of each entry."""
+        return np.asarray(self.powers[:, 1])
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance of the entries: of different columns 0."""
+        same = self.groups[:, None] == self.groups
+        second = np.where(same, 0.0, np.outer(self.mean, self.mean))
+        np.fill_diagonal(second, self.powers[:, 2])
+        return np.asarray(second - np.outer(self.mean, self.mean))
+
+
+def entries(design: Design, schema: Schema, most: int = 2) -> tuple[Entries, float]:
+    """Return the entries of a design's vectors in units of t, and the unit that they are divided by."""
+    length = design.length(schema)
+    columns = [schema[name] for name in design.features]
+    return Entries(columns, most, design.intercept * length), length * math.hypot(1.0, design.intercept)
 
 
 def vectors(design: Design, schema: Schema) -> tuple[Floats, Floats]:
     """Return the mean and the covariance of a design's vectors."""
-    length = design.length(schema)
-    means: list[float] = [design.intercept * length] if design.intercept else []
-    parts = [np.zeros((1, 1))] if design.intercept else []
-    for name in design.features:
-        column = schema[name]
-        many = len(column.values) - 1 if isinstance(column, Category) else 1
-        share = 1 / (many + 1) if isinstance(column, Category) else 0.0
-        means += [share] * many
-        parts.append(share * np.eye(many) - share**2 if share else np.full((1, 1), SQUARE))
-    unit = length * math.hypot(1.0, design.intercept)
-    spread = np.zeros((len(means), len(means)))
-    at = 0
-    for part in parts:
-        spread[at : at + len(part), at : at + len(part)] = part
-        at += len(part)
-    return np.array(means) / unit, spread / unit**2
+    found, unit = entries(design, schema)
+    return found.mean / unit, found.covariance / unit**2
+
+
+def correlated(design: Design, schema: Schema, deviations: Floats) -> Floats:
+    """Return the covariance of each entry of a design's vectors, with these SDs, with its target."""
+    target = None if design.target is None else schema[design.target]
+    if target is None or target.expected is not None:
+        return np.zeros_like(deviations)
+    spread = power(target, 2) - power(target, 1) ** 2
+    varied = max(1, int(np.count_nonzero(deviations)))
+    return np.asarray(deviations * math.sqrt(spread * _EXPLAINED / varied))
+
+
+def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:
+    """Return the schema with other shapes of these columns that a plan should hold for.
+
+    Each schema states a mean and SD, or shares, for every column of which people state none; where they do,
+    only the form differs.
+    """
+    found = []
+    for form in get_args(Form)[1:]:
+        changed = {
+            name: replace(column, expected=Shape(column).expected.taking(form))
+            for name in columns
+            if isinstance(column := schema[name], Number)
+        }
+        found.append(Schema({**schema, **changed}))
+    if any(schema[name].expected is None for name in columns):
+        for _, mean, sd in SUPPOSED:
+            found.append(Schema({**schema, **{name: _supposed(schema[name], mean, sd) for name in columns}}))
+    return found
+
+
+def _supposed(column: Column, mean: float, sd: float) -> Column:
+    if column.expected is not None:
+        return column
+    if isinstance(column, Number):
+        width = 2 * column.half
+        return replace(column, expected=Expected(column.low + mean * width, sd * width))
+    if mean == SUPPOSED[0][1] or len(column.values) < 2:
+        return column
+    others = len(column.values) - 1
+    return replace(column, expected=(1 - _RARE, *[_RARE / others] * others))

@@ -15,6 +15,7 @@ from typing import Any
 
 from cape import check
 from cape.data.categories import Codes, Value
+from cape.data.expected import Expected, shares, spread
 from cape.errors import InvalidInput
 
 __all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
@@ -34,7 +35,9 @@ class Number:
     table with an empty cell is refused, or read with the middle of the bounds there (see `Table`).
 
     `label`, `unit` and `per` say how results are shown: a coefficient or an odds ratio is for `per` units
-    more. They play no part when columns are compared, as a site compares a study's with its own.
+    more. `expected` is the mean and SD that people expect, as in {"mean": 61, "sd": 12}, from the literature:
+    plans use it. None of these plays a part when columns are compared, as a site compares a study's with its
+    own.
     """
 
     low: float
@@ -43,6 +46,7 @@ class Number:
     label: str | None = field(default=None, compare=False, kw_only=True)
     unit: str | None = field(default=None, compare=False, kw_only=True)
     per: float | None = field(default=None, compare=False, kw_only=True)
+    expected: Expected | None = field(default=None, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_text("label", self.label)
@@ -56,6 +60,8 @@ class Number:
             raise InvalidInput(f"bounds must be further apart than ({low!r}, {high!r}); use a larger unit")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
+        if self.expected is not None:
+            object.__setattr__(self, "expected", spread(self.expected, low, high))
 
     @property
     def middle(self) -> float:
@@ -70,11 +76,16 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column with a public list of values; any other in a table is an error, or missing: see `Table`."""
+    """A column with a public list of values; any other in a table is an error, or missing: see `Table`.
+
+    `expected` is the share of rows that people expect to hold each value, for plans: {"no": 0.9, "yes": 0.1},
+    or {"share": 0.1}, that of the second of two values. As for `Number`, it plays no part in comparisons.
+    """
 
     values: tuple[Value, ...]
     missing: bool = True
     label: str | None = field(default=None, compare=False, kw_only=True)
+    expected: tuple[float, ...] | None = field(default=None, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_text("label", self.label)
@@ -89,6 +100,13 @@ class Category:
                 f"categories must be different and at least one, not {check.show(list(values))}"
             )
         object.__setattr__(self, "values", values)
+        if self.expected is not None:
+            object.__setattr__(self, "expected", shares(self.expected, values))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of rows that a plan takes each value to have: as expected, or all the same."""
+        return self.expected or (1 / len(self.values),) * len(self.values)
 
     @cached_property
     def codes(self) -> Codes:
@@ -115,7 +133,7 @@ class Schema(Mapping[str, Column]):
 
     Two numbers are bounds, a list of text is categories. A mapping does the same for names that are no
     Python identifiers, and holds what a study file says: {"bounds": [0, 40], "missing": False, "label":
-    "Visits"} or {"categories": [0, 1]}.
+    "Visits"} or {"categories": [0, 1], "expected": {"share": 0.1}}.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -201,6 +219,7 @@ class Schema(Mapping[str, Column]):
             )
             | {"missing": c.missing}
             | {key: value for key in _SHOWN if (value := getattr(c, key, None)) is not None}
+            | ({} if c.expected is None else {"expected": _expected(c)})
             for name, c in self._columns.items()
         }
 
@@ -243,7 +262,7 @@ def _described(description: Mapping[Any, Any]) -> Column:
     missing = description.get("missing", True)
     if not isinstance(missing, bool):
         raise InvalidInput(f"missing must be true or false, not {check.show(missing)}")
-    shown = {key: description[key] for key in _SHOWN if key in description}
+    shown = {key: description[key] for key in (*_SHOWN, "expected") if key in description}
     keys = set(description) - {"missing", *shown}
     if keys == {"bounds"}:
         ends = _values(description["bounds"])
@@ -255,8 +274,8 @@ def _described(description: Mapping[Any, Any]) -> Column:
     if keys == {"categories"} and not {"unit", "per"} & set(shown):
         return Category(_values(description["categories"]), missing, **shown)
     raise InvalidInput(
-        "keys must be low and high, or bounds (and missing, label, unit, per), or categories (and missing, "
-        f"label), not {check.show(sorted(map(str, description)))}"
+        "keys must be low and high, or bounds (and missing, label, unit, per, expected), or categories (and "
+        f"missing, label, expected), not {check.show(sorted(map(str, description)))}"
     )
 
 
@@ -278,6 +297,13 @@ def _values(description: Any) -> tuple[Any, ...]:
     raise InvalidInput(
         f'must be bounds such as [18, 90] or categories such as ["no", "yes"], not {check.show(description)}'
     )
+
+
+def _expected(column: Column) -> dict[str, float]:
+    """Return what a study file says of what people expect."""
+    if isinstance(column, Number):
+        return column.expected.to_dict() if column.expected else {}
+    return dict(zip(map(str, column.values), column.expected or (), strict=True))
 
 
 def _describe(column: Column) -> str:
