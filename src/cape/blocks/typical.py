@@ -23,20 +23,33 @@ from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc
+from scipy.special import betainc, betaincinv
 
 from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.data.expected import Expected, Form
 from cape.data.schema import Column, Number, Schema
 
-__all__ = ["SUPPOSED", "Entries", "Shape", "correlated", "entries", "plausible", "power", "vectors"]
+__all__ = [
+    "SUPPOSED",
+    "Entries",
+    "Shape",
+    "correlated",
+    "entries",
+    "plausible",
+    "power",
+    "rows",
+    "steepest",
+    "vectors",
+]
 
 _EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
 _SD = 1 / 6  # of the bounds' width, where nothing is stated
 _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _WHOLE = 4.0  # the narrowest bounds between which whole numbers make a column
 _CROWD = 0.9  # of the most cells that can lie at a bound
+_SEPARATED = 4.0  # log-odds
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roots are evenly spread mod 1
 _RARE = 0.1  # the share of all values but the first, where categories are rare
 
 SUPPOSED = (
@@ -97,6 +110,10 @@ class Shape:
         if form == "crowded":
             return self._crowded(u)
         return np.asarray(betainc(*self._sides, np.clip(u, 0.0, 1.0)))
+
+    def at(self, ranks: Floats) -> Floats:
+        """Return the t of cells with these ranks, from 0 to 1."""
+        return np.asarray(2 * betaincinv(*self._sides, ranks) - 1)
 
     def _crowded(self, u: Floats) -> Floats:
         """Return the part below u with many cells at the nearer bound, the mean and the SD being the same.
@@ -194,6 +211,21 @@ def vectors(design: Design, schema: Schema) -> tuple[Floats, Floats]:
     return found.mean / unit, found.covariance / unit**2
 
 
+def rows(design: Design, schema: Schema, many: int) -> Floats:
+    """Return the vectors of so many typical rows: the same ones at every call, evenly spread over ranks."""
+    parts: list[Floats] = []
+    for i, name in enumerate(design.features):
+        column = schema[name]
+        ranks = (0.5 + np.arange(many) * math.sqrt(_PRIMES[i % len(_PRIMES)])) % 1.0
+        if isinstance(column, Number):
+            parts.append(Shape(column).at(ranks)[:, None])
+        else:
+            codes = np.searchsorted(np.cumsum(column.shares)[:-1], ranks, side="right")
+            parts.append((codes[:, None] == np.arange(1, len(column.values))).astype(np.float64))
+    x = np.concatenate(parts, axis=1) / design.length(schema)
+    return np.asarray(x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0))
+
+
 def correlated(design: Design, schema: Schema, deviations: Floats) -> Floats:
     """Return the covariance of each entry of a design's vectors, with these SDs, with its target."""
     target = None if design.target is None else schema[design.target]
@@ -202,6 +234,25 @@ def correlated(design: Design, schema: Schema, deviations: Floats) -> Floats:
     spread = power(target, 2) - power(target, 1) ** 2
     varied = max(1, int(np.count_nonzero(deviations)))
     return np.asarray(deviations * math.sqrt(spread * _EXPLAINED / varied))
+
+
+def steepest(schema: Schema, target: str, features: Sequence[str]) -> dict[str, float]:
+    """Return the largest slope of a target on each entry of its features, if that explained it alone.
+
+    As many SDs of the target as of the entry; or, for a target of two values, log-odds that change by 4 over
+    one SD: from even odds to 55 to 1.
+    """
+    column = schema[target]
+    most = math.sqrt(Shape(column).variance) * column.half if isinstance(column, Number) else _SEPARATED
+    found = {}
+    for name in features:
+        feature = schema[name]
+        if isinstance(feature, Number):
+            found[name] = most / (math.sqrt(Shape(feature).variance) * feature.half)
+        else:
+            for value, share in zip(feature.values[1:], feature.shares[1:], strict=True):
+                found[f"{name}={value}"] = most / math.sqrt(share * (1 - share))
+    return found
 
 
 def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from cape.cli import screen, words
 from cape.cli.options import AsJson, StudyFile
+from cape.engine.outlook import LEGEND
 from cape.engine.plan import Plan
 from cape.show import Table
 from cape.show.terminal import Fitted
@@ -57,13 +58,19 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
             f"epsilon {plan.guarantee.epsilon:.3g}"
         )
         console.print(Fitted(replace(plan.table(), title=title)))
-        console.print(f"[dim]{plan.advice}[/dim]\n")
+        if plan.no_answer:
+            console.print(f"[bold]{escape(plan.no_answer)}[/bold]")
+        if plan.advice:
+            console.print(f"[dim]{escape(plan.advice)}[/dim]")
+        console.print()
     console.print(Fitted(_totals(study, plans)))
     total = study.total(study.analyses)
     promised = study.guarantee(total.spent)
     console.print(f"\n[dim]{promised}[/dim]")
     if math.isfinite(promised.mu):
         console.print(f"\n[dim]{words.bet(promised.mu)}[/dim]")
+    if any(plan.shapes.assumed for _, plan in plans):
+        console.print(f"\n[dim]{escape(LEGEND)}[/dim]")
     console.print("\n[dim]Expected error is the mean |error| from privacy noise: 0.8 of its SD.[/dim]")
     console.print(
         f"[dim]Planned for {plans[0][1].rows:,} rows"

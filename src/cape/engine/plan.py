@@ -12,7 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from cape.data import Schema
-from cape.engine.query import Analysis, Query
+from cape.engine.outlook import LEGEND, Answers, Shapes, answers, shapes
+from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme
 from cape.engine.stages import Setting, Stages
@@ -27,6 +28,7 @@ Times = Callable[[Setting, Mapping[str, int]], float]
 
 BESIDE = ("cape", "conventional", "local", "pooled")
 _MOST = 12  # numbers in a plan's table
+_DROPPED = ("local", "expected error", "pooled")  # where the screen is narrow
 _HALF = 0.5 * (1 + 1e-9)
 _SAME = 5e-4
 _MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
@@ -37,15 +39,18 @@ class Plan(Shown):
     """Noise in each column's own unit, for the chosen scheme and beside it the others.
 
     Attributes:
+        shapes: the range of the noise over plausible columns, and what was assumed of them.
         noise: label -> scheme -> standard deviation of the privacy noise.
         halving: what would halve the error: total epsilon, rows, sites; None where nothing of that
             kind would.
+        answers: which numbers will have no answer at this budget and size, and what would.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
             with nobody lost, over the same rows; for 1, 2, 3 and the most that are accepted.
     """
 
     analysis: Analysis
     schema: Schema
+    shapes: Shapes
     scheme: str
     share: float
     rows: int
@@ -55,6 +60,7 @@ class Plan(Shown):
     halving: dict[str, float | None]
     size: int
     left: float
+    answers: Answers
     lost: dict[int, float]
 
     @property
@@ -76,24 +82,36 @@ class Plan(Shown):
             "expected_error": self.expected_error,
             "guarantee": self.guarantee.to_dict(),
             "halving": self.halving,
+            "range": {label: list(ends) for label, ends in self.shapes.ranges.items()},
+            "expected_of": list(self.shapes.stated),
+            "nothing_expected_of": list(self.shapes.assumed),
+            "no_answer": list(self.answers.hidden),
+            "perhaps_no_answer": list(self.answers.doubtful),
+            "an_answer_needs": list(self.answers.instead),
             "lost": {str(sites): times for sites, times in self.lost.items()},
         }
 
     def table(self) -> Table:
         """Return the noise under each scheme and the expected error, for at most twelve numbers."""
-        schemes = list(next(iter(self.noise.values()), {}))
+        schemes, ranges = list(next(iter(self.noise.values()), {})), self.shapes.ranges
         rows = []
         for label, by in list(self.noise.items())[:_MOST]:
             title, per = self.analysis.title(label, self.schema), 1.0
             if self.analysis.slopes:
                 title, per = self.schema.change(label)
-            cells = [*by.values(), self.expected_error[label]]
-            rows.append((title, *(number(per * cell) for cell in cells)))
+            cells = [number(per * cell) for cell in (*by.values(), self.expected_error[label])]
+            if ranges:
+                ends = [number(per * end) for end in ranges[label]]
+                cells.insert(1, " to ".join(dict.fromkeys(ends)))
+            rows.append((title, *cells))
+        columns = ["privacy noise (SD)", *schemes, "expected error"]
+        if ranges:
+            columns.insert(2, "range")
         return Table(
-            ("privacy noise (SD)", *schemes, "expected error"),
+            tuple(columns),
             tuple(rows),
             f"{self.analysis.describe()} (share {self.share:g})",
-            drop=(1 + schemes.index("local"), 1 + len(schemes)) if schemes else (),
+            drop=tuple(columns.index(name) for name in _DROPPED if name in columns),
             more=len(self.noise) - len(rows),
         )
 
@@ -105,20 +123,25 @@ class Plan(Shown):
         """Return what it was planned for, the guarantee, and what would halve the error."""
         assumed = " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
         rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, scaled up to all rows."
-        return [f"{rows} {self.guarantee}", self.advice]
+        legend = LEGEND if self.shapes.assumed else ""
+        return [note for note in (self.no_answer, f"{rows} {self.guarantee}", self.advice, legend) if note]
+
+    @property
+    def no_answer(self) -> str:
+        """Which numbers will have no answer, and what one needs, in words; empty if all have one."""
+        return self.answers.sentence(lambda label: self.analysis.title(label, self.schema))
 
     @property
     def advice(self) -> str:
         """What would halve the error, in words."""
         words = {"epsilon": "a total epsilon of {:.3g}", "rows": "{:,.0f} rows", "sites": "{:.0f} such sites"}
         ways = [words[way].format(value) for way, value in self.halving.items() if value is not None]
+        if self.answers.hidden:  # which needs more than half the error
+            ways = []
         told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
         if 0 < self.guarantee.mu < math.inf:
             told += self._losses()
-        if self.analysis.shape_matters:
-            told.append(
-                "Planned for values around the middle of their bounds, with an SD of a sixth of the width."
-            )
+        told += self.shapes.sentences()
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
         return " ".join(told)
@@ -172,9 +195,21 @@ def make_plan(
         then = _expected(analysis, query, setting, scheme, share, sizes, lost)
         return sorted(then[label] / now[label] for label in now)[(len(now) - 1) // 2]
 
+    def forecast(
+        analysis: Analysis, setting: Setting, share: float, more: float
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        query = analysis.query(setting.schema, setting.neighbours)
+        larger = {name: round(more * rows) for name, rows in given.items()}
+        by_block, rows = _noise(analysis, query, setting, scheme, share), scheme.rows(larger)
+        ends = analysis.limits(setting.schema, by_block, rows, setting.neighbours) if by_block else {}
+        return _expected(analysis, query, setting, scheme, share, larger), ends
+
+    planned = {label: by[scheme.name] for label, by in noise.items()}
+    found = shapes(analysis, query, setting, share, planned, forecast)
     return Plan(
         analysis,
         setting.schema,
+        found,
         scheme.name,
         share,
         scheme.rows(given),
@@ -184,6 +219,7 @@ def make_plan(
         _halving(times, setting, given) if now else dict.fromkeys(("epsilon", "rows", "sites")),
         sum(array.size for array in query.arrays(setting.schema)),
         float(left),
+        answers(analysis, setting, share, float(left), scheme.rows(given), found, forecast),
         {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
     )
 
@@ -200,13 +236,7 @@ def _expected(
     """Return the noise in each label that a scheme would leave; sites may be lost, over the same rows."""
     if not query.blocks:
         return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
-    stages = Stages.of(analysis, setting, scheme, share)
-    calibration, local_std = stages.calibrate(analysis.decisive % len(stages), query)
-    total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
-    if lost:
-        total *= scheme.growth(lost, setting.parties, local_std)
-    flat = iter(total * scale for scale in query.flat_scales)
-    by_block = [[next(flat) for _ in scales] for scales in query.scales]
+    by_block = _noise(analysis, query, setting, scheme, share, lost)
     rows, everyone = scheme.rows(sizes), sum(sizes.values())
     expected = analysis.expected(setting.schema, by_block, rows, setting.neighbours)
     if rows == everyone:
@@ -218,6 +248,21 @@ def _expected(
         label: value * (everyone / rows if twice[label] > 0.75 * value else 1.0)
         for label, value in expected.items()
     }
+
+
+def _noise(
+    analysis: Analysis, query: Query, setting: Setting, scheme: Scheme, share: float, lost: int = 0
+) -> Noise:
+    """Return the noise in each array of the query's sums."""
+    if not query.blocks:
+        return []
+    stages = Stages.of(analysis, setting, scheme, share)
+    calibration, local_std = stages.calibrate(analysis.decisive % len(stages), query)
+    total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
+    if lost:
+        total *= scheme.growth(lost, setting.parties, local_std)
+    flat = iter(total * scale for scale in query.flat_scales)
+    return [[next(flat) for _ in scales] for scales in query.scales]
 
 
 def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[str, float | None]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.blocks import Array, Block
+from cape.blocks.typical import steepest
 from cape.data import Schema
 from cape.engine.estimates import Estimate, Estimates
 from cape.errors import InvalidInput, TooNoisyWarning
@@ -217,6 +219,36 @@ class Analysis(ABC):
 
         The sums of `rows` typical rows (`cape.blocks.typical`) are finished as released ones would be.
         """
+        estimates = self._typical(schema, noise, rows, neighbours)
+        return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
+
+    def limits(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return, per label, half the width of all values that are possible, where there are such bounds.
+
+        A slope is at most as large as if its column explained the target alone: as many SDs of the target
+        for one SD of the column, or log-odds that separate its two values almost completely.
+        """
+        target, features = getattr(self, "target", None), getattr(self, "features", ())
+        if self.slopes and target is not None:
+            return steepest(schema, target, features)
+        if type(self).expected is not Analysis.expected:
+            return {}
+        estimates = self._typical(schema, noise, rows, neighbours)
+        halves = (estimates.within[1] - estimates.within[0]) / 2
+        return {k: half for k, half in zip(estimates.labels, halves.tolist(), strict=True) if half < np.inf}
+
+    def smaller(self, schema: Schema) -> Iterator[Analysis]:
+        """Yield smaller questions of the same kind, the largest first: fewer columns or features."""
+        for name in ("columns", "features"):
+            held = getattr(self, name, ())
+            for many in range(len(held) - 1, getattr(self, "least", 1) - 1, -1):
+                found = copy(self)
+                found._set(**{name: held[:many]})
+                yield found
+
+    def _typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Estimates:
         answer = Answer(
             tuple(block.typical(schema, rows) for block in self.query(schema, neighbours).blocks),
             tuple(tuple(each) for each in noise),
@@ -226,8 +258,7 @@ class Analysis(ABC):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
             found = self.finish(answer)
-        estimates = Estimates.of(found.estimates if isinstance(found, AnalysisResult) else found)
-        return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
+        return Estimates.of(found.estimates if isinstance(found, AnalysisResult) else found)
 
     @abstractmethod
     def describe(self) -> str:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ import numpy as np
 
 from cape import check
 from cape.arrays import Flags, Floats
-from cape.blocks import Nearest
+from cape.blocks import Nearest, typical
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
@@ -55,6 +56,8 @@ _SEEDS = 128  # enough to tell ten clusters apart in ten dimensions; fewer rows 
 _SEEDS_EACH = 8  # for each cluster at least
 _RESTARTS = 30  # on the summary, where they are free
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a centre to be moved
+_SEEN = 2.0  # and that rows must exceed in the first release for clusters to be looked for
+_TYPICAL = 1 << 12  # rows, for plans
 _HALVED_FROM = 3  # columns: with fewer, cells are so small that two clusters seldom share one
 _PARTS = 1.0, 1.0, 2.0  # of the seeds, of a step (or of halves), of the last step
 _MOST_CLUSTERS = 1000
@@ -205,7 +208,7 @@ class KMeans(Analysis):
         centres = np.zeros((1, width))
         if many > 1:
             stream = public_stream(self.seed, "restarts")
-            seeds = self._seeds(schema, max(_SEEDS if width > 1 else 0, _SEEDS_EACH * many))
+            seeds = self._places(schema)
             answer = yield self._ask(seeds.points, neighbours, f"{len(seeds.points)} places looked at")
             centres = cluster(*summarise(seeds, *self._read(answer)), many, stream, _RESTARTS)
             if self._halved:
@@ -231,14 +234,17 @@ class KMeans(Analysis):
     def expected(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
-        """Return the noise of the last step alone, for clusters of equal size in the middle of the bounds."""
+        """Return the noise of the last step alone, for clusters of equal size in the middle of the bounds.
+
+        Where noise hides typical rows from the first release, which looks for the clusters, nothing is known.
+        """
         units = Units(self.design, schema)
         (count_noise, sum_noise), k = noise[0], self.clusters
         public = neighbours == "replace-one" and not self.design.missing(schema)
         size = rows / k
         sizes = min(100 * _share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
         half = (units.high - units.low) / 2
-        seen = bool(clear(np.array([size]), count_noise)[0])
+        seen = bool(clear(np.array([size]), count_noise)[0]) and self._found(schema, count_noise, rows)
         errors = np.minimum(units.unit * sum_noise / size, half) if seen else half
         expected: dict[str, float] = {}
         for i in range(k):
@@ -246,12 +252,45 @@ class KMeans(Analysis):
             expected |= {_label(i, name): float(e) for name, e in zip(units.names, errors, strict=True)}
         return expected
 
+    def limits(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return half of what is possible: of a share, and of each coordinate of a centre."""
+        units = Units(self.design, schema)
+        half = dict(zip(units.names, ((units.high - units.low) / 2).tolist(), strict=True)) | {
+            "% of rows": 50.0
+        }
+        return {_label(i, name): each for i in range(self.clusters) for name, each in half.items()}
+
+    def smaller(self, schema: Schema) -> Iterator[KMeans]:
+        """Yield the same with fewer clusters."""
+        for clusters in range(self.clusters - 1, 1, -1):
+            found = copy(self)
+            found._set(clusters=clusters)
+            yield found
+
     def describe(self) -> str:
         return f"{count(self.clusters, 'cluster')} of rows by {joined(self.columns)} (k-means)"
+
+    def _found(self, schema: Schema, count_noise: float, rows: int) -> bool:
+        """Return whether typical rows stand out of the noise where the first release counts most of them."""
+        if self.clusters == 1:
+            return True
+        points = self._places(schema).points
+        x = typical.rows(self.design, schema, _TYPICAL)
+        nearest = ((x[:, None] - points) ** 2).sum(axis=2).argmin(axis=1)
+        most = np.bincount(nearest).max() / _TYPICAL * rows
+        seeds, _, last = _PARTS
+        return bool(most > _SEEN * count_noise * math.sqrt(last / seeds))
 
     @property
     def _halved(self) -> bool:
         return len(self.columns) >= _HALVED_FROM
+
+    def _places(self, schema: Schema) -> Spread:
+        """Return the points whose neighbourhoods the first release counts."""
+        width = self.design.width(schema)
+        return self._seeds(schema, max(_SEEDS if width > 1 else 0, _SEEDS_EACH * self.clusters))
 
     def _seeds(self, schema: Schema, many: int) -> Spread:
         return spread(self.design, schema, many, public_stream(self.seed, f"spread {many}"))

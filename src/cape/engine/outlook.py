@@ -1,0 +1,207 @@
+"""What a plan can say of rows that it does not know, and of a question that will have no answer.
+
+*Shapes.* Noise in a variance, a correlation or a coefficient depends on how cells lie within their bounds.
+The plan is made again for other plausible shapes (`cape.blocks.typical`); where that changes the noise, it
+gives the range.
+
+*No answer.* A number has none if the 95% interval of the noise alone is as wide as all values that are
+possible: `Analysis.limits`. What would have one is found by planning it: the same question with a larger
+share, smaller questions (`Analysis.smaller`), else more rows or epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scipy.special import ndtri
+
+from cape.blocks import Gram
+from cape.blocks.typical import SUPPOSED, plausible
+from cape.data import Schema
+from cape.engine.arguments import joined
+from cape.engine.query import Analysis, Query
+from cape.engine.stages import Setting
+from cape.errors import InvalidInput
+from cape.privacy import Budget, gaussian
+
+__all__ = ["LEGEND", "Answers", "Forecast", "Shapes", "answers", "hidden", "shapes"]
+
+Forecast = Callable[[Analysis, Setting, float, float], tuple[dict[str, float], dict[str, float]]]
+"""Noise and limits of an analysis in a setting, for a share, with so many times the rows."""
+
+_Z = float(ndtri(0.975))
+_MATTERS = 1.25  # how many times the least noise the largest must be to be worth a range
+_NAMED = 3  # labels or columns in a sentence
+LEGEND = (
+    "Where nothing is expected of a column, it is planned for values around the middle of the bounds with an "
+    "SD of a sixth of their width, and for equally common categories. The range is for columns as studies "
+    f"have them: {'; '.join(words for words, *_ in SUPPOSED)}; rare categories. To narrow it, write "
+    "expected = {mean = ..., sd = ...} or expected = {share = ...} in the schema."
+)
+"""What plausible shapes are."""
+
+_STEP = 2**0.25  # between shares that are tried
+_TIMES = tuple(2.0 ** (i / 2) for i in range(1, 41))  # the rows, or mu
+_SHARES = 0.05  # shares are proposed in steps of
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """How much the noise depends on the shapes of columns.
+
+    Attributes:
+        ranges: label -> the least and the largest noise over plausible shapes; empty if all are the same.
+        stated: the columns whose expected moments the plan has used.
+        assumed: the columns of which nothing is stated, if that matters.
+        joint: whether it also matters how columns go together.
+    """
+
+    ranges: dict[str, tuple[float, float]]
+    stated: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    joint: bool = False
+
+    def sentences(self) -> list[str]:
+        """Return which shapes the plan is for, in words."""
+        told = []
+        if self.stated:
+            told.append(f"Planned for what is expected of {_named(self.stated)}.")
+            told += ["Columns are taken to be uncorrelated."] if self.joint else []
+        if self.assumed:
+            told.append(f"Nothing is expected of {_named(self.assumed)}: the range is for plausible shapes.")
+        elif self.ranges:
+            told.append(
+                "The range is for cells that lie otherwise around the same mean: in whole numbers, or many "
+                "of them at a bound."
+            )
+        return told
+
+
+def _named(columns: Sequence[str]) -> str:
+    more = len(columns) - _NAMED
+    return joined(columns) if more <= 0 else f"{', '.join(columns[:_NAMED])} and {more} more"
+
+
+def shapes(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    share: float,
+    noise: Mapping[str, float],
+    forecast: Forecast,
+) -> Shapes:
+    """Return how the planned noise depends on what the columns are like."""
+    schema = setting.schema
+    columns = tuple(dict.fromkeys(name for block in query.blocks for name in block.reads))
+
+    def planned(other: Schema) -> dict[str, float]:
+        return forecast(analysis, replace(setting, schema=other), share, 1.0)[0]
+
+    def differs(one: Mapping[str, float], two: Mapping[str, float]) -> bool:
+        return any(max(one[k], two[k]) > _MATTERS * min(one[k], two[k]) for k in one)
+
+    stated = tuple(name for name in columns if schema[name].expected is not None)
+    if stated:
+        bare = Schema({**schema, **{name: replace(schema[name], expected=None) for name in stated}})
+        stated = stated if differs(noise, planned(bare)) else ()
+    each = [noise, *map(planned, plausible(schema, columns))] if columns else [noise]
+    ranges = {label: (min(n[label] for n in each), max(n[label] for n in each)) for label in noise}
+    if not any(high > _MATTERS * low for low, high in ranges.values()):
+        ranges = {}
+    unknown = tuple(name for name in columns if schema[name].expected is None)
+    joint = any(isinstance(block, Gram) or block.vectors is not None for block in query.blocks)
+    return Shapes(ranges, stated, unknown if ranges else (), joint and len(columns) > 1)
+
+
+def hidden(noise: Mapping[str, float], limits: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the labels that will have no answer: 95% intervals as wide as all that is possible."""
+    return tuple(label for label, limit in limits.items() if _Z * noise[label] >= limit)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Which numbers will have an answer.
+
+    Attributes:
+        hidden: the labels that will have none at this budget and size.
+        instead: what an answer needs then, in words.
+        doubtful: the labels that have none for some of the plausible shapes.
+    """
+
+    hidden: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+
+    def sentence(self, title: Callable[[str], str]) -> str:
+        """Return it in words, empty if all have an answer; `title` is how people call a label."""
+        if not self.hidden + self.doubtful:
+            return ""
+        first, *others = self.hidden + self.doubtful
+        more = f" and {len(others)} more" if others else ""
+        about = f"the 95% interval of {title(first)}{more} would be all that is possible, from noise alone"
+        if self.doubtful:
+            return (
+                f"Perhaps no answer at this budget and size: for some of the plausible shapes {about}. To "
+                "know, state in the schema what you expect of the columns."
+            )
+        needed = f" An answer needs {', or '.join(self.instead)}." if self.instead else ""
+        return f"No answer at this budget and size: {about}.{needed}"
+
+
+def answers(
+    analysis: Analysis,
+    setting: Setting,
+    share: float,
+    left: float,
+    rows: int,
+    found: Shapes,
+    forecast: Forecast,
+) -> Answers:
+    """Return which numbers will have an answer, given the range of their noise over plausible shapes."""
+    noise, limits = forecast(analysis, setting, share, 1.0)
+    concealed = hidden(noise, limits)
+    if concealed:
+        return Answers(concealed, tuple(_instead(analysis, setting, share, left, rows, forecast)))
+    largest = {label: high for label, (_, high) in found.ranges.items()} if found.assumed else noise
+    return Answers(doubtful=hidden(largest, limits))
+
+
+def _instead(
+    analysis: Analysis, setting: Setting, share: float, left: float, rows: int, forecast: Forecast
+) -> list[str]:
+    """Return what an answer needs, in words: a larger share, a smaller question, else rows or epsilon."""
+
+    def answered(other: Analysis, setting: Setting, share: float, more: float) -> bool:
+        return not hidden(*forecast(other, setting, share, more))
+
+    found = []
+    proposed = share
+    while not found and (proposed := proposed * _STEP) <= left:
+        if answered(analysis, setting, proposed, 1.0):
+            found.append(f"a share of {min(_rounded(proposed), left):.3g}")
+    for smaller in analysis.smaller(setting.schema):
+        try:
+            if answered(smaller, setting, share, 1.0):
+                found.append(f"a smaller question: {smaller.describe()}")
+                break
+        except InvalidInput:  # a part of the question that is none by itself
+            continue
+    if found:
+        return found
+    for times in _TIMES:
+        if answered(analysis, setting, share, times):
+            found.append(f"about {float(f'{times * rows:.2g}'):,.0f} rows")
+            break
+    budget = setting.budget
+    for times in _TIMES:
+        epsilon = gaussian.epsilon(budget.delta, times * budget.mu)
+        if answered(analysis, replace(setting, budget=Budget(epsilon, budget.delta)), share, 1.0):
+            found.append(f"a total epsilon of {epsilon:.2g}")
+            break
+    return found
+
+
+def _rounded(share: float) -> float:
+    """Return a share that people would write, not below this one."""
+    return -(-share // _SHARES) * _SHARES
