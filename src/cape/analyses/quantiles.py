@@ -80,11 +80,19 @@ class Curve:
     def quantile(self, label: str, prob: float) -> Estimate:
         """Return a quantile of the population."""
         value = self.value(prob)
-        place = int(np.argmin(np.abs(self.edges - value)))
-        sampling, privacy = math.sqrt(prob * (1 - prob) / self.count), float(self.noise(prob)[place])
-        errors = [(self.value(prob + e) - self.value(prob - e)) / 2 for e in (sampling, privacy)]
+        sampling = math.sqrt(prob * (1 - prob) / self.count)
+        # straight between edges, as the curve is: where prefixes share their noise that is exact
+        privacy = float(np.interp(value, self.edges, self.noise(prob)))
+        drawn, noise = ((self.value(prob + e) - self.value(prob - e)) / 2 for e in (sampling, privacy))
         bounds = float(self.edges[0]), float(self.edges[-1])
-        return Estimate(label, value, errors[0], errors[1], bounds, _QuantileInterval(self, prob))
+        return Estimate(
+            label, value, math.hypot(drawn, self.rounding), noise, bounds, _QuantileInterval(self, prob)
+        )
+
+    @property
+    def rounding(self) -> float:
+        """The error of a quantile for which only its bin is known: the SD of a place anywhere in it."""
+        return float(self.edges[1] - self.edges[0]) / math.sqrt(12)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ __all__ = [
 _EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
 _SD = 1 / 6  # of the bounds' width, where nothing is stated
 _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
-_WHOLE = 4.0  # the narrowest bounds between which whole numbers make a column
 _CROWD = 0.9  # of the most cells that can lie at a bound
 _SEPARATED = 4.0  # log-odds
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roots are evenly spread mod 1
@@ -104,8 +103,9 @@ class Shape:
         """Return the part of the rows below each value, in the column's unit, strictly within the bounds."""
         x, column = np.asarray(values, np.float64), self.column
         form = self.expected.form
-        if form == "whole" and 2 * column.half >= _WHOLE:
-            x = np.ceil(x) - 0.5  # a whole number is below x if it was rounded from less than this
+        if form == "few":  # values are an SD apart: one is below x if it was rounded from less than this
+            mean, sd = self.expected.mean, self.expected.sd
+            x = mean + sd * (np.ceil((x - mean) / sd) - 0.5)
         u = (x - column.low) / (2 * column.half)
         if form == "crowded":
             return self._crowded(u)
