@@ -23,7 +23,7 @@ from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc, betaincinv, ndtr
 
 from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
@@ -46,7 +46,7 @@ __all__ = [
 _EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
 _SD = 1 / 6  # of the bounds' width, where nothing is stated
 _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
-_CROWD = 0.9  # of the most cells that can lie at a bound
+_CROWD = 0.97  # of the most cells that can lie at a bound
 _SEPARATED = 4.0  # log-odds
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roots are evenly spread mod 1
 _RARE = 0.1  # the share of all values but the first, where categories are rare
@@ -106,37 +106,37 @@ class Shape:
         if form == "few":  # values are an SD apart: one is below x if it was rounded from less than this
             mean, sd = self.expected.mean, self.expected.sd
             x = mean + sd * (np.ceil((x - mean) / sd) - 0.5)
-        u = (x - column.low) / (2 * column.half)
-        if form == "crowded":
-            return self._crowded(u)
-        return np.asarray(betainc(*self._sides, np.clip(u, 0.0, 1.0)))
+        u = np.clip((x - column.low) / (2 * column.half), 0.0, 1.0)
+        if form in ("crowded", "tailed"):
+            part = {"crowded": _crowded, "tailed": _tailed}[form]
+            mean, variance = (1 + self.mean) / 2, self.variance / 4
+            return part(u, mean, variance) if mean <= 0.5 else 1 - part(1 - u, 1 - mean, variance)
+        return np.asarray(betainc(*self._sides, u))
 
     def at(self, ranks: Floats) -> Floats:
         """Return the t of cells with these ranks, from 0 to 1."""
         return np.asarray(2 * betaincinv(*self._sides, ranks) - 1)
 
-    def _crowded(self, u: Floats) -> Floats:
-        """Return the part below u with many cells at the nearer bound, the mean and the SD being the same.
 
-        With a part q at 0 the others have the mean m / (1 - q) and the mean square (m² + v) / (1 - q): all
-        are equal where q = v / (m² + v), which is the most.
-        """
-        if self.mean > 0:
-            return 1 - replace(self, column=_turned(self.column))._crowded(1 - u)
-        mean, variance = (1 + self.mean) / 2, self.variance / 4
-        at_bound = _CROWD * variance / (mean**2 + variance)
-        others = mean / (1 - at_bound)
-        spread = (mean**2 + variance) / (1 - at_bound) - others**2
-        total = max(others * (1 - others) / spread - 1, _LEAST)
-        inside = betainc(others * total, (1 - others) * total, np.clip(u, 0.0, 1.0))
-        return np.asarray(np.where(u <= 0, 0.0, at_bound + (1 - at_bound) * inside))
+def _crowded(u: Floats, mean: float, variance: float) -> Floats:
+    """Return the part of cells below u if many of them are 0, for a mean and a variance.
+
+    With a part q at 0 the others have the mean m / (1 - q) and the mean square (m² + v) / (1 - q): all are
+    equal where q = v / (m² + v), which is the most.
+    """
+    at_bound = _CROWD * variance / (mean**2 + variance)
+    others = mean / (1 - at_bound)
+    spread = (mean**2 + variance) / (1 - at_bound) - others**2
+    total = max(others * (1 - others) / spread - 1, _LEAST)
+    inside = betainc(others * total, (1 - others) * total, u)
+    return np.asarray(np.where(u <= 0, 0.0, at_bound + (1 - at_bound) * inside))
 
 
-def _turned(column: Number) -> Number:
-    """Return the column as it would be with low and high exchanged."""
-    known = Shape(column).expected
-    mirrored = replace(known, mean=column.low + (column.high - known.mean))
-    return replace(column, expected=mirrored)
+def _tailed(u: Floats, mean: float, variance: float) -> Floats:
+    """Return the part of cells below u if they are lognormal, for a mean and a variance."""
+    spread = math.log1p(variance / mean**2)
+    with np.errstate(divide="ignore"):
+        return np.asarray(ndtr((np.log(u / mean) + spread / 2) / math.sqrt(spread)))
 
 
 def power(column: Column, exponent: int) -> float:

@@ -16,8 +16,9 @@ from cape.errors import InvalidInput
 
 __all__ = ["Expected", "Form", "shares", "spread"]
 
-Form = Literal["smooth", "few", "crowded"]
-"""How cells lie around their mean: all different, in few values, or many of them at the nearer bound."""
+Form = Literal["smooth", "few", "tailed", "crowded"]
+"""How cells lie around their mean: as a beta or a lognormal distribution (smooth, tailed), in few values, or
+many of them at the nearer bound (crowded)."""
 
 _ONE = 1e-6  # how far from 1 shares may add up to
 _NAMED = 3  # values in the example of an error

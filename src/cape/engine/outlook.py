@@ -72,8 +72,8 @@ class Shapes:
             told.append(f"Nothing is expected of {_named(self.assumed)}: the range is for plausible shapes.")
         elif self.ranges:
             told.append(
-                "The range is for cells that lie otherwise around the same mean: in few different values, "
-                "or many of them at a bound."
+                "The range is for cells that lie otherwise around the same mean: in few values, with a long "
+                "tail, or many of them at a bound."
             )
         return told
 
