@@ -223,6 +223,8 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
             codes = np.searchsorted(np.cumsum(column.shares)[:-1], ranks, side="right")
             parts.append((codes[:, None] == np.arange(1, len(column.values))).astype(np.float64))
     x = np.concatenate(parts, axis=1) / design.length(schema)
+    if design.cube:
+        return x
     return np.asarray(x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0))
 
 

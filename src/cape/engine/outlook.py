@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from scipy.special import ndtri
 
 from cape.blocks import Gram
-from cape.blocks.typical import SUPPOSED, plausible
-from cape.data import Schema
+from cape.blocks.typical import SUPPOSED, Shape, plausible
+from cape.data import Category, Schema
+from cape.data.schema import Column
 from cape.engine.arguments import joined
 from cape.engine.query import Analysis, Query
 from cape.engine.stages import Setting
@@ -62,20 +63,29 @@ class Shapes:
     assumed: tuple[str, ...] = ()
     joint: bool = False
 
-    def sentences(self) -> list[str]:
+    def sentences(self, schema: Schema) -> list[str]:
         """Return which shapes the plan is for, in words."""
         told = []
         if self.stated:
-            told.append(f"Planned for what is expected of {_named(self.stated)}.")
+            expected = [f"{schema.label(name)} ({_expected(schema[name])})" for name in self.stated]
+            told.append(f"Planned for what is expected of {_named(expected)}.")
             told += ["Columns are taken to be uncorrelated."] if self.joint else []
         if self.assumed:
-            told.append(f"Nothing is expected of {_named(self.assumed)}: the range is for plausible shapes.")
+            unknown = _named([schema.label(name) for name in self.assumed])
+            told.append(f"Nothing is expected of {unknown}: the range is for plausible shapes.")
         elif self.ranges:
             told.append(
                 "The range is for cells that lie otherwise around the same mean: in few values, with a long "
                 "tail, or many of them at a bound."
             )
         return told
+
+
+def _expected(column: Column) -> str:
+    if isinstance(column, Category):
+        return f"{column.shares[1]:.3g} {column.values[1]}" if len(column.values) == 2 else "shares"
+    known = Shape(column).expected
+    return f"mean {known.mean:.4g}, SD {known.sd:.3g}"
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -141,7 +141,7 @@ class Plan(Shown):
         told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
         if 0 < self.guarantee.mu < math.inf:
             told += self._losses()
-        told += self.shapes.sentences()
+        told += self.shapes.sentences(self.schema)
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
         return " ".join(told)

@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ from cape.blocks import Nearest, typical
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
+from cape.data.schema import Column
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import unknown
 from cape.engine.query import (
@@ -98,6 +100,19 @@ class _Clusters:
             np.where(seen[:, None], self.centres + gain * (means - self.centres), self.centres),
             np.where(seen[:, None], error, self.variance),
         )
+
+
+@lru_cache(maxsize=64)
+def _densest(analysis: KMeans, columns: tuple[tuple[str, Column, Any], ...]) -> float:
+    """Return the largest share of typical rows at one of the places that the first release looks at.
+
+    What is expected of the columns stands beside them, because equal columns may differ in it.
+    """
+    schema = Schema({name: column for name, column, _ in columns})
+    points = analysis.places(schema).points
+    x = typical.rows(analysis.design, schema, _TYPICAL)
+    nearest = ((x[:, None] - points) ** 2).sum(axis=2).argmin(axis=1)
+    return float(np.bincount(nearest).max()) / _TYPICAL
 
 
 def clear(counts: Floats, noise: float) -> Flags:
@@ -208,7 +223,7 @@ class KMeans(Analysis):
         centres = np.zeros((1, width))
         if many > 1:
             stream = public_stream(self.seed, "restarts")
-            seeds = self._places(schema)
+            seeds = self.places(schema)
             answer = yield self._ask(seeds.points, neighbours, f"{len(seeds.points)} places looked at")
             centres = cluster(*summarise(seeds, *self._read(answer)), many, stream, _RESTARTS)
             if self._halved:
@@ -276,10 +291,8 @@ class KMeans(Analysis):
         """Return whether typical rows stand out of the noise where the first release counts most of them."""
         if self.clusters == 1:
             return True
-        points = self._places(schema).points
-        x = typical.rows(self.design, schema, _TYPICAL)
-        nearest = ((x[:, None] - points) ** 2).sum(axis=2).argmin(axis=1)
-        most = np.bincount(nearest).max() / _TYPICAL * rows
+        stated = tuple((name, schema[name], schema[name].expected) for name in self.columns)
+        most = _densest(self, stated) * rows
         seeds, _, last = _PARTS
         return bool(most > _SEEN * count_noise * math.sqrt(last / seeds))
 
@@ -287,7 +300,7 @@ class KMeans(Analysis):
     def _halved(self) -> bool:
         return len(self.columns) >= _HALVED_FROM
 
-    def _places(self, schema: Schema) -> Spread:
+    def places(self, schema: Schema) -> Spread:
         """Return the points whose neighbourhoods the first release counts."""
         width = self.design.width(schema)
         return self._seeds(schema, max(_SEEDS if width > 1 else 0, _SEEDS_EACH * self.clusters))

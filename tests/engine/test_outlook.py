@@ -1,0 +1,142 @@
+"""What a plan says of columns it does not know, and of questions that will have no answer, is so."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import cape
+from cape.data import Schema
+from cape.engine.consortium import Consortium
+from cape.engine.outlook import LEGEND, hidden
+from cape.privacy import Budget
+
+SITES = 20
+COLUMNS = {
+    "age": {"low": 5, "high": 65, "expected": {"mean": 17, "sd": 8}},
+    "score": {"low": 40, "high": 160, "expected": {"mean": 108, "sd": 15}},
+    "motion": {"low": 0, "high": 1, "expected": {"mean": 0.093, "sd": 0.08}},
+    "ill": {"categories": ["no", "yes"], "expected": {"share": 0.15}},
+}
+STATED = Schema(COLUMNS)
+BARE = Schema({name: {k: v for k, v in each.items() if k != "expected"} for name, each in COLUMNS.items()})
+
+
+def plan(analysis, share, *, rows=1112, schema=STATED, epsilon=1.0):
+    sizes = {str(i): rows // SITES for i in range(SITES)}
+    sites = dict.fromkeys(sizes, "x.csv")
+    together = Consortium(sites, schema, Budget(epsilon, 1e-6), colluding=1, sizes=sizes)
+    return together.plan(analysis, share)
+
+
+def test_a_plan_goes_by_what_is_expected_and_names_it():
+    bare, stated = (plan(cape.Variance("motion"), 0.5, rows=100_000, schema=s) for s in (BARE, STATED))
+    assert stated.noise["motion"]["cape"] > 2 * bare.noise["motion"]["cape"]
+    assert stated.shapes.ranges == {}
+    assert "Planned for what is expected of motion (mean 0.093, SD 0.08)." in stated.advice
+    assert "Nothing is expected of motion" in bare.advice
+    assert LEGEND in bare.notes()
+    assert LEGEND not in stated.notes()
+
+
+def test_without_expectations_the_range_holds_the_plan_of_the_right_ones():
+    for analysis in (cape.Variance("motion", "age"), cape.Covariance("age", "motion"), cape.Mean("age")):
+        bare, stated = (plan(analysis, 0.5, rows=100_000, schema=s) for s in (BARE, STATED))
+        for label, by in stated.noise.items():
+            low, high = bare.shapes.ranges.get(label, (bare.noise[label]["cape"],) * 2)
+            assert 0.8 * low <= by["cape"] <= 1.25 * high
+
+
+def test_the_range_stands_beside_the_noise_in_table_and_json():
+    bare = plan(cape.Variance("motion"), 0.5, rows=100_000, schema=BARE)
+    low, high = bare.shapes.ranges["motion"]
+    assert low <= bare.noise["motion"]["cape"] <= high
+    assert high > 2 * low
+    assert bare.table().columns[1:3] == ("cape", "range")
+    assert bare.to_dict()["range"] == {"motion": [low, high]}
+    assert bare.to_dict()["nothing_expected_of"] == ["motion"]
+
+
+def test_where_the_shape_changes_nothing_nothing_is_said_of_it():
+    found = plan(cape.Count(ill="yes"), 0.5, schema=BARE)
+    assert found.shapes.ranges == {}
+    assert found.shapes.sentences(BARE) == []
+    assert "range" not in found.table().columns
+
+
+def test_quantiles_have_a_range_even_with_the_right_moments():
+    found = plan(cape.Quantiles("motion"), 0.5, rows=100_000)
+    assert all(high > low for low, high in found.shapes.ranges.values())
+    assert "in few values" in found.advice
+
+
+def test_columns_that_go_together_are_said_to_be_taken_as_uncorrelated():
+    assert "uncorrelated" in plan(cape.Covariance("age", "motion"), 0.5).advice
+    assert "uncorrelated" not in plan(cape.Variance("age", "motion"), 0.5).advice
+
+
+QUESTIONS = {
+    "correlation": (cape.Correlation("age", "score"), 0.08),
+    "linear": (cape.LinearRegression("score", ["age", "motion"]), 0.2),
+    "k-means": (cape.KMeans(["age", "score"], 3), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_thousand_rows_have_no_answer_and_a_hundred_thousand_do(name):
+    analysis, share = QUESTIONS[name]
+    small, large = (plan(analysis, share, rows=rows) for rows in (1112, 100_000))
+    assert small.answers.hidden
+    assert small.no_answer.startswith("No answer at this budget and size: the 95% interval of ")
+    assert small.no_answer in small.notes()
+    assert small.to_dict()["no_answer"] == list(small.answers.hidden)
+    assert "halve" not in small.advice
+    assert large.no_answer == ""
+
+
+def test_an_answer_needs_the_share_that_the_plan_names():
+    analysis, share = QUESTIONS["correlation"]
+    (needed,) = plan(analysis, share).answers.instead
+    assert needed.startswith("a share of ")
+    named = float(needed.rpartition(" ")[2])
+    assert not plan(analysis, named).answers.hidden
+    assert plan(analysis, 0.6 * named).answers.hidden
+
+
+def test_a_smaller_question_that_the_plan_names_has_an_answer():
+    analysis = cape.Correlation("age", "score", "motion")
+    bare = plan(analysis, 0.08, schema=BARE)
+    assert bare.answers.hidden
+    assert "a smaller question: correlation of age and score" in bare.answers.instead
+    assert not plan(cape.Correlation("age", "score"), 0.08, schema=BARE).answers.hidden
+
+
+def test_where_nothing_smaller_helps_the_plan_names_rows_and_epsilon_that_do():
+    analysis = cape.Correlation("age", "motion")
+    rows, epsilon = plan(analysis, 0.08).answers.instead
+    many = int(rows.split()[1].replace(",", ""))
+    assert not plan(analysis, 0.08, rows=int(1.1 * many)).answers.hidden
+    assert plan(analysis, 0.08, rows=many // 2).answers.hidden
+    enough = float(epsilon.rpartition(" ")[2])
+    assert not plan(analysis, 0.08, epsilon=1.1 * enough).answers.hidden
+
+
+def test_an_answer_that_depends_on_the_shape_is_doubtful():
+    bare = plan(cape.Correlation("age", "score"), 0.08, schema=BARE)
+    assert bare.answers.hidden == ()
+    assert bare.no_answer.startswith("Perhaps no answer")
+    assert bare.to_dict()["perhaps_no_answer"] == ["age, score correlation"]
+
+
+def test_half_of_what_is_possible_is_the_limit():
+    assert hidden({"a": 0.52, "b": 0.50, "c": 9.0}, {"a": 1.0, "b": 1.0}) == ("a",)
+
+
+def test_smaller_questions_keep_every_other_argument():
+    whole = cape.LinearRegression("score", ["age", "motion", "ill"], intercept=False, norm=1.5)
+    found = list(whole.smaller(STATED))
+    assert [each.features for each in found] == [("age", "motion"), ("age",)]
+    assert all(dataclasses.replace(each, features=whole.features) == whole for each in found[:1])
+    assert [each.clusters for each in cape.KMeans(["age", "score"], 4).smaller(STATED)] == [3, 2]
+    assert list(cape.Correlation("age", "score").smaller(STATED)) == []
