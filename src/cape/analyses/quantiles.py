@@ -85,14 +85,18 @@ class Curve:
         privacy = float(np.interp(value, self.edges, self.noise(prob)))
         drawn, noise = ((self.value(prob + e) - self.value(prob - e)) / 2 for e in (sampling, privacy))
         bounds = float(self.edges[0]), float(self.edges[-1])
-        return Estimate(
-            label, value, math.hypot(drawn, self.rounding), noise, bounds, _QuantileInterval(self, prob)
-        )
+        within = math.hypot(drawn, self.rounding(value))
+        return Estimate(label, value, within, noise, bounds, _QuantileInterval(self, prob))
 
-    @property
-    def rounding(self) -> float:
-        """The error of a quantile for which only its bin is known: the SD of a place anywhere in it."""
-        return float(self.edges[1] - self.edges[0]) / math.sqrt(12)
+    def rounding(self, value: float) -> float:
+        """Return the root mean square distance from a value to a place anywhere in its bin.
+
+        Counts do not tell where in a bin cells lie: on a column of many zeros all lie at its edge. With width
+        w and the value a part p of it above the lower edge, that is w sqrt(1/12 + (p - 1/2)²).
+        """
+        width = float(self.edges[1] - self.edges[0])
+        part = (value - float(self.edges[0])) / width % 1.0
+        return width * math.sqrt(1 / 12 + (part - 0.5) ** 2)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ _SEEDS_EACH = 8  # for each cluster at least
 _RESTARTS = 30  # on the summary, where they are free
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a centre to be moved
 _SEEN = 2.0  # and that rows must exceed in the first release for clusters to be looked for
-_TYPICAL = 1 << 12  # rows, for plans
+_TYPICAL = 1 << 11  # rows, for plans
 _HALVED_FROM = 3  # columns: with fewer, cells are so small that two clusters seldom share one
 _PARTS = 1.0, 1.0, 2.0  # of the seeds, of a step (or of halves), of the last step
 _MOST_CLUSTERS = 1000
@@ -109,10 +109,16 @@ def _densest(analysis: KMeans, columns: tuple[tuple[str, Column, Any], ...]) -> 
     What is expected of the columns stands beside them, because equal columns may differ in it.
     """
     schema = Schema({name: column for name, column, _ in columns})
-    points = analysis.places(schema).points
+    points = _places(analysis, tuple((name, column) for name, column, _ in columns))
     x = typical.rows(analysis.design, schema, _TYPICAL)
     nearest = ((x[:, None] - points) ** 2).sum(axis=2).argmin(axis=1)
     return float(np.bincount(nearest).max()) / _TYPICAL
+
+
+@lru_cache(maxsize=16)
+def _places(analysis: KMeans, columns: tuple[tuple[str, Column], ...]) -> Floats:
+    """Return the points of the first release, which do not depend on what is expected."""
+    return analysis.places(Schema(dict(columns))).points
 
 
 def clear(counts: Floats, noise: float) -> Flags:
