@@ -97,7 +97,8 @@ class Shape:
         raw = [1.0]
         for i in range(exponent):
             raw.append(raw[-1] * (alpha + i) / (alpha + beta + i))
-        return sum(math.comb(exponent, i) * 2**i * (-1) ** (exponent - i) * raw[i] for i in range(len(raw)))
+        signs = [(-1) ** (exponent - i) for i in range(len(raw))]
+        return float(sum(math.comb(exponent, i) * 2**i * signs[i] * each for i, each in enumerate(raw)))
 
     def below(self, values: ArrayLike) -> Floats:
         """Return the part of the rows below each value, in the column's unit, strictly within the bounds."""
@@ -216,7 +217,8 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
     parts: list[Floats] = []
     for i, name in enumerate(design.features):
         column = schema[name]
-        ranks = (0.5 + np.arange(many) * math.sqrt(_PRIMES[i % len(_PRIMES)])) % 1.0
+        steps = np.arange(many, dtype=np.float64) * math.sqrt(_PRIMES[i % len(_PRIMES)])
+        ranks: Floats = np.asarray((0.5 + steps) % 1.0, np.float64)
         if isinstance(column, Number):
             parts.append(Shape(column).at(ranks)[:, None])
         else:

@@ -185,7 +185,7 @@ def _instead(
     def answered(other: Analysis, setting: Setting, share: float, more: float) -> bool:
         return not hidden(*forecast(other, setting, share, more))
 
-    found = []
+    found: list[str] = []
     proposed = share
     while not found and (proposed := proposed * _STEP) <= left:
         if answered(analysis, setting, proposed, 1.0):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,6 +177,12 @@ class Analysis(ABC):
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
+    def changed(self, **fields: Any) -> Self:
+        """Return it with other fields: for smaller questions, whose arguments are parts of valid ones."""
+        found = copy(self)
+        found._set(**fields)
+        return found
+
     @property
     def sampling(self) -> float:
         """The probability with which each row takes part in each stage, drawn in secret at the site."""
@@ -244,9 +250,7 @@ class Analysis(ABC):
         for name in ("columns", "features"):
             held = getattr(self, name, ())
             for many in range(len(held) - 1, getattr(self, "least", 1) - 1, -1):
-                found = copy(self)
-                found._set(**{name: held[:many]})
-                yield found
+                yield self.changed(**{name: held[:many]})
 
     def _typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Estimates:
         answer = Answer(

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -286,9 +285,7 @@ class KMeans(Analysis):
     def smaller(self, schema: Schema) -> Iterator[KMeans]:
         """Yield the same with fewer clusters."""
         for clusters in range(self.clusters - 1, 1, -1):
-            found = copy(self)
-            found._set(clusters=clusters)
-            yield found
+            yield self.changed(clusters=clusters)
 
     def describe(self) -> str:
         return f"{count(self.clusters, 'cluster')} of rows by {joined(self.columns)} (k-means)"
