@@ -180,7 +180,6 @@ class ECDF(_FromTree):
 
     kind: ClassVar[str] = "ecdf"
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"], "bins": 16}
-    shape_matters: ClassVar[bool] = True
 
     def __init__(self, *columns: str, bins: int = 64) -> None:
         self._set(columns=names(columns), bins=check_bins(bins))
@@ -226,7 +225,6 @@ class Quantiles(_FromTree):
 
     kind: ClassVar[str] = "quantiles"
     example: ClassVar[dict[str, Any]] = {"columns": ["age"], "bins": 16}
-    shape_matters: ClassVar[bool] = True
     probs: tuple[float, ...]
 
     def __init__(self, *columns: str, probs: Iterable[float] = (0.25, 0.5, 0.75), bins: int = 256) -> None:

@@ -123,7 +123,6 @@ class TableOne(Analysis):
 
     kind: ClassVar[str] = "table-one"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "sex"], "by": "disease"}
-    shape_matters: ClassVar[bool] = True
     columns: tuple[str, ...]
     by: str | None
     bins: int

@@ -163,8 +163,6 @@ class Analysis(ABC):
 
     What it asks here is small: audits and tests take every registered analysis through all of cape by it.
     """
-    shape_matters: ClassVar[bool] = False
-    """Whether its errors depend on how values are spread within their bounds, which a plan has to assume."""
     decisive: ClassVar[int] = -1
     """Which of its stages pays for `query`, the one that decides how large its noise is: plans go by it."""
     whole: ClassVar[bool] = False
