@@ -111,3 +111,36 @@ def test_a_narrow_screen_leaves_out_columns_of_a_plan_and_not_what_they_are(cape
     shown = cape("plan", study).out
     assert "Not shown for lack of space: expected error, local." in shown
     assert max(map(len, shown.splitlines())) <= 60
+
+
+def test_a_plan_shows_what_is_expected_and_where_nothing_is_what_is_assumed(cape, change):
+    plain = cape("plan", change("age = [18, 90]", "age = {low = 18, high = 90}"))
+    assert "Nothing is expected of" in plain.out
+    assert "To narrow it, write expected = {mean = ..., sd = ...}" in " ".join(plain.out.split())
+    study = change(
+        "age = {low = 18, high = 90}", "age = {low = 18, high = 90, expected = {mean = 24, sd = 5}}"
+    )
+    stated = cape("plan", study)
+    assert "age (mean 24, SD 5)" in " ".join(stated.out.split())
+    told = json.loads(cape("plan", study, "--json").out)
+    assert told["study"]["schema"]["age"]["expected"] == {"mean": 24, "sd": 5}
+    assert "age" in told["analyses"][1]["expected_of"]
+    assert set(told["analyses"][1]["nothing_expected_of"]) == {"ill", "sex"}
+
+
+def test_a_plan_warns_of_a_question_that_will_have_no_answer(cape, study):
+    text = study.read_text()
+    asked = '[[analysis]]\nkind = "correlation"\ncolumns = ["age", "weight"]\nshare = 0.01\n'
+    study.write_text(text[: text.index("[[analysis]]")] + asked)
+    told = " ".join(cape("plan", study).out.split())
+    assert "No answer at this budget and size: the 95% interval of age, weight correlation" in told
+    assert "An answer needs a share of" in told
+
+
+def test_an_expectation_that_cannot_be_right_is_refused_where_it_stands(cape, change):
+    wrong = change("age = [18, 90]", "age = {low = 18, high = 90, expected = {mean = 95, sd = 5}}")
+    done = cape("plan", wrong)
+    assert done.code == 2
+    assert (
+        "[schema]: column 'age': expected mean must lie between the bounds 18 and 90, not at 95" in done.err
+    )
