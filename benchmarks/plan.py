@@ -24,6 +24,7 @@ from cape.engine.query import Analysis
 
 ROWS = 100_000
 RELEASES = 120  # which tells a standard deviation to 6.5%
+FEW = 40  # where a ratio is far from 1
 LEAST, MOST = 0.7, 1.4
 MARGIN = 1.2  # of a range's ends: three standard errors of a standard deviation
 _SAME = 1.05
@@ -38,12 +39,12 @@ DETERMINED: dict[str, tuple[Analysis, str]] = {
         "noise in tt', and in t times the means",
     ),
     "correlation": (
-        cape.Correlation("inpatient", "days"),
+        cape.Correlation("inpatient", "emergency"),
         "that of the covariance over the SDs; a correlation below .3 changes it by a few percent",
     ),
     "linear": (
         cape.LinearRegression("days", ["inpatient", "charges"]),
-        "noise in xy and x times the intercept, over the variance of x; correlations are small",
+        "noise in xy and x times the intercept, over the variance of x, where features are uncorrelated",
     ),
     "ecdf": (cape.ECDF("charges", bins=16), "counts with fixed noise, divided by rows"),
     "count": (cape.Count(readmitted=1), "counts with fixed noise"),
@@ -55,6 +56,24 @@ OTHERS: dict[str, Analysis] = {
     "table one": cape.TableOne("motion", "charges", by="readmitted"),  # whose groups are alike
 }
 """Analyses whose noise depends on the density of cells, which moments do not tell: within the range."""
+
+
+OPEN: dict[str, tuple[Analysis, str]] = {
+    "linear, correlated features": (
+        cape.LinearRegression("days", ["inpatient", "emergency"]),
+        "features are correlated .27, which nobody states: errors of slopes cancel in the intercept, and the "
+        "plan is too pessimistic",
+    ),
+    "pca": (
+        cape.PCA("inpatient", "emergency", "charges"),
+        "its plan leaves out the noise of the means, which lie near a bound: too optimistic",
+    ),
+    "logistic": (
+        cape.LogisticRegression("readmitted", ["inpatient", "emergency"]),
+        "its plan takes log-odds of 0, where a step tells most: too optimistic",
+    ),
+}
+"""What plans do not yet get right, and why: measured, and outside the bar."""
 
 
 def stated() -> Schema:
@@ -112,13 +131,17 @@ def shape() -> Result:
             outside = [_outside(**each) for each in measured(other, schema).values()]
             detail[f"{name} (1: the end of the range)"] = [round(min(outside), 3), round(max(outside), 3)]
             worst = max(worst, *outside)
+        for name, (analysis, _) in OPEN.items():
+            ratios = [e["real"] / e["planned"] for e in measured(analysis, schema, FEW).values()]
+            detail[f"{name} (outside the bar)"] = [round(min(ratios), 3), round(max(ratios), 3)]
     return Result(worst, 1.0, "lower", detail=detail)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", UserWarning)
-    for wanted in sys.argv[1:] or [*DETERMINED, *OTHERS]:
-        analysis = DETERMINED[wanted][0] if wanted in DETERMINED else OTHERS[wanted]
+    known = {name: each for name, (each, _) in {**DETERMINED, **OPEN}.items()} | OTHERS
+    for wanted in sys.argv[1:] or known:
+        analysis = known[wanted]
         for label, each in measured(analysis, stated()).items():
             print(
                 json.dumps(
