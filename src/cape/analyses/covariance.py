@@ -209,7 +209,6 @@ class Covariance(_FromGram):
 
     kind: ClassVar[str] = "covariance"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
-    shape_matters: ClassVar[bool] = True
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -255,7 +254,6 @@ class Correlation(_FromGram):
 
     kind: ClassVar[str] = "correlation"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
-    shape_matters: ClassVar[bool] = True
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

@@ -126,7 +126,6 @@ class _Spread(_FromMoments):
     the count add up to 4, and 5/2 <= phi⁵/4 (11/4 where the count is public): see `moments`.
     """
 
-    shape_matters: ClassVar[bool] = True
     decisive: ClassVar[int] = 0
 
     def weights(self, neighbours: Neighbours, missing: bool, columns: int) -> Weights:

@@ -33,7 +33,6 @@ from cape.engine.query import (
     Conversation,
     Estimate,
     Neighbours,
-    Noise,
     Query,
 )
 from cape.errors import InvalidInput, TooNoisyWarning
@@ -81,7 +80,6 @@ class PCA(Analysis):
 
     kind: ClassVar[str] = "pca"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"], "components": 1}
-    shape_matters: ClassVar[bool] = True
     decisive: ClassVar[int] = 0
     columns: tuple[str, ...]
     components: int | None
@@ -180,21 +178,6 @@ class PCA(Analysis):
             found.count,
         )
         return AnalysisResult(estimates, model)
-
-    def expected(
-        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
-    ) -> dict[str, float]:
-        """Return the noise of each variance and share, for independent columns as they are planned for."""
-        unit = self._design.length(schema) ** 2
-        second = Units(self._design, schema).typical()
-        mean = second[0, 1:] if self.center else np.zeros(len(second) - 1)
-        total = float(np.trace(second[1:, 1:] - np.outer(mean, mean)))
-        each = noise[0][2 if self.center else 1] / max(rows, 1)
-        found = {}
-        for i in range(self._many(schema)):
-            found[_label(i, "variance")] = unit * each
-            found[_label(i, "share")] = min(each / total, 0.5)
-        return found
 
     def describe(self) -> str:
         many = "all" if self.components is None else f"{self.components}"

@@ -83,7 +83,6 @@ class LinearRegression(Analysis):
 
     kind: ClassVar[str] = "linear-regression"
     example: ClassVar[dict[str, Any]] = {"target": "chol", "features": ["age"]}
-    shape_matters: ClassVar[bool] = True
     slopes: ClassVar[bool] = True
     decisive: ClassVar[int] = 0
     target: str

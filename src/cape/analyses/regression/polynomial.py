@@ -75,7 +75,6 @@ class PolynomialLoss(Analysis):
         "features": ["age"],
         "coefficients": {"1": [0, -2], "2": [1]},
     }
-    shape_matters: ClassVar[bool] = True
     slopes: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
