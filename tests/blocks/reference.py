@@ -35,8 +35,8 @@ def place(row: Row, axis: Axis, schema: Schema) -> int | None:
     return min(max(bisect.bisect_right(axis.edges, value) - 1, 0), len(axis.edges) - 2)
 
 
-def spread(row: Row, name: str, schema: Schema) -> list[int] | None:
-    column = schema[name]
+def spread(row: Row, name: str, schema: Schema, cut=()) -> list[int] | None:
+    column = dict(cut).get(name) or schema[name]
     if isinstance(column, Number):
         k = steps(row[name], column)
         return None if k is None else [k]
@@ -106,7 +106,7 @@ def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...
                     for array, amount in zip(out, (1, k, k * k), strict=False):
                         array[(*group, i)] += amount
         elif isinstance(block, Gram):
-            cells = [spread(row, name, schema) for name in block.columns]
+            cells = [spread(row, name, schema, block.cut) for name in block.columns]
             if any(cell is None for cell in cells):
                 continue
             x = [k for cell in cells for k in cell]
@@ -128,7 +128,8 @@ def squares(rows: list[Row], block: Squares, schema: Schema) -> tuple[np.ndarray
     """The sums of squared forms, row by row, in Python's floats and integers."""
     totals = np.zeros(len(block.forms), object)
     if block.design.cube:
-        cells = [[spread(row, name, schema) for name in block.design.features] for row in rows]
+        names, cut = block.design.features, block.design.cut
+        cells = [[spread(row, name, schema, cut) for name in names] for row in rows]
         whole = [[k for part in row for k in part] for row in cells if None not in row]
     else:
         whole = [x for x, _ in vectors(rows, block.design, schema)]

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Moments, Squares, Table, lazy
-from cape.data import Category, Csv, Database, Schema
+from cape.data import Category, Csv, Database, Number, Schema
 from cape.errors import OverflowRisk
 from tests.blocks import reference
 
@@ -27,14 +27,16 @@ SCHEMA = Schema(
     smoker=Category((False, True)),
     visits=(0, 40),
 )
+CUT = (("chol", Number(180.5, 333.25)),)
 BLOCKS = [
     Moments(("age", "chol", "visits")),
     Moments(("chol", "age"), by="sex"),
     Moments(("chol",), squares=False, by="smoker"),
     Gram(("age", "sex", "stage", "chol", "smoker")),
     Gram(("visits",)),
+    Gram(("age", "sex", "chol"), CUT),
     Squares(
-        Design(("age", "sex", "chol"), cube=True),
+        Design(("age", "sex", "chol"), cube=True, cut=CUT),
         (0.3, 0.1, -0.7),
         (Form(((0, 2, 1.7),), 0.9), Form(((0, 0, 1.0), (0, 1, -0.3), (1, 2, 2.5)), 3.3)),
     ),

@@ -25,6 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -32,19 +33,23 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtri
 
+from cape import check
 from cape.analyses.columns import OfColumns
 from cape.analyses.influence import STAGES, Influence, product_bound, spreads, squares
 from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums, edge, likely
 from cape.arrays import Floats
 from cape.blocks import Design, Form, Gram
-from cape.data import Schema
+from cape.data import Number, Schema
+from cape.data.expected import Expected
 from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Conversation, Estimate, Neighbours, Query
+from cape.errors import InvalidInput
 
 __all__ = ["Correlation", "Covariance", "moved"]
 
 
+_CUT = 3.0  # SDs: what a plan proposes
 _CLEAR = 2.0  # noise in a variance, in standard deviations, that it must exceed for a correlation
 
 
@@ -156,9 +161,13 @@ class _FromGram(OfColumns):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         for name in self.columns:
             schema.number(name)
-        width = len(self.columns)
+        width, cut = len(self.columns), self.cuts(schema)
         scales = (1 / math.sqrt(_count_weight(width, neighbours)), 1.0, 1.0, 1 / math.sqrt(2))
-        return Query((Gram(self.columns),), (scales,), math.sqrt(moved(width, neighbours)))
+        return Query((Gram(self.columns, cut),), (scales,), math.sqrt(moved(width, neighbours)))
+
+    def cuts(self, schema: Schema) -> tuple[tuple[str, Number], ...]:
+        """Return narrower bounds at which columns are cut; none by default."""
+        return ()
 
     def stages(self) -> tuple[float, ...]:
         return STAGES
@@ -171,7 +180,8 @@ class _FromGram(OfColumns):
         asked = {pair: influence for pair, influence in found.items() if influence is not None}
         if matrix is None or not asked:
             return self.finish(answer)
-        design, influences = Design(self.columns, cube=True), list(asked.values())
+        design = Design(self.columns, cube=True, cut=self.cuts(schema))
+        influences = list(asked.values())
         last = yield squares([(design, matrix.means.tolist(), influences)])
         known = zip(asked, spreads(last, 0, influences, matrix.count), strict=True)
         return self._finished(replace(matrix, spreads=dict(known)), answer.schema)
@@ -240,6 +250,7 @@ class Covariance(_FromGram):
         return [halves[i] * halves[j] for i, j in self.pairs]
 
 
+@dataclass(frozen=True, init=False)
 class Correlation(_FromGram):
     """The population's correlations, over the rows where no named column is missing.
 
@@ -249,11 +260,39 @@ class Correlation(_FromGram):
     shrink near 1, is counted beside it.
 
     **Sensitivity** sqrt(2) (k + 1/2) for k columns under replace-one, sqrt(k² + k + 1) under add-remove:
-    `moved`.
+    `moved`. It does not depend on where columns are cut: cells lie in [-1, 1] between the cuts.
+
+    Args:
+        columns: two or more numeric columns.
+        cut: cut each column so many of its expected SDs from its expected mean, which the schema must
+            state. Cells then fill the range that noise is made for: there is several times less of it where
+            bounds are wide. The correlation is that of the cut columns; with 3 it is hardly another one,
+            unless much of it comes from the tails.
     """
 
     kind: ClassVar[str] = "correlation"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "chol"]}
+
+    cut: float | None
+
+    def __init__(self, *columns: str, cut: float | None = None) -> None:
+        super().__init__(*columns)
+        self._set(cut=None if cut is None else check.real("cut", cut, least=1.0, most=100.0))
+
+    def describe(self) -> str:
+        cut = "" if self.cut is None else f", cut {self.cut:g} expected SDs from their expected means"
+        return super().describe() + cut
+
+    def cuts(self, schema: Schema) -> tuple[tuple[str, Number], ...]:
+        if self.cut is None:
+            return ()
+        return tuple((name, _cut(name, schema.number(name), self.cut)) for name in self.columns)
+
+    def smaller(self, schema: Schema) -> Iterator[Analysis]:
+        """Yield the same of cut columns, where enough is known of them; then that of fewer columns."""
+        if self.cut is None and all(schema[name].expected is not None for name in self.columns):
+            yield self.changed(cut=_CUT)
+        yield from super().smaller(schema)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -281,6 +320,19 @@ class Correlation(_FromGram):
         terms = ((i, i, form[0]), (i, j, form[1]), (j, j, form[2]))
         bound = product_bound(form, (matrix.box(i), matrix.box(j)))
         return Influence(Form(terms, bound), 0.0, 1 + abs(value))
+
+
+def _cut(name: str, column: Number, cut: float) -> Number:
+    """Return a column that ends so many of its expected SDs from its expected mean."""
+    known = column.expected
+    if known is None:
+        raise InvalidInput(
+            f"cut needs to know what is expected of {name!r}: write expected = {{mean = ..., sd = ...}} in "
+            "the schema"
+        )
+    low, high = max(column.low, known.mean - cut * known.sd), min(column.high, known.mean + cut * known.sd)
+    most = math.sqrt((known.mean - low) * (high - known.mean))  # that cells between these ends can have
+    return Number(low, high, missing=column.missing, expected=Expected(known.mean, min(known.sd, most)))
 
 
 def _clear(matrix: _Matrix, i: int, j: int) -> bool:

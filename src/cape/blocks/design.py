@@ -36,6 +36,7 @@ class Design:
         intercept: what stands before the features, 0 for nothing.
         cube: leave entries as they are, t and 0 or 1, whatever the vector's length; a target that is a
             category of any number of values is then its place among them, 0, 1, ...
+        cut: narrower bounds for some numeric features, at which their cells are cut.
     """
 
     features: tuple[str, ...]
@@ -43,6 +44,7 @@ class Design:
     norm: float | None = None
     intercept: float = 0.0
     cube: bool = False
+    cut: tuple[tuple[str, Number], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.features or len(set(self.features)) != len(self.features):

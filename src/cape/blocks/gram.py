@@ -15,7 +15,7 @@ from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
 from cape.blocks.typical import Entries
-from cape.data.schema import Category, Schema
+from cape.data.schema import Category, Number, Schema
 from cape.noise import exact_gram
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ class Gram(Block):
 
     Arrays: count (1,), first (columns,), square (columns,) the diagonal of t t', and cross
     (columns * (columns - 1) / 2,), what stands above it, row by row. Category columns enter as one
-    column per value but the first (0 or 1), in the order of the schema: see `width`.
+    column per value but the first (0 or 1), in the order of the schema: see `width`. `cut` has narrower
+    bounds for some numeric columns: their cells are cut there, and t lies in [-1, 1] between them.
     """
 
     columns: tuple[str, ...]
+    cut: tuple[tuple[str, Number], ...] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -56,7 +58,7 @@ class Gram(Block):
     def added(self, part: Part) -> Sums:
         matrix = np.empty((part.rows, self.width(part.schema)))
         complete = np.ones(part.rows, bool)
-        place = 0
+        place, cut = 0, dict(self.cut)
         for name in self.columns:
             column = part.schema[name]
             if isinstance(column, Category):
@@ -66,7 +68,7 @@ class Gram(Block):
                     matrix[:, place] = codes == code
                     place += 1
             else:
-                np.multiply(part.steps(name), 1 / ONE, out=matrix[:, place])
+                np.multiply(part.steps(name, cut.get(name)), 1 / ONE, out=matrix[:, place])
                 complete &= ~np.isnan(matrix[:, place])
                 place += 1
         gram = exact_gram(matrix if complete.all() else matrix[complete], bits=T_BITS)
@@ -74,7 +76,8 @@ class Gram(Block):
         return np.array([gram.rows]), gram.x, np.diagonal(gram.xx), gram.xx[above]
 
     def pushed(self, lazy: Lazy) -> Sums:
-        values = [value for name in self.columns for value in lazy.spread(name)]
+        cut = dict(self.cut)
+        values = [value for name in self.columns for value in lazy.spread(name, cut.get(name))]
         everyone = range(len(values))
         above = [(i, j) for i in everyone for j in everyone[i + 1 :]]
         squares = [(i, i) for i in everyone]
@@ -84,7 +87,8 @@ class Gram(Block):
         return np.array([found.rows]), np.array(found.sums, np.int64), square, cross
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        found = Entries([schema[name] for name in self.columns])
+        cut = dict(self.cut)
+        found = Entries([cut.get(name) or schema[name] for name in self.columns])
         above = np.column_stack(np.triu_indices(len(found.mean), 1))
         means = np.ones(1), found.mean, found.powers[:, 2], found.products(above)
         return tuple(rows * mean for mean in means)

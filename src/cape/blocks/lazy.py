@@ -85,10 +85,9 @@ class Lazy:
             return column.cast(nw.Float64())
         return column if kind.is_integer() else column.cast(nw.String())
 
-    def steps(self, name: str) -> nw.Expr:
-        """Return a numeric column in whole steps of 2^-20."""
-        column = self.schema.number(name)
-        steps = Steps.of(column)
+    def steps(self, name: str, column: Number | None = None) -> nw.Expr:
+        """Return a numeric column in whole steps of 2^-20; cut at narrower bounds if given."""
+        steps = Steps.of(column or self.schema.number(name))
         scaled = (self._clamped(name) - steps.middle) / steps.size
         return _truncated(_clamp(scaled, steps.least, steps.most))
 
@@ -106,11 +105,11 @@ class Lazy:
             list(codes), list(codes.values()), default=-1, return_dtype=nw.Int64()
         )
 
-    def spread(self, name: str) -> list[nw.Expr]:
+    def spread(self, name: str, cut: Number | None = None) -> list[nw.Expr]:
         """Return a column as `Gram` wants it: in steps, or one column per category but the first."""
         column = self.schema[name]
         if isinstance(column, Number):
-            return [self.steps(name)]
+            return [self.steps(name, cut)]
         code = self.code(name)
         return [
             nw.when(code == i).then(nw.lit(ONE)).otherwise(nw.lit(0.0)) for i in range(1, len(column.values))

@@ -23,7 +23,7 @@ from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.rows import PART_ROWS, Converter, Vectors
 from cape.blocks.steps import Steps
-from cape.data.schema import Schema
+from cape.data.schema import Number, Schema
 from cape.errors import OverflowRisk
 from cape.noise import SecureStream
 
@@ -44,7 +44,7 @@ class Part:
     ) -> None:
         self.schema, self._columns, self.rows = schema, columns, rows
         self._converter = converter
-        self._steps: dict[str, Floats] = {}
+        self._steps: dict[tuple[str, Number], Floats] = {}
         self._vectors: dict[Design, Vectors] = {}
 
     @classmethod
@@ -54,11 +54,12 @@ class Part:
         part._vectors[design] = vectors
         return part
 
-    def steps(self, name: str) -> Floats:
-        """Return a numeric column in whole steps of 2^-20, NaN for missing."""
-        if name not in self._steps:
-            self._steps[name] = Steps.of(self.schema.number(name)).count(self._columns[name])
-        return self._steps[name]
+    def steps(self, name: str, column: Number | None = None) -> Floats:
+        """Return a numeric column in whole steps of 2^-20, NaN for missing; cut at other bounds if given."""
+        column = column or self.schema.number(name)
+        if (name, column) not in self._steps:
+            self._steps[name, column] = Steps.of(column).count(self._columns[name])
+        return self._steps[name, column]
 
     def numbers(self, name: str) -> Floats:
         """Return a numeric column between its bounds, NaN for missing; a copy."""

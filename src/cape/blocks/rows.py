@@ -78,7 +78,7 @@ class Converter:
             most, length = float(math.isqrt(self._limit // len(design.features))), length * self._shrink
         self._columns: list[tuple[str, _Numbers | _Codes | _Labels]] = []
         for name in design.features:
-            column = schema[name]
+            column = dict(design.cut).get(name) or schema[name]
             self._columns.append(
                 (name, _Numbers(Steps.of(column, length, most), whole=not self._longer))
                 if isinstance(column, Number)

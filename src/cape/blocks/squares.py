@@ -82,7 +82,8 @@ class Squares(VectorBlock):
     def pushed(self, lazy: Lazy) -> Sums:
         if not self.design.cube:
             return super().pushed(lazy)
-        columns = [value for name in self.design.features for value in lazy.spread(name)]
+        cut = dict(self.design.cut)
+        columns = [value for name in self.design.features for value in lazy.spread(name, cut.get(name))]
         centred = [column / ONE - at for column, at in zip(columns, self.centre, strict=True)]
         values = [lazy.whole(_value(form, centred) * (ONE / form.bound)) for form in self.forms]
         squares = [(i, i) for i in range(len(values))]

@@ -12,6 +12,7 @@ share, smaller questions (`Analysis.smaller`), else more rows or epsilon.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from scipy.special import ndtri
@@ -114,7 +115,8 @@ def shapes(
     stated = tuple(name for name in columns if schema[name].expected is not None)
     if stated:
         bare = Schema({**schema, **{name: replace(schema[name], expected=None) for name in stated}})
-        stated = stated if differs(noise, planned(bare)) else ()
+        with suppress(InvalidInput):  # a question that needs to know what is expected
+            stated = stated if differs(noise, planned(bare)) else ()
     each = [noise, *map(planned, plausible(schema, columns))] if columns else [noise]
     ranges = {label: (min(n[label] for n in each), max(n[label] for n in each)) for label in noise}
     if not any(high > _MATTERS * low for low, high in ranges.values()):
