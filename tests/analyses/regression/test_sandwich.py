@@ -79,6 +79,18 @@ def test_without_noise_errors_are_those_of_the_sandwich_and_one_stage_is_enough(
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
+def test_a_target_that_features_determine_has_no_sampling_error(epsilon):
+    schema, names = numeric(2)
+    rng = np.random.default_rng(9)
+    x = rng.uniform(-1, 1, (50_000, 2))
+    table = {"x0": x[:, 0], "x1": x[:, 1], "y": 0.3 * x[:, 0] - 0.2 * x[:, 1]}
+    found = conducted(LinearRegression("y", names), schema, table, rng, epsilon=epsilon).estimates
+    for estimate, true in zip(found, [0.0, 0.3, -0.2], strict=True):
+        assert estimate.value == pytest.approx(true, abs=4 * estimate.privacy + 1e-5)
+        assert estimate.sampling <= max(estimate.privacy, 1e-5)
+
+
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_without_an_intercept_too(neighbours):
     schema, _ = numeric(1)
