@@ -55,6 +55,21 @@ def test_a_variance_that_noise_cut_to_0_keeps_a_sampling_error():
     assert all(estimate.value == 0 and estimate.sampling > 0 for estimate in told)
 
 
+def test_the_noise_of_a_share_counts_that_of_each_direction_where_means_are_near_a_bound():
+    rng = np.random.default_rng(4)
+    mean, matrix = np.array([-0.5, -0.1, 0.0]), np.diag([0.06, 0.03, 0.02])
+    noise, of_means, shares, told = 1e-4, 4e-4, [], []
+    for _ in range(400):
+        moved = symmetric(rng.normal(size=3) * math.sqrt(2), rng.normal(size=3)) * noise
+        across = np.outer(mean, rng.normal(size=3) * of_means)
+        found = _Noisy(1e5, mean, matrix + moved - across - across.T, 0.0, of_means, noise)
+        parts = _Components.of(found)
+        _, share = _component(1, parts, parts.total(3), 1.0, None)
+        shares.append(share.value)
+        told.append(share.privacy)
+    assert np.median(told) == pytest.approx(np.std(shares), rel=0.12)
+
+
 @pytest.mark.parametrize("holes", [False, True])
 def test_without_noise_it_is_scikit_learns(holes):
     rng = np.random.default_rng(3)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cape.blocks import Axis, Counts, Design, Gram, Moments, Tensors, Term
-from cape.blocks.typical import Entries, Shape, plausible, rows, steepest, vectors
+from cape.blocks.typical import Entries, Shape, plausible, rows, steepest, together, vectors
 from cape.data import Category, Number, Schema
 from cape.data.expected import Expected
 
@@ -122,3 +122,37 @@ def test_plausible_shapes_change_what_is_not_stated_and_only_the_form_of_what_is
     known = plausible(SCHEMA, ("age", "visits"))
     assert {schema.number("age").expected.form for schema in known} == {"few", "tailed", "crowded"}
     assert len(known) == 3
+
+
+def _correlations(schema: Schema, names: tuple[str, ...]) -> np.ndarray:
+    covariance = Entries([schema[name] for name in names]).covariance
+    sds = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(sds, sds)
+
+
+def test_columns_that_go_together_are_correlated_and_keep_all_else() -> None:
+    names = ("age", "score", "ill")
+    for schema, wanted in zip(together(SCHEMA, names), (0.3, -0.3, 0.5, -0.5), strict=True):
+        found = _correlations(schema, names)
+        assert found[0, 1] == pytest.approx(wanted)
+        assert found[2, :2] == pytest.approx(0)
+        for name in names[:2]:
+            assert Shape(schema.number(name)).power(2) == Shape(SCHEMA.number(name)).power(2)
+        square, cross = Gram(names).typical(schema, 100)[2:]
+        (_, of_y, second) = Tensors(Design(("age",), "score"), (Term(1, (0.0, 1.0)), Term(2))).typical(
+            schema, 100
+        )
+        assert of_y == pytest.approx(cross[:1])
+        assert second == pytest.approx(square[:1])
+    assert together(SCHEMA, ("age", "ill")) == []
+
+
+def test_no_columns_go_together_further_than_bounds_allow_and_their_matrix_is_positive() -> None:
+    counts = {str(i): Number(0, 40, expected={"mean": 0.2, "sd": 1.0}) for i in range(3)}
+    schema = Schema({**counts, "age": SCHEMA["age"], "score": SCHEMA["score"]})
+    for each in together(schema, tuple(schema)):
+        found = _correlations(each, tuple(schema))
+        assert np.linalg.eigvalsh(found)[0] >= 0.5 - 1e-9
+        assert found.min() >= -0.5 - 1e-9
+        assert found[0, 1] >= -(0.2**2)  # or the mean of a product of visits would be below 0
+        assert abs(found[3, 4]) >= 0.15

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
+import warnings
 
+import numpy as np
+import polars as pl
 import pytest
 
 import cape
@@ -74,6 +78,37 @@ def test_quantiles_have_a_range_even_with_the_right_moments():
 def test_columns_that_go_together_are_said_to_be_taken_as_uncorrelated():
     assert "uncorrelated" in plan(cape.Covariance("age", "motion"), 0.5).advice
     assert "uncorrelated" not in plan(cape.Variance("age", "motion"), 0.5).advice
+
+
+def test_the_range_of_a_regression_is_also_for_features_that_are_correlated():
+    analysis = cape.LinearRegression("score", ["age", "motion"])
+    found = plan(analysis, 0.5, rows=100_000)
+    assert "uncorrelated; the range is for moderately correlated ones." in found.advice
+    assert "in few values" not in found.advice
+    assert "the range is also for moderately correlated ones." in plan(analysis, 0.5, schema=BARE).advice
+    low, high = found.shapes.ranges["age"]
+    assert high > 1.25 * found.noise["age"]["cape"]
+    assert low <= found.noise["age"]["cape"]
+
+
+def test_planned_noise_of_a_slope_is_that_of_releases_where_a_ridge_is_needed():
+    schema = Schema(
+        x={"low": 0, "high": 40, "missing": False, "expected": {"mean": 20, "sd": 0.7}},
+        y={"low": 0, "high": 10, "missing": False, "expected": {"mean": 5, "sd": 2}},
+    )
+    random = np.random.default_rng(1)
+    table = pl.DataFrame({"x": random.normal(20, 0.7, 20_000), "y": random.normal(5, 2, 20_000)})
+    analysis, values, stated = cape.LinearRegression("y", ["x"], errors="classical"), [], []
+    for _ in range(60):
+        one = Consortium({"a": table}, schema, Budget(1.0, 1e-6), colluding=0, scheme="pooled")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            slope = one.release(analysis, 1.0).estimates[1]
+        values.append(slope.value)
+        stated.append(slope.privacy)
+    planned = one.plan(analysis, 1.0).noise["x"]["pooled"]
+    assert 0.65 < statistics.stdev(values) / planned < 1.45
+    assert statistics.median(stated) > 1.3 * planned  # which counts the furthest that a ridge can move it
 
 
 QUESTIONS = {

@@ -293,23 +293,27 @@ def _component(
 ) -> list[Estimate]:
     """Return the variance of a component and its share; where noise hides it, its error is the noise.
 
-    `spread` are the variances of the influences on the two; without them, a normal population's.
+    `spread` are the variances of the influences on the two; without them, a normal population's. Along
+    different directions noise is independent: that of the share s is (1 - s) times the component's own, and s
+    times that of the others together.
     """
     found, variances, value = parts.found, parts.variances, float(parts.variances[i])
     freedom = max(found.count - 1, 1.0)
     noise = found.along(parts.vectors[:, i], value) if parts.clear[i] else parts.edge
     share = min(value / total, 1.0)
     if spread is None:
-        others = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
+        squared = float((np.delete(variances, i) ** 2).sum())  # as a difference it could be below 0
         varies = likely(value, noise)
         sides = (
             math.sqrt(2) * varies,
-            math.sqrt(2 * (varies**2 * (1 - share) ** 2 + share**2 * others)) / total,
+            math.sqrt(2 * (varies**2 * (1 - share) ** 2 + share**2 * squared)) / total,
         )
     else:
         sides = math.sqrt(spread[0]), math.sqrt(spread[1])
     sampling, of_share = (each / math.sqrt(freedom) for each in sides)
-    hidden = noise * math.hypot(1 - share, share * math.sqrt(len(variances) - 1)) / total
+    others = np.delete(range(len(variances)), i)
+    rest = math.hypot(*(found.along(parts.vectors[:, j], float(variances[j])) for j in others))
+    hidden = math.hypot((1 - share) * noise, share * rest) / total
     return [
         Estimate(_label(i, "variance"), unit * value, unit * sampling, unit * noise, (0.0, unit)),
         Estimate(_label(i, "share"), share, of_share, hidden, (0.0, 1.0)),

@@ -10,7 +10,10 @@ Columns are independent of each other, but features of a regression explain half
 target of which nothing is stated, each the same share of it.
 
 `plausible` says for what other rows a plan should hold: where nothing is stated, columns as they occur in
-studies; where mean and SD are, cells that lie otherwise around them.
+studies; where mean and SD are, cells that lie otherwise around them; and, for analyses of several columns
+together, numbers that are moderately correlated, which nobody states. They are so by what they have in
+common, one factor, so that the matrix of correlations is positive; and no more than bounds and means allow:
+two columns that are mostly 0 can hardly go in opposite directions.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ __all__ = [
     "power",
     "rows",
     "steepest",
+    "together",
     "vectors",
 ]
 
@@ -49,6 +53,7 @@ _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _CROWD = 0.97  # of the most cells that can lie at a bound
 _SEPARATED = 4.0  # log-odds
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roots are evenly spread mod 1
+_MODERATE = (0.3, 0.5)  # correlations: medium and large by Cohen's words
 _RARE = 0.1  # the share of all values but the first, where categories are rare
 
 SUPPOSED = (
@@ -153,24 +158,33 @@ class Entries:
     Attributes:
         powers: for each entry, the mean of its k-th power, k from 0 on.
         groups: for each entry, which column it stands for.
+        loadings: how much of each entry is what columns have in common; 0 for categories.
     """
 
     def __init__(self, columns: Iterable[Column], most: int = 2, constant: float = 0.0) -> None:
         """Make them; a constant that is not 0 stands before all others."""
         powers = [[constant**k for k in range(most + 1)]] if constant else []
-        groups = [-1] if constant else []
+        groups, loadings = ([-1], [0.0]) if constant else ([], [])
         for group, column in enumerate(columns):
             if isinstance(column, Number):
                 powers.append([Shape(column).power(k) for k in range(most + 1)])
                 groups.append(group)
+                loadings.append(Shape(column).expected.loading)
             else:
                 powers += [[1.0] + [share] * most for share in column.shares[1:]]
                 groups += [group] * (len(column.values) - 1)
+                loadings += [0.0] * (len(column.values) - 1)
         self.powers = np.array(powers).reshape(len(powers), most + 1)
         self.groups = np.array(groups, np.int64)
+        self.loadings = np.array(loadings)
 
     def products(self, places: Integers) -> Floats:
-        """Return the mean of each product of entries, whose places rise along a row of `places`."""
+        """Return the mean of each product of entries, whose places rise along a row of `places`.
+
+        Those of two count how columns go together; of more, as if columns were independent.
+        """
+        if places.shape[1] == 2:
+            return np.asarray(self._second[places[:, 0], places[:, 1]])
         found = np.ones(len(places))
         many = places.shape[1]
         run = np.zeros(len(places), np.int64)
@@ -192,11 +206,37 @@ class Entries:
 
     @property
     def covariance(self) -> Floats:
-        """The covariance of the entries: of different columns 0."""
+        """The covariance of the entries: of different columns 0, unless they go together."""
+        return np.asarray(self._second - np.outer(self.mean, self.mean))
+
+    @cached_property
+    def _second(self) -> Floats:
+        """The mean of each product of two entries."""
         same = self.groups[:, None] == self.groups
-        second = np.where(same, 0.0, np.outer(self.mean, self.mean))
+        second = np.where(same, 0.0, np.outer(self.mean, self.mean) + self._together)  # a row has one value
         np.fill_diagonal(second, self.powers[:, 2])
-        return np.asarray(second - np.outer(self.mean, self.mean))
+        return second
+
+    @property
+    def _together(self) -> Floats:
+        """The covariance of entries of different columns that have something in common.
+
+        For u = (1 + t) / 2, in [0, 1], with means m and m', E uu' lies between m + m' - 1 or 0 and the
+        smaller of m and m'. Where that cuts correlations, the others are drawn to 0 until no combination of
+        entries varies less than it would with loadings alone.
+        """
+        spread = np.sqrt(self.powers[:, 2] - self.mean**2)
+        wanted = np.outer(self.loadings, self.loadings)
+        np.fill_diagonal(wanted, 0.0)
+        if not wanted.any():
+            return wanted
+        m, sizes = (1 + self.mean) / 2, np.outer(spread, spread)
+        product = np.outer(m, m)
+        low = 4 * (np.maximum(m[:, None] + m - 1, 0.0) - product)
+        high = 4 * (np.minimum(m[:, None], m) - product)
+        possible = np.where(wanted == 0, 0.0, np.clip(wanted * sizes, low, high) / np.fmax(sizes, 1e-300))
+        least, now = (-float(np.linalg.eigvalsh(each)[0]) for each in (wanted, possible))
+        return np.asarray(min(1.0, least / now) * possible * sizes if now > 0 else possible * sizes)
 
 
 def entries(design: Design, schema: Schema, most: int = 2) -> tuple[Entries, float]:
@@ -233,8 +273,13 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
 def correlated(design: Design, schema: Schema, deviations: Floats) -> Floats:
     """Return the covariance of each entry of a design's vectors, with these SDs, with its target."""
     target = None if design.target is None else schema[design.target]
-    if target is None or target.expected is not None:
+    if target is None:
         return np.zeros_like(deviations)
+    if target.expected is not None:
+        if not isinstance(target, Number):
+            return np.zeros_like(deviations)
+        columns = [*(schema[name] for name in design.features), target]
+        return Entries(columns, constant=design.intercept * design.length(schema)).covariance[:-1, -1]
     spread = power(target, 2) - power(target, 1) ** 2
     varied = max(1, int(np.count_nonzero(deviations)))
     return np.asarray(deviations * math.sqrt(spread * _EXPLAINED / varied))
@@ -276,6 +321,24 @@ def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:
     if any(schema[name].expected is None for name in columns):
         for _, mean, sd in SUPPOSED:
             found.append(Schema({**schema, **{name: _supposed(schema[name], mean, sd) for name in columns}}))
+    return found
+
+
+def together(schema: Schema, columns: Sequence[str]) -> list[Schema]:
+    """Return the schema with those of these columns that are numbers correlated .3 and .5.
+
+    First all in the same direction, then every other one in the opposite.
+    """
+    numbers = [name for name in columns if isinstance(schema[name], Number)]
+    found = []
+    for correlation in _MODERATE if len(numbers) > 1 else ():
+        for sign in (1, -1):
+            changed = dict(schema)
+            for i, name in enumerate(numbers):
+                expected = Shape(schema.number(name)).expected
+                loading = math.sqrt(correlation) * sign ** (i % 2)
+                changed[name] = replace(schema[name], expected=replace(expected, loading=loading))
+            found.append(Schema(changed))
     return found
 
 

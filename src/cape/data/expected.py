@@ -28,12 +28,14 @@ _NAMED = 3  # values in the example of an error
 class Expected:
     """The mean and the standard deviation of a numeric column, in its unit.
 
-    `form` is not for study files: plans vary it where mean and SD do not settle the noise.
+    `form` and `loading` are not for study files: plans vary them where mean and SD do not settle the noise.
+    Two columns with loadings a and b on what columns have in common are correlated a b.
     """
 
     mean: float
     sd: float
     form: Form = "smooth"
+    loading: float = 0.0
 
     def taking(self, form: Form) -> Expected:
         """Return the same mean and SD with cells that lie otherwise around them."""

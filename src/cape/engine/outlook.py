@@ -1,8 +1,8 @@
 """What a plan can say of rows that it does not know, and of a question that will have no answer.
 
 *Shapes.* Noise in a variance, a correlation or a coefficient depends on how cells lie within their bounds.
-The plan is made again for other plausible shapes (`cape.blocks.typical`); where that changes the noise, it
-gives the range.
+The plan is made again for other plausible shapes (`cape.blocks.typical`), and where columns are asked about
+together also for columns that are correlated; where that changes the noise, it gives the range.
 
 *No answer.* A number has none if the 95% interval of the noise alone is as wide as all values that are
 possible: `Analysis.limits`. What would have one is found by planning it: the same question with a larger
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from scipy.special import ndtri
 
 from cape.blocks import Gram
-from cape.blocks.typical import SUPPOSED, Shape, plausible
+from cape.blocks.typical import SUPPOSED, Shape, plausible, together
 from cape.data import Category, Schema
 from cape.data.schema import Column
 from cape.engine.arguments import joined
@@ -56,13 +56,17 @@ class Shapes:
         ranges: label -> the least and the largest noise over plausible shapes; empty if all are the same.
         stated: the columns whose expected moments the plan has used.
         assumed: the columns of which nothing is stated, if that matters.
-        joint: whether it also matters how columns go together.
+        forms: whether it matters how cells lie around a mean and SD that are stated.
+        joint: whether columns are asked about together, and are planned to be uncorrelated.
+        correlated: whether it matters that they are not.
     """
 
     ranges: dict[str, tuple[float, float]]
     stated: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    forms: bool = False
     joint: bool = False
+    correlated: bool = False
 
     def sentences(self, schema: Schema) -> list[str]:
         """Return which shapes the plan is for, in words."""
@@ -70,15 +74,21 @@ class Shapes:
         if self.stated:
             expected = [f"{schema.label(name)} ({_expected(schema[name])})" for name in self.stated]
             told.append(f"Planned for what is expected of {_named(expected)}.")
-            told += ["Columns are taken to be uncorrelated."] if self.joint else []
         if self.assumed:
             unknown = _named([schema.label(name) for name in self.assumed])
             told.append(f"Nothing is expected of {unknown}: the range is for plausible shapes.")
-        elif self.ranges:
+        elif self.forms:
             told.append(
                 "The range is for cells that lie otherwise around the same mean: in few values, with a long "
                 "tail, or many of them at a bound."
             )
+        if self.correlated:
+            also = "also " if self.assumed or self.forms else ""
+            told.append(
+                f"Columns are taken to be uncorrelated; the range is {also}for moderately correlated ones."
+            )
+        elif self.joint:
+            told.append("Columns are taken to be uncorrelated.")
         return told
 
 
@@ -109,21 +119,30 @@ def shapes(
     def planned(other: Schema) -> dict[str, float]:
         return forecast(analysis, replace(setting, schema=other), share, 1.0)[0]
 
-    def differs(one: Mapping[str, float], two: Mapping[str, float]) -> bool:
-        return any(max(one[k], two[k]) > _MATTERS * min(one[k], two[k]) for k in one)
-
     stated = tuple(name for name in columns if schema[name].expected is not None)
     if stated:
         bare = Schema({**schema, **{name: replace(schema[name], expected=None) for name in stated}})
         with suppress(InvalidInput):  # a question that needs to know what is expected
-            stated = stated if differs(noise, planned(bare)) else ()
-    each = [noise, *map(planned, plausible(schema, columns))] if columns else [noise]
-    ranges = {label: (min(n[label] for n in each), max(n[label] for n in each)) for label in noise}
-    if not any(high > _MATTERS * low for low, high in ranges.values()):
-        ranges = {}
-    unknown = tuple(name for name in columns if schema[name].expected is None)
+            stated = stated if _matters(_ends([noise, planned(bare)])) else ()
+    by_shape = [noise, *map(planned, plausible(schema, columns))] if columns else [noise]
     joint = any(isinstance(block, Gram) or block.vectors is not None for block in query.blocks)
-    return Shapes(ranges, stated, unknown if ranges else (), joint and len(columns) > 1)
+    joint = joint and len(columns) > 1
+    by_correlation = [noise, *map(planned, together(schema, columns))] if joint else [noise]
+    ranges: dict[str, tuple[float, float]] = {}
+    forms, correlated = _matters(_ends(by_shape)), _matters(_ends(by_correlation))
+    if forms or correlated:
+        ranges = _ends(by_shape + by_correlation)
+    unknown = tuple(name for name in columns if schema[name].expected is None)
+    return Shapes(ranges, stated, unknown if forms else (), forms, joint, correlated)
+
+
+def _ends(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest noise of each label."""
+    return {label: (min(n[label] for n in each), max(n[label] for n in each)) for label in each[0]}
+
+
+def _matters(ranges: Mapping[str, tuple[float, float]]) -> bool:
+    return any(high > _MATTERS * low for low, high in ranges.values())
 
 
 def hidden(noise: Mapping[str, float], limits: Mapping[str, float]) -> tuple[str, ...]:

@@ -250,13 +250,17 @@ class Analysis(ABC):
             for many in range(len(held) - 1, getattr(self, "least", 1) - 1, -1):
                 yield self.changed(**{name: held[:many]})
 
-    def _typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Estimates:
-        answer = Answer(
+    def typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Answer:
+        """Return the sums of `rows` typical rows, to be finished as if they had this noise."""
+        return Answer(
             tuple(block.typical(schema, rows) for block in self.query(schema, neighbours).blocks),
             tuple(tuple(each) for each in noise),
             rows if neighbours == "replace-one" else None,
             schema,
         )
+
+    def _typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Estimates:
+        answer = self.typical(schema, noise, rows, neighbours)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
             found = self.finish(answer)

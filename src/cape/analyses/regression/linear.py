@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from cape.blocks import Design, Term
 from cape.blocks.units import Units
 from cape.data import Category, Schema
 from cape.engine.arguments import joined, regression
-from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["Errors", "LinearRegression"]
@@ -187,6 +187,30 @@ class LinearRegression(Analysis):
         )
         return AnalysisResult(estimates, model)
 
+    def expected(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return the noise of each coefficient, and how far a ridge moves it where there is one.
+
+        A release counts the furthest that a ridge could move a coefficient, because it does not know the true
+        ones; those of typical rows are known.
+        """
+        read = self._read(self.typical(schema, noise, rows, neighbours))
+        each = zip(read.joint.estimates, read.moved, strict=True)
+        return {
+            e.label: math.hypot(math.sqrt(e.at.privacy), moved) if isinstance(e.at, Unsure) else e.privacy
+            for e, moved in each
+        }
+
+    def limits(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return how steep slopes can be, less the furthest that a ridge could move them."""
+        read = self._read(self.typical(schema, noise, rows, neighbours))
+        far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in read.joint.estimates}
+        steep = super().limits(schema, noise, rows, neighbours)
+        return {label: limit - far[label] for label, limit in steep.items()}
+
     def describe(self) -> str:
         return f"linear regression of {self.target} on {joined(self.features)}"
 
@@ -231,6 +255,17 @@ class _Moments:
             () if known.doubt is None else rows(known.doubt),
             rows_of(pulls[first:]) if known.pull.any() else (),
         )
+
+    @property
+    def moved(self) -> Floats:
+        """How far the ridge moves coefficients, in the users' units, if the sums have no noise in them."""
+        first, sums, known = int(not self.analysis.intercept), self.sums, self.known
+        if known is None:
+            return np.zeros(len(self.joint.labels))
+        silent = {each.name: 0.0 for each in fields(sums) if each.name.endswith("_noise")}
+        true = coefficients(replace(sums, **silent), centred=self.analysis.intercept, loss=0.0).values[1:]
+        half = self.units.schema.number(self.analysis.target).half
+        return np.asarray(np.abs(half * self.units.matrix @ known.pull @ true)[first:])
 
     @property
     def _limits(self) -> tuple[tuple[float, float], ...]:
