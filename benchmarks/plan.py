@@ -23,10 +23,10 @@ from cape.data import Category, Number, Schema
 from cape.engine.query import Analysis
 
 ROWS = 100_000
-RELEASES = 120  # which tells a standard deviation to 6.5%
+RELEASES = 200  # which tells a standard deviation to 5%
 FEW = 40  # where a ratio is far from 1
 LEAST, MOST = 0.7, 1.4
-MARGIN = 1.2  # of a range's ends: three standard errors of a standard deviation
+MARGIN = 1.2  # of a range's ends: four standard errors of a standard deviation
 _SAME = 1.05
 
 DETERMINED: dict[str, tuple[Analysis, str]] = {

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import cape
+from cape.blocks.typical import steepest
 from cape.data import Schema
 from cape.engine.consortium import Consortium
 from cape.engine.outlook import LEGEND, hidden
@@ -147,6 +148,43 @@ def test_a_smaller_question_that_the_plan_names_has_an_answer():
     assert not plan(cape.Correlation("age", "score"), 0.08, schema=BARE).answers.hidden
 
 
+def _released(analysis, share, schema):
+    random = np.random.default_rng(5)
+    sites = {}
+    for i in range(SITES):
+        rows = 1112 // SITES
+        sites[str(i)] = pl.DataFrame(
+            {
+                "age": np.clip(5 + random.gamma(2.25, 5.3, rows), 5, 65),
+                "score": np.clip(random.normal(108, 15, rows), 40, 160),
+                "motion": np.minimum(0.07 * np.exp(0.75 * random.normal(size=rows)), 1.0),
+                "ill": np.where(random.random(rows) < 0.15, "yes", "no"),
+            }
+        )
+    # a trusted curator's noise, for speed: that of `cape` is sqrt(20 / 19) times as large
+    together = Consortium(sites, schema, Budget(1.0, 1e-6), colluding=1, scheme="pooled")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return together.release(analysis, share)
+
+
+@pytest.mark.slow(2)
+def test_a_regression_without_an_answer_has_a_smaller_one_whose_release_has_it():
+    whole = cape.LinearRegression("score", ["age", "motion", "ill"])
+    small = plan(whole, 0.2)
+    assert set(small.answers.hidden) == {"age", "motion", "ill=yes"}
+    assert small.answers.instead == ("a smaller question: linear regression of score on ill",)
+    possible = steepest(STATED, "score", ("ill",))["ill=yes"]
+    answered = []
+    for analysis in (whole, cape.LinearRegression("score", ["ill"])):
+        widths = []
+        for _ in range(7):
+            low, high = _released(analysis, 0.2, STATED).interval()["ill=yes"]
+            widths.append((high - low) / 2)
+        answered.append(statistics.median(widths) < possible)
+    assert answered == [False, True]
+
+
 def test_where_nothing_smaller_helps_the_plan_names_rows_and_epsilon_that_do():
     analysis = cape.Correlation("age", "motion")
     rows, epsilon = plan(analysis, 0.08).answers.instead
@@ -170,8 +208,10 @@ def test_half_of_what_is_possible_is_the_limit():
 
 def test_smaller_questions_keep_every_other_argument():
     whole = cape.LinearRegression("score", ["age", "motion", "ill"], intercept=False, norm=1.5)
-    found = list(whole.smaller(STATED))
-    assert [each.features for each in found] == [("age", "motion"), ("age",)]
-    assert all(dataclasses.replace(each, features=whole.features) == whole for each in found[:1])
+    *found, last = whole.smaller(STATED)
+    assert [each.features for each in found] == [("age", "motion"), ("age",), ("motion",), ("ill",)]
+    assert all(dataclasses.replace(each, features=whole.features) == whole for each in found)
+    assert last == cape.TableOne("score", by="ill")
+    assert list(cape.LinearRegression("score", ["age"]).smaller(STATED)) == []
     assert [each.clusters for each in cape.KMeans(["age", "score"], 4).smaller(STATED)] == [3, 2]
     assert list(cape.Correlation("age", "score").smaller(STATED)) == []

@@ -137,7 +137,7 @@ class Tensors(VectorBlock):
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         most = max([term.degree for term in self.terms], default=0)
         found, unit = typical_entries(self.design, schema, max(most, 2))
-        with_y = correlated(self.design, schema, np.sqrt(np.diag(found.covariance)))
+        with_y = correlated(self.design, schema, found)
         target = None if self.design.target is None else schema[self.design.target]
         sums: list[Floats] = [np.array([float(rows)])]
         for term in self.terms:

@@ -270,19 +270,19 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
     return np.asarray(x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0))
 
 
-def correlated(design: Design, schema: Schema, deviations: Floats) -> Floats:
-    """Return the covariance of each entry of a design's vectors, with these SDs, with its target."""
+def correlated(design: Design, schema: Schema, found: Entries) -> Floats:
+    """Return the covariance of each entry of a design's vectors with its target."""
     target = None if design.target is None else schema[design.target]
-    if target is None:
-        return np.zeros_like(deviations)
-    if target.expected is not None:
-        if not isinstance(target, Number):
-            return np.zeros_like(deviations)
-        columns = [*(schema[name] for name in design.features), target]
-        return Entries(columns, constant=design.intercept * design.length(schema)).covariance[:-1, -1]
-    spread = power(target, 2) - power(target, 1) ** 2
-    varied = max(1, int(np.count_nonzero(deviations)))
-    return np.asarray(deviations * math.sqrt(spread * _EXPLAINED / varied))
+    if target is not None and target.expected is None:
+        spread = power(target, 2) - power(target, 1) ** 2
+        deviations = np.sqrt(np.diag(found.covariance))
+        varied = max(1, int(np.count_nonzero(deviations)))
+        signs = np.where(found.loadings < 0, -1.0, 1.0)  # or features that go together would explain it all
+        return np.asarray(signs * deviations * math.sqrt(spread * _EXPLAINED / varied))
+    if not isinstance(target, Number):
+        return np.zeros(len(found.mean))
+    columns = [*(schema[name] for name in design.features), target]
+    return Entries(columns, constant=design.intercept * design.length(schema)).covariance[:-1, -1]
 
 
 def steepest(schema: Schema, target: str, features: Sequence[str]) -> dict[str, float]:

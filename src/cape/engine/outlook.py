@@ -127,13 +127,21 @@ def shapes(
     by_shape = [noise, *map(planned, plausible(schema, columns))] if columns else [noise]
     joint = any(isinstance(block, Gram) or block.vectors is not None for block in query.blocks)
     joint = joint and len(columns) > 1
-    by_correlation = [noise, *map(planned, together(schema, columns))] if joint else [noise]
+    by_correlation = [noise]
+    for going in _going(query, columns) if joint else ():
+        by_correlation += map(planned, together(schema, going))
     ranges: dict[str, tuple[float, float]] = {}
     forms, correlated = _matters(_ends(by_shape)), _matters(_ends(by_correlation))
     if forms or correlated:
         ranges = _ends(by_shape + by_correlation)
     unknown = tuple(name for name in columns if schema[name].expected is None)
     return Shapes(ranges, stated, unknown if forms else (), forms, joint, correlated)
+
+
+def _going(query: Query, columns: Sequence[str]) -> set[tuple[str, ...]]:
+    """Return which columns may go together: all, and the features of a regression without its target."""
+    designs = [block.vectors for block in query.blocks]
+    return {tuple(columns), *(design.features for design in designs if design is not None)}
 
 
 def _ends(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, float]]:

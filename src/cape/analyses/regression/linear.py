@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import Fit, fit
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.regression.sensitivity import joint
+from cape.analyses.table_one import TableOne
 from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
@@ -210,6 +211,17 @@ class LinearRegression(Analysis):
         far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in read.joint.estimates}
         steep = super().limits(schema, noise, rows, neighbours)
         return {label: limit - far[label] for label, limit in steep.items()}
+
+    def smaller(self, schema: Schema) -> Iterator[Analysis]:
+        """Yield regressions on fewer features, then on each alone, then the target by each category."""
+        for many in range(len(self.features) - 1, 1, -1):
+            yield self.changed(features=self.features[:many])
+        if len(self.features) > 1:
+            for name in self.features:
+                yield self.changed(features=(name,))
+        for name in self.features:
+            if isinstance(schema[name], Category):
+                yield TableOne(self.target, by=name)
 
     def describe(self) -> str:
         return f"linear regression of {self.target} on {joined(self.features)}"
