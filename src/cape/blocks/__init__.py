@@ -16,8 +16,8 @@ from cape.blocks.gradient import Gradient
 from cape.blocks.gram import Gram
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
-from cape.blocks.newton import Newton
 from cape.blocks.sandwich import Sandwich
+from cape.blocks.scores import Scores
 from cape.blocks.squares import Form, Squares
 from cape.blocks.tensors import Tensors, Term
 
@@ -36,8 +36,8 @@ __all__ = [
     "Gram",
     "Moments",
     "Nearest",
-    "Newton",
     "Sandwich",
+    "Scores",
     "Squares",
     "Table",
     "Tensors",

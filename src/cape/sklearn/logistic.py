@@ -35,15 +35,14 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         fit_intercept: if False, log-odds at X = 0 are 0.
-        max_iter: how many Newton steps, "auto" for two; fewer are made where noise would hide them.
-        ridge: "auto", or what is added to the mean of xx' in the first round.
+        max_iter: how many steps, "auto" for four.
         n_sites, colluding, scheme, neighbours, random_state: see `LinearRegression`.
 
     Attributes:
         classes_: the labels.
         coef_, intercept_: log-odds of the second class in the units of X, (1, features) and (1,); one row for
             each class if there are more than two.
-        n_iter_: Newton steps that were made.
+        n_iter_: steps that were made.
         release_, guarantee_: the release, and its guarantee. For more than two classes `release_`
             is a dict of releases by class.
     """
@@ -51,7 +50,6 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     data_norm: float | None = None
     fit_intercept: bool = True
     max_iter: int | Literal["auto"] = "auto"
-    ridge: float | Literal["auto"] = "auto"
 
     def fit(self, X: Any, y: Any, sites: Any = None) -> LogisticRegression:
         """Release the coefficients. `sites` has a label for each row: which site holds it."""
@@ -68,7 +66,6 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
                 names,
                 rounds=self.max_iter,
                 intercept=bool(self.fit_intercept),
-                ridge=self.ridge,
                 norm=self._box.norm,
             )
             for target in targets

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Newton, Sandwich, Squares, Tensors
+from cape.blocks import Sandwich, Scores, Squares, Tensors
 from cape.data import Number
 from cape.engine.query import Answer
 
@@ -50,12 +50,18 @@ def sums_of(block, schema, table):
     x, y = rows_of(block.design, schema, table)
     above = np.triu_indices(x.shape[1], 1)
     arrays = [np.array([float(len(x))])]
-    if isinstance(block, Newton):
+    if isinstance(block, Scores):
         p = 1 / (1 + np.exp(-np.clip(x @ np.array(block.weights), -700, 700)))
-        g = np.trunc((p - (1 + y) / 2) / STEP) * STEP
-        z = np.trunc(np.sqrt(p * (1 - p))[:, None] * x / STEP) * STEP
-        square = z.T @ z
-        return (*arrays, g @ x, np.diag(square).copy(), square[above])
+        u = x @ np.array(block.turn).T
+        squares, bent = (u**2).sum(axis=1), p * (1 - p)
+        with np.errstate(divide="ignore"):
+            limits = block.bound / np.fmax(p, 1 - p) / np.sqrt(squares), block.curve / (bent * squares)
+        v = np.fmin(1, np.fmin(*limits))
+        s = np.trunc((v * (p - (1 + y) / 2))[:, None] * u / block.bound / STEP) * STEP
+        z = np.trunc(np.sqrt(v * bent)[:, None] * u / math.sqrt(block.curve) / STEP) * STEP
+        for square in (z.T @ z, s.T @ s):
+            arrays += [np.diag(square).copy(), square[above]]
+        return (arrays[0], s.sum(axis=0), *arrays[1:])
     if isinstance(block, Squares):
         c = x - np.array(block.centre)
         forms = [(sum(w * c[:, i] * c[:, j] for i, j, w in form.terms), form.bound) for form in block.forms]
@@ -94,11 +100,11 @@ def answer_to(query, schema, table, rng, mu, neighbours="replace-one"):
 
 
 def converse(analysis, schema, table, rng, *, mu=MU, neighbours="replace-one"):
-    """What is found, and how many Newton steps were asked for."""
+    """What is found, and how many steps were asked for."""
     talk = analysis.conduct(schema, neighbours)
     query, steps = next(talk), 0
     for share in analysis.stages():
-        steps += isinstance(query.blocks[0], Newton)
+        steps += isinstance(query.blocks[0], Scores)
         try:
             query = talk.send(answer_to(query, schema, table, rng, mu * math.sqrt(share), neighbours))
         except StopIteration as stop:

@@ -288,7 +288,7 @@ def z_and_p(estimate: Estimate) -> tuple[float, float]:
         return z, 2 * float(ndtr(-abs(z)))
     value, error, bias = estimate.value, estimate.standard_error, 0.0
     if isinstance(at, Reach):
-        error, bias = at.error, at.bias
+        value, error, bias = at.value, at.error, at.bias
     if not (at is None or isinstance(at, Reach)) or not (error > 0 and low <= 0 <= high):
         return math.nan, math.nan
     z = math.copysign(max(abs(value) - bias, 0.0) / error, value)

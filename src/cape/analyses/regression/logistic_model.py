@@ -37,8 +37,8 @@ class LogisticModel(Shown):
         estimates: the intercept, if there is one, and log-odds per unit of each feature.
         weights: the same for (1, x), with x as sites make it.
         intercept: log-odds where numbers and indicators of categories are all 0.
-        rounds: the Newton steps that were made; with none, estimates are those of second moments.
-        calibration: what was released about how right probabilities are.
+        rounds: the steps that were made.
+        calibration: the share of the second class, and what the estimates are.
     """
 
     target: str
@@ -55,9 +55,8 @@ class LogisticModel(Shown):
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
-        how = f"with {count(self.rounds, 'Newton step')}" if self.rounds else "from second moments only"
         of = f"logistic regression of {self.target} on {joined(self.design.features)}"
-        return f"{of}, {how}"
+        return f"{of}, in {count(self.rounds, 'step')}"
 
     @cached_property
     def coefficients(self) -> dict[str, float]:
@@ -120,7 +119,7 @@ class LogisticModel(Shown):
         return forest(self._slopes, self.schema, what, ratios=True)
 
     def notes(self) -> Sequence[str]:
-        """Return what was released about how right probabilities are."""
+        """Return the share of the second class, and what the estimates are."""
         return [self.calibration] if self.calibration else []
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +131,7 @@ class LogisticModel(Shown):
                 **plainly(self.estimates, self.coefficients, self.schema),
                 "odds_ratios": {e.label: e.ratio_to_dict() for e in effects(self._slopes, self.schema)},
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
-                "newton_steps": self.rounds,
+                "steps": self.rounds,
                 "rows": self.count,
                 "threshold": self.threshold,
             }

@@ -1,0 +1,244 @@
+"""Clipped scores of a logistic regression: how far one row moves them, and what noisy ones say.
+
+Claim. A row adds (s, zz', ss') with |s| <= 1, |z| <= 1 and z parallel to s, in the block's units. With weights
+1, b = 1 and m = 0.3 on their sums (off-diagonals counted twice) and c on the count, one row changes the sums,
+each divided by its scale, by at most sqrt(4 + b) under replace-one if c <= 3 - m, and by sqrt(1 + b + m + c)
+under add-remove: the spread is free.
+Reason. Let r and a be the lengths of s and of zz', and k the cosine between s and -s'. The change, squared, is
+
+    f = r² + r'² + 2 r r' k + b (a² + a'² - 2 a a' k²) + m (r⁴ + r'⁴ - 2 r² r'² k²).
+
+It is convex in a and in a', and in r and r' because 2 - 4 m >= 0, so each of the four is 0 or 1.
+
+- *r = 0* (or r' = 0): f <= 1 + m + 2 b <= 4 + b.
+- *r = r' = 1, not both a and a' are 1*: f <= 2 + 2 k + b + 2 m (1 - k²), which rises up to k = 1: 4 + b.
+- *All are 1*: f = 2 + 2 k + 2 t (1 - k²) with t = b + m has its top at k = 1 / (2 t), where it is 2 + 2 t + 1 /
+  (2 t): 4.985 for t = 1.3.
+- *A row that is added, left out, or replaced by an incomplete one* changes the sums by 1 + b + m + c at most.
+
+Truncation moves each entry of s and z by at most two steps of 2^-20 and makes none longer. Sums of
+products are those of the truncated vectors, which are parallel no more: that moves a difference of two rows by
+at most 2^-18 sqrt(d) (1 + 2 sqrt(b) + 2 sqrt(m)), which is added.
+Tested in tests/analyses/regression/test_logistic_sensitivity.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cape.analyses.matrices import nearest_positive, spectral, symmetric
+from cape.arrays import Floats
+from cape.blocks import Design, Scores
+from cape.blocks.block import T_BITS
+from cape.data import Schema
+from cape.engine.query import Answer, Neighbours, Query
+
+__all__ = ["Belief", "Point", "Step", "clipping", "score_query"]
+
+_CURVE, _SPREAD = 1.0, 0.3
+_ALONE = 1 + _CURVE + _SPREAD
+_FLOAT = 1 + 1e-12
+_TINY = 1e-150
+_FLOOR = 1e-9  # of a row: where there is no noise there is still rounding
+# `python -m benchmarks.logistic_choices` measures what follows.
+RIDGE = 0.3  # of the largest eigenvalue of noise, halved: added to what rows are whitened by
+NEAR = 0.3  # the shortest bound on scores, in lengths of a typical row
+ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
+BENT = 0.02  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
+MISSED = (1.0, 0.1)  # of what a step changed, squared: the error of the first estimate, and of later ones
+LEFT = 0.3  # of the change of log-odds, squared, that a step may be wrong by
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where scores are asked for, and how they are clipped: see `Scores`."""
+
+    weights: Floats
+    turn: Floats
+    bound: float
+    curve: float
+
+    @classmethod
+    def first(cls, width: int) -> Point:
+        """Return log-odds of 0, where no score is longer than 1/2 and none is clipped."""
+        return cls(np.zeros(width), np.eye(width), 0.5, 0.25)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no row can be clipped: |x| <= 1."""
+        longest = float(np.linalg.norm(self.turn, 2))
+        sure = longest if self.weights.any() else longest / 2
+        return self.bound >= sure and self.curve >= longest**2 / 4
+
+
+def score_query(design: Design, point: Point, schema: Schema, neighbours: Neighbours) -> Query:
+    """Return the question for scores at a point: proof at the head of the module."""
+    replace = neighbours == "replace-one"
+    count = 4 + _CURVE - _ALONE if replace else _ALONE / 8
+    squares = [1 / math.sqrt(weight) for weight in (count, 1.0, _CURVE, 2 * _CURVE, _SPREAD, 2 * _SPREAD)]
+    turn = tuple(tuple(map(float, row)) for row in point.turn)
+    block = Scores(design, tuple(map(float, point.weights)), turn, float(point.bound), float(point.curve))
+    if replace:
+        entries = math.sqrt(design.width(schema)) * (1 + 2 * math.sqrt(_CURVE) + 2 * math.sqrt(_SPREAD))
+        sensitivity = math.sqrt(4 + _CURVE) + math.ldexp(entries, 2 - T_BITS)
+    else:
+        sensitivity = math.sqrt(_ALONE + count)
+    return Query((block,), (tuple(squares),), sensitivity * _FLOAT)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Noisy sums over rows of scores, of their curvature and spread at a point, in units of u.
+
+    Along eigenvectors of the curvature that its noise hides, nothing is known. Of an eigenvalue l that is
+    above the largest one of noise, e, the part e² / l is taken to be noise.
+    """
+
+    point: Point
+    score: Floats
+    curvature: Floats
+    spread: Floats
+    score_noise: float
+    curvature_noise: float  # above the diagonal
+    count: float
+
+    @classmethod
+    def of(cls, answer: Answer, design: Design, point: Point) -> Step:
+        """Return what an answer to `score_query` at this point holds."""
+        _, score, square, cross, spread, beside = answer.sums[0]
+        _, score_noise, _, curvature_noise, _, _ = answer.noise[0]
+        count, _ = answer.complete_rows(design.columns)
+        return cls(
+            point,
+            point.bound * score,
+            point.curve * symmetric(square, cross),
+            point.bound**2 * symmetric(spread, beside),
+            point.bound * score_noise,
+            point.curve * curvature_noise,
+            max(count, 1.0),
+        )
+
+    @cached_property
+    def _seen(self) -> tuple[Floats, Floats, Floats]:
+        """The inverses of eigenvalues that stand out from noise, 0 for the others; what is not noise; axes."""
+        values, vectors = np.linalg.eigh(self.curvature)
+        edge = max(spectral(len(values), self.curvature_noise), _FLOOR * self.count)
+        clear = values > edge
+        safe = np.where(clear, values, 1.0)
+        return np.where(clear, 1 / safe, 0.0), np.where(clear, safe - edge**2 / safe, 0.0), vectors
+
+    @cached_property
+    def change(self) -> Floats:
+        """The Newton step, in u."""
+        inverses, _, vectors = self._seen
+        return np.asarray(-vectors @ (inverses * (vectors.T @ self.score)))
+
+    @property
+    def target(self) -> Floats:
+        """The weights after it."""
+        return np.asarray(self.point.weights + self.point.turn.T @ self.change)
+
+    @property
+    def left(self) -> Floats:
+        """How far it may have ended from where scores are 0: second order in what it changed."""
+        return np.asarray(LEFT * float(np.linalg.norm(self.change)) * (self.point.turn.T @ self.change))
+
+    @property
+    def sampling(self) -> Floats:
+        """The covariance of the target from having sampled people: the sandwich, whatever rows are like."""
+        inverses, _, vectors = self._seen
+        bread = self.point.turn.T @ (vectors * inverses) @ vectors.T
+        return np.asarray(bread @ nearest_positive(self.spread) @ bread.T)
+
+    def precision(self, covariance: Floats) -> Floats:
+        """Return how much the step tells, if the covariance of the weights is this before it.
+
+        Noise e in the scores and E in the curvature, at a point that is d away, make e + E d.
+        """
+        _, kept, vectors = self._seen
+        back = np.linalg.inv(self.point.turn)
+        away = back.T @ covariance @ back + np.outer(self.change, self.change)
+        eye = np.eye(len(away))
+        noise = (self.score_noise**2 + (_FLOOR * self.count) ** 2) * eye
+        noise = noise + self.curvature_noise**2 * (np.trace(away) * eye + away)
+        told = back @ (vectors * kept) @ vectors.T
+        return np.asarray(told @ np.linalg.solve(noise, told.T))
+
+    def turn(self, first: bool) -> Floats:
+        """Return what whitens rows, weighted as the curvature weights them, as far as noise lets it.
+
+        After the first step |u|² is as large as u is wide, on average; later ones leave its size as it is.
+        """
+        values, vectors = np.linalg.eigh(self.curvature)
+        edge = RIDGE * spectral(len(values), self.curvature_noise) / 2 + _FLOOR * self.count
+        size = self.count / 4 if first else max(float(values.mean()), edge)
+        white = (vectors * np.sqrt(size / (np.maximum(values, 0.0) + edge))) @ vectors.T
+        return np.asarray(white @ self.point.turn)
+
+    def next(self, weights: Floats, turn: Floats, share: float) -> Point:
+        """Return where to ask next; the last step has `share` times the share of this one.
+
+        Scores and curvature are clipped where the last step's noise would be large beside them otherwise.
+        """
+        score = self.score_noise / self.point.bound / math.sqrt(share)
+        curve = self.curvature_noise / self.point.curve / math.sqrt(share)
+        return Point(
+            weights, turn, *clipping(self.count, len(weights), score, curve, float(np.linalg.norm(turn, 2)))
+        )
+
+
+def clipping(count: float, width: int, score: float, curve: float, longest: float) -> tuple[float, float]:
+    """Return the bounds on scores and on curvature, for noise of `score` and `curve` in units of these.
+
+    Scores are as long as noise allows that adds no more than `ROUGH` of the sampling variance, and at least
+    as long as `NEAR` says; curvature likewise. No row is longer than `longest`.
+    """
+    bound = max(NEAR * math.sqrt(width), math.sqrt(ROUGH * count / 4) / max(score, _TINY))
+    most = max(2 * NEAR**2 * width, BENT * count / 4 / max(curve, _TINY))
+    return min(bound, longest), min(most, longest**2 / 4)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What steps say about weights that were normal with a known covariance around 0 before.
+
+    Attributes:
+        mean: the weights.
+        covariance: how far they may be off, in all.
+        noise: the part of it that is noise.
+        pull: how much of the true weights is missing from the mean, as a matrix.
+    """
+
+    mean: Floats
+    covariance: Floats
+    noise: Floats
+    pull: Floats
+
+    @classmethod
+    def after(cls, steps: list[Step], covariance: Floats) -> Belief:
+        """Return what these steps say, in turn."""
+        eye = np.eye(len(covariance))
+        belief = cls(np.zeros(len(eye)), covariance, np.zeros_like(eye), eye)
+        for i, step in enumerate(steps):
+            belief = belief.told(step, MISSED[min(i - 1, 1)] if i else 0.0)
+        return belief
+
+    def told(self, step: Step, missed: float) -> Belief:
+        """Return what is known after a step; where it differs from before, that was wrong by a part of it."""
+        apart = step.target - self.mean
+        wrong = missed * np.outer(apart, apart)
+        precision = step.precision(self.covariance + wrong)
+        covariance = np.linalg.inv(np.linalg.inv(self.covariance + wrong) + precision)
+        covariance = (covariance + covariance.T) / 2
+        gain = covariance @ precision
+        rest = np.eye(len(gain)) - gain
+        return Belief(
+            self.mean + gain @ apart,
+            covariance,
+            rest @ (self.noise + wrong) @ rest.T + covariance @ precision @ covariance,
+            rest @ self.pull,
+        )
