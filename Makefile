@@ -33,7 +33,7 @@ lint: .venv/.test
 types: .venv/.test
 	$(BIN)/mypy
 
-bench: .venv/.test
+bench: .venv/.test .venv-peers/.bench
 	$(BIN)/python -m benchmarks
 
 # All of them, or some: `make mutants SAMPLE=12` takes others every day.
@@ -53,7 +53,7 @@ docs: .venv/.docs
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv .venv-torch .venv-flare site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf .venv .venv-torch .venv-flare .venv-peers site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -77,4 +77,10 @@ clean:
 	test -x .venv-flare/bin/python || $(PYTHON) -m venv .venv-flare
 	.venv-flare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		-e '.[flare]' pytest pytest-xdist
+	touch $@
+
+# What benchmarks compare with and what does not import beside our scikit-learn.
+.venv-peers/.bench: Makefile
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check scikit-learn==1.7.2 diffprivlib==0.6.6
 	touch $@

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cape.blocks import Design, Moments, Nearest, Newton, Table, Tensors, Term, table
+from cape.blocks import Design, Moments, Nearest, Scores, Table, Tensors, Term, table
 from cape.data import readers
 from tests.blocks import reference
 from tests.blocks.vectors import SCHEMA, large
 
 DESIGN, OTHER = Design(("x", "g"), "b", intercept=1.0), Design(("x", "z"))
 ROWS = large(20_000)
-BLOCK = Newton(DESIGN, (0.5, -1.0, 2.0, 0.1))
+BLOCK = Scores(DESIGN, (0.5, -1.0, 2.0, 0.1), tuple(map(tuple, np.eye(4).tolist())), 0.3, 0.1)
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ class LogisticRegression(Analysis):
         far = float((left / error).max())
         if far > 1:
             _warn(
-                f"the last step still changed log-odds by {np.linalg.norm(last.change):.2g}, and may have left "
+                f"the last step still changed log-odds by {last.moved:.2g}, and may have left "
                 f"estimates off by {far:.2g} standard errors, which intervals count; more rounds, rows or "
                 "epsilon would help"
             )
@@ -241,15 +241,15 @@ class LogisticRegression(Analysis):
             _warn(unreliable(units.names, hidden, noise=noisy))
             names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
             return (
-                f"Noise hides what sets {joined(names)} apart: estimates are drawn to 0, and intervals count on "
-                f"no column changing log-odds by more than {MOST_MOVED:.0f} as it goes through its range."
+                f"Noise hides the effect of {joined(names)}: estimates are drawn to 0, and intervals count on no "
+                f"column changing log-odds by more than {MOST_MOVED:.0f} as it goes through its range."
             )
         if point.whole:
             return "Maximum-likelihood estimates, up to noise, which is counted."
         return "Rows far from the others count less than in the likelihood, which keeps noise small."
 
     def _share(self, first: Step, schema: Schema) -> str:
-        """Return the share of the second category that the first step tells, with a warning if one is rare."""
+        """Return the share of the second category, with a warning if one of the two is rare."""
         unit = 2 * math.hypot(1.0, INTERCEPT) / INTERCEPT
         mean, noise = -unit * float(first.score[0]) / first.count, unit * first.score_noise / first.count
         share = min(max((1 + mean) / 2, 0.0), 1.0)

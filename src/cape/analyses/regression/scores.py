@@ -1,24 +1,26 @@
 """Clipped scores of a logistic regression: how far one row moves them, and what noisy ones say.
 
-Claim. A row adds (s, zz', ss') with |s| <= 1, |z| <= 1 and z parallel to s, in the block's units. With weights
-1, b = 1 and m = 0.3 on their sums (off-diagonals counted twice) and c on the count, one row changes the sums,
-each divided by its scale, by at most sqrt(4 + b) under replace-one if c <= 3 - m, and by sqrt(1 + b + m + c)
-under add-remove: the spread is free.
-Reason. Let r and a be the lengths of s and of zz', and k the cosine between s and -s'. The change, squared, is
+Claim. A row adds (s, zz', ss') with |s| <= 1, |z| <= 1 and z parallel to s, in the block's units. With
+weights 1, b = 1 and m = 0.3 on their sums (off-diagonals counted twice) and c on the count, one row changes
+the sums, each divided by its scale, by at most sqrt(4 + b) under replace-one if c <= 3 - m, and by sqrt(1 +
+b + m + c) under add-remove: the spread ss' is free.
+Reason. Let r and a be the lengths of s and of zz', and k the cosine between s and -s'. The change, squared,
+is
 
     f = r² + r'² + 2 r r' k + b (a² + a'² - 2 a a' k²) + m (r⁴ + r'⁴ - 2 r² r'² k²).
 
 It is convex in a and in a', and in r and r' because 2 - 4 m >= 0, so each of the four is 0 or 1.
 
 - *r = 0* (or r' = 0): f <= 1 + m + 2 b <= 4 + b.
-- *r = r' = 1, not both a and a' are 1*: f <= 2 + 2 k + b + 2 m (1 - k²), which rises up to k = 1: 4 + b.
-- *All are 1*: f = 2 + 2 k + 2 t (1 - k²) with t = b + m has its top at k = 1 / (2 t), where it is 2 + 2 t + 1 /
-  (2 t): 4.985 for t = 1.3.
-- *A row that is added, left out, or replaced by an incomplete one* changes the sums by 1 + b + m + c at most.
+- *r = r' = 1, and a or a' is 0*: f <= 2 + 2 k + b + 2 m (1 - k²), which rises up to k = 1: 4 + b.
+- *All are 1*: f = 2 + 2 k + 2 t (1 - k²) with t = b + m has its top at k = 1 / (2 t), where it is
+  2 + 2 t + 1 / (2 t): 4.985 for t = 1.3.
+- *A row that is added, left out, or replaced by an incomplete one* changes the sums, squared, by 1 + b + m
+  + c at most.
 
-Truncation moves each entry of s and z by at most two steps of 2^-20 and makes none longer. Sums of
-products are those of the truncated vectors, which are parallel no more: that moves a difference of two rows by
-at most 2^-18 sqrt(d) (1 + 2 sqrt(b) + 2 sqrt(m)), which is added.
+Truncation moves each entry of s and z by at most three steps of 2^-20 and makes neither longer. Sums of
+products are those of truncated vectors, which are parallel no more: a difference of two rows moves by at
+most 6 sqrt(d) (1 + 2 sqrt(b) + 2 sqrt(m)) steps by that, and 8 in place of 6 are added.
 Tested in tests/analyses/regression/test_logistic_sensitivity.py.
 """
 
@@ -48,7 +50,7 @@ _FLOOR = 1e-9  # of a row: where there is no noise there is still rounding
 RIDGE = 0.3  # of the largest eigenvalue of noise, halved: added to what rows are whitened by
 NEAR = 0.3  # the shortest bound on scores, in lengths of a typical row
 ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
-BENT = 0.02  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
+BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
 MISSED = (1.0, 0.1)  # of what a step changed, squared: the error of the first estimate, and of later ones
 LEFT = 0.3  # of the change of log-odds, squared, that a step may be wrong by
 
@@ -84,7 +86,7 @@ def score_query(design: Design, point: Point, schema: Schema, neighbours: Neighb
     block = Scores(design, tuple(map(float, point.weights)), turn, float(point.bound), float(point.curve))
     if replace:
         entries = math.sqrt(design.width(schema)) * (1 + 2 * math.sqrt(_CURVE) + 2 * math.sqrt(_SPREAD))
-        sensitivity = math.sqrt(4 + _CURVE) + math.ldexp(entries, 2 - T_BITS)
+        sensitivity = math.sqrt(4 + _CURVE) + math.ldexp(entries, 3 - T_BITS)
     else:
         sensitivity = math.sqrt(_ALONE + count)
     return Query((block,), (tuple(squares),), sensitivity * _FLOAT)
@@ -124,7 +126,7 @@ class Step:
 
     @cached_property
     def _seen(self) -> tuple[Floats, Floats, Floats]:
-        """The inverses of eigenvalues that stand out from noise, 0 for the others; what is not noise; axes."""
+        """Inverses of the eigenvalues that stand out, 0 for others; what of these is not noise; the axes."""
         values, vectors = np.linalg.eigh(self.curvature)
         edge = max(spectral(len(values), self.curvature_noise), _FLOOR * self.count)
         clear = values > edge
@@ -143,9 +145,17 @@ class Step:
         return np.asarray(self.point.weights + self.point.turn.T @ self.change)
 
     @property
+    def moved(self) -> float:
+        """By how much it changed log-odds, as a standard deviation over people, or a bit less.
+
+        change'H change is the sum of v h (u·change)² over rows, with v <= 1 and h <= 1/4.
+        """
+        return 2 * math.sqrt(max(float(self.change @ self.curvature @ self.change), 0.0) / self.count)
+
+    @property
     def left(self) -> Floats:
         """How far it may have ended from where scores are 0: second order in what it changed."""
-        return np.asarray(LEFT * float(np.linalg.norm(self.change)) * (self.point.turn.T @ self.change))
+        return np.asarray(LEFT * self.moved * (self.point.turn.T @ self.change))
 
     @property
     def sampling(self) -> Floats:
