@@ -41,7 +41,7 @@ __all__ = ["LogisticRegression"]
 # Choices, measured by `python -m benchmarks.logistic_choices`, which halves and doubles each.
 ROUNDS = 4  # for "auto"
 LAST = 0.5  # the last step's share
-INTERCEPT = 0.5  # what stands before x in (c, x) / sqrt(1 + c²): rows are about that long
+INTERCEPT = 1.0  # what stands before x in (c, x) / sqrt(1 + c²), times the root of the number of features
 SPREAD = 1.0  # the standard deviation of log-odds over people that is expected before anything is seen
 # An assumption, which results name: no column changes log-odds by more than 20 as it goes through its range.
 # Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
@@ -131,15 +131,22 @@ class LogisticRegression(Analysis):
             return (1.0,)
         return (*[(1 - LAST) / (self.steps - 1)] * (self.steps - 1), LAST)
 
+    @property
+    def _first(self) -> float:
+        """What stands before x: about as large as an entry of x."""
+        return INTERCEPT / math.sqrt(len(self.features))
+
     def _design(self, scores: bool) -> Design:
         """Return how a row becomes a vector: for scores it starts with the intercept."""
-        return Design(self.features, self.target, self.norm, INTERCEPT if scores and self.intercept else 0.0)
+        return Design(
+            self.features, self.target, self.norm, self._first if scores and self.intercept else 0.0
+        )
 
     def _frame(self, width: int) -> Floats:
         """Return the matrix F that makes a vector for scores of (1, x): its weights w are F'w for (1, x)."""
         if not self.intercept:
             return np.eye(width + 1)[1:]
-        return np.diag([INTERCEPT] + [1.0] * width) / math.hypot(1.0, INTERCEPT)
+        return np.diag([self._first] + [1.0] * width) / math.hypot(1.0, self._first)
 
     def _check(self, schema: Schema) -> None:
         column = schema[self.target]
@@ -170,16 +177,17 @@ class LogisticRegression(Analysis):
         for share in shares:
             step = Step.of((yield score_query(design, point, schema, neighbours)), design, point)
             steps.append(step)
-            point = step.next(self._likely(steps).mean, step.turn(first=len(steps) == 1), shares[-1] / share)
+            turn = step.trusting.turn(first=len(steps) == 1)
+            point = step.next(self._likely(steps).mean, turn, shares[-1] / share)
         return self._told(steps, schema)
 
     def _likely(self, steps: list[Step]) -> Belief:
         """Return what steps say, if log-odds are expected to vary by `SPREAD` over people."""
-        turn = steps[0].turn(first=True)
+        turn = steps[0].trusting.turn(first=True)
         covariance = SPREAD**2 / max(len(turn) - self.intercept, 1) * turn.T @ turn
         if self.intercept:
-            covariance[0, 0] += (1 + INTERCEPT**2) / INTERCEPT**2
-        return Belief.after(steps, covariance)
+            covariance[0, 0] += 1 + self._first**-2
+        return Belief.after([step.trusting for step in steps], covariance)
 
     def _told(self, steps: list[Step], schema: Schema) -> AnalysisResult:
         """Return likely values, with the intervals of estimates that expect no more than what is possible."""
@@ -241,8 +249,8 @@ class LogisticRegression(Analysis):
             _warn(unreliable(units.names, hidden, noise=noisy))
             names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
             return (
-                f"Noise hides the effect of {joined(names)}: estimates are drawn to 0, and intervals count on no "
-                f"column changing log-odds by more than {MOST_MOVED:.0f} as it goes through its range."
+                f"Noise hides the effect of {joined(names)}: estimates are drawn to 0, and intervals count on "
+                f"no column changing log-odds by more than {MOST_MOVED:.0f} as it goes through its range."
             )
         if point.whole:
             return "Maximum-likelihood estimates, up to noise, which is counted."
@@ -250,14 +258,14 @@ class LogisticRegression(Analysis):
 
     def _share(self, first: Step, schema: Schema) -> str:
         """Return the share of the second category, with a warning if one of the two is rare."""
-        unit = 2 * math.hypot(1.0, INTERCEPT) / INTERCEPT
+        unit = 2 * math.hypot(1.0, self._first) / self._first
         mean, noise = -unit * float(first.score[0]) / first.count, unit * first.score_noise / first.count
         share = min(max((1 + mean) / 2, 0.0), 1.0)
         rare, doubt = min(share, 1 - share) * first.count, noise / 2 * first.count
         if rare < max(_RARE, CLEAR * doubt):
             _warn(
-                f"at most {rare + CLEAR * doubt:.3g} of {first.count:.0f} rows can be told to be in one of the "
-                f"categories of {self.target!r}: what sets it apart is not known"
+                f"at most {rare + CLEAR * doubt:.3g} of {first.count:.0f} rows can be told to be in one of "
+                f"the categories of {self.target!r}: what sets it apart is not known"
             )
         return f"Released share of {self._classes(schema)[1]!r}: {share:.3f} (noise {noise / 2:.2g})."
 

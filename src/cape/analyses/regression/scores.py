@@ -27,12 +27,12 @@ Tested in tests/analyses/regression/test_logistic_sensitivity.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from cape.analyses.matrices import nearest_positive, spectral, symmetric
+from cape.analyses.matrices import nearest_positive, shrunk, spectral, symmetric
 from cape.arrays import Floats
 from cape.blocks import Design, Scores
 from cape.blocks.block import T_BITS
@@ -123,6 +123,13 @@ class Step:
             point.curve * curvature_noise,
             max(count, 1.0),
         )
+
+    @cached_property
+    def trusting(self) -> Step:
+        """The step with the curvature that is likely: nearer to a multiple of the identity, which rows that
+        were whitened have, as far as noise hides that it is not."""
+        curvature, kept = shrunk(self.curvature, self.curvature_noise)
+        return replace(self, curvature=curvature, curvature_noise=math.sqrt(kept) * self.curvature_noise)
 
     @cached_property
     def _seen(self) -> tuple[Floats, Floats, Floats]:
@@ -238,9 +245,12 @@ class Belief:
         return belief
 
     def told(self, step: Step, missed: float) -> Belief:
-        """Return what is known after a step; where it differs from before, that was wrong by a part of it."""
+        """Return what is known after a step; where it is further off than noise explains, that was wrong."""
         apart = step.target - self.mean
-        wrong = missed * np.outer(apart, apart)
+        before = np.linalg.inv(self.covariance)
+        inner = before @ np.linalg.inv(before + step.precision(self.covariance)) @ before
+        distance = max(float(apart @ (before - inner) @ apart), _TINY)
+        wrong = missed * max(0.0, 1 - len(apart) / distance) * np.outer(apart, apart)
         precision = step.precision(self.covariance + wrong)
         covariance = np.linalg.inv(np.linalg.inv(self.covariance + wrong) + precision)
         covariance = (covariance + covariance.T) / 2
