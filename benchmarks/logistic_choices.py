@@ -44,8 +44,8 @@ CHOICES = (
     "NEAR",
     "ROUGH",
     "BENT",
-    "MISSED",
     "LEFT",
+    "EARLIER",
 )
 
 
@@ -130,11 +130,8 @@ def changed(name: str, times: float) -> Iterator[None]:
     """Let a choice be so many times as large, wherever it is used."""
     rooms = [room for room in ROOMS if hasattr(room, name)]
     before = getattr(rooms[0], name)
-    after = (
-        tuple(times * each for each in before) if isinstance(before, tuple) else type(before)(times * before)
-    )
     for room in rooms:
-        setattr(room, name, after)
+        setattr(room, name, type(before)(times * before))
     try:
         yield
     finally:

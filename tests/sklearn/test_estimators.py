@@ -201,7 +201,7 @@ def test_an_unknown_scheme_is_named(rows, blobs):
 
 def fitted(rows, blobs):
     yield LinearRegression(**LITTLE_NOISE, **BOTH).fit(rows.X, rows.y), "predict"
-    yield LogisticRegression(**LITTLE_NOISE, **BOUNDS).fit(blobs.X, blobs.y), "predict_proba"
+    yield LogisticRegression(**LITTLE_NOISE, **BOUNDS, max_iter=8).fit(blobs.X, blobs.y), "predict_proba"
     yield PCA(**LITTLE_NOISE, **BOUNDS).fit(rows.X), "transform"
     yield KMeans(3, **LITTLE_NOISE, **BOUNDS).fit(blobs.X), "predict"
     yield MLPClassifier(**LITTLE_NOISE, **BOUNDS, max_iter=5).fit(blobs.X, blobs.y), "predict_proba"

@@ -172,21 +172,28 @@ class LogisticRegression(Analysis):
         """Ask for scores at log-odds of 0, and then at what was found, each time."""
         self._check(schema)
         design, shares = self._design(True), self.stages()
-        point = Point.first(design.width(schema))
+        point, possible = Point.first(design.width(schema)), self._possible(schema)
         steps: list[Step] = []
         for share in shares:
             step = Step.of((yield score_query(design, point, schema, neighbours)), design, point)
             steps.append(step)
             turn = step.trusting.turn(first=len(steps) == 1)
-            point = step.next(self._likely(steps).mean, turn, shares[-1] / share)
+            point = step.next(self._likely(steps, possible).mean, turn, shares[-1] / share)
         return self._told(steps, schema)
 
-    def _likely(self, steps: list[Step]) -> Belief:
+    def _possible(self, schema: Schema) -> Floats:
+        """Return the largest weights that are possible, if no column moves log-odds by more than 20."""
+        units = Units(self._design(False), schema)
+        most = np.concatenate([[MOST_MOVED], largest(units, MOST_MOVED)])
+        return np.asarray(np.linalg.pinv(self._frame(len(units.names)).T) @ most)
+
+    def _likely(self, steps: list[Step], possible: Floats) -> Belief:
         """Return what steps say, if log-odds are expected to vary by `SPREAD` over people."""
         turn = steps[0].trusting.turn(first=True)
         covariance = SPREAD**2 / max(len(turn) - self.intercept, 1) * turn.T @ turn
         if self.intercept:
             covariance[0, 0] += 1 + self._first**-2
+        covariance = np.linalg.inv(np.linalg.inv(covariance) + np.diag(possible**-2.0))
         return Belief.after([step.trusting for step in steps], covariance)
 
     def _told(self, steps: list[Step], schema: Schema) -> AnalysisResult:
@@ -194,10 +201,9 @@ class LogisticRegression(Analysis):
         last, units = steps[-1], Units(self._design(False), schema)
         frame = self._frame(len(units.names))
         to = units.matrix @ frame.T  # from weights of a step to coefficients
-        most = np.concatenate([[MOST_MOVED], largest(units, MOST_MOVED)])
-        possible = np.abs(np.linalg.pinv(frame.T)) @ most
+        possible = self._possible(schema)
         free = Belief.after(steps, np.diag(possible**2))
-        weights = frame.T @ self._likely(steps).mean
+        weights = frame.T @ self._likely(steps, possible).mean
         values, centres = units.values(weights), to @ free.mean
         sampling, noise = (
             np.sqrt(np.maximum(np.diag(to @ each @ to.T), 0.0)) for each in (last.sampling, free.noise)
@@ -249,8 +255,8 @@ class LogisticRegression(Analysis):
             _warn(unreliable(units.names, hidden, noise=noisy))
             names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
             return (
-                f"Noise hides the effect of {joined(names)}: estimates are drawn to 0, and intervals count on "
-                f"no column changing log-odds by more than {MOST_MOVED:.0f} as it goes through its range."
+                f"Noise hides the effect of {joined(names)}: estimates are drawn to 0, and intervals count "
+                f"on no column changing log-odds by more than {MOST_MOVED:.0f} as it goes through its range."
             )
         if point.whole:
             return "Maximum-likelihood estimates, up to noise, which is counted."

@@ -46,13 +46,14 @@ _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
 _TINY = 1e-150
 _FLOOR = 1e-9  # of a row: where there is no noise there is still rounding
+_FLAT = 1e-6  # of a row: a variance of which nothing can be told
 # `python -m benchmarks.logistic_choices` measures what follows.
 RIDGE = 0.3  # of the largest eigenvalue of noise, halved: added to what rows are whitened by
 NEAR = 0.3  # the shortest bound on scores, in lengths of a typical row
 ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
 BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
-MISSED = (1.0, 0.1)  # of what a step changed, squared: the error of the first estimate, and of later ones
-LEFT = 0.3  # of the change of log-odds, squared, that a step may be wrong by
+LEFT = 0.6  # of the change of log-odds, squared, that a step may be wrong by
+EARLIER = 3.0  # times that: what counts against a step as soon as there is a later one
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,9 @@ class Step:
         """The step with the curvature that is likely: nearer to a multiple of the identity, which rows that
         were whitened have, as far as noise hides that it is not."""
         curvature, kept = shrunk(self.curvature, self.curvature_noise)
-        return replace(self, curvature=curvature, curvature_noise=math.sqrt(kept) * self.curvature_noise)
+        of_mean = 2 / (len(curvature) * (len(curvature) + 1))  # the part of noise that the multiple has
+        noise = math.sqrt(max(kept, of_mean)) * self.curvature_noise
+        return replace(self, curvature=curvature, curvature_noise=noise)
 
     @cached_property
     def _seen(self) -> tuple[Floats, Floats, Floats]:
@@ -153,11 +156,13 @@ class Step:
 
     @property
     def moved(self) -> float:
-        """By how much it changed log-odds, as a standard deviation over people, or a bit less.
+        """By how much it changed log-odds, as a standard deviation over people or a bit less, without noise.
 
         change'H change is the sum of v h (u·change)² over rows, with v <= 1 and h <= 1/4.
         """
-        return 2 * math.sqrt(max(float(self.change @ self.curvature @ self.change), 0.0) / self.count)
+        of_noise = self.score_noise**2 * float(self._seen[0].sum())
+        square = float(self.change @ self.curvature @ self.change) - of_noise
+        return 2 * math.sqrt(max(square, 0.0) / self.count)
 
     @property
     def left(self) -> Floats:
@@ -191,7 +196,7 @@ class Step:
         After the first step |u|² is as large as u is wide, on average; later ones leave its size as it is.
         """
         values, vectors = np.linalg.eigh(self.curvature)
-        edge = RIDGE * spectral(len(values), self.curvature_noise) / 2 + _FLOOR * self.count
+        edge = RIDGE * spectral(len(values), self.curvature_noise) / 2 + _FLAT * self.count
         size = self.count / 4 if first else max(float(values.mean()), edge)
         white = (vectors * np.sqrt(size / (np.maximum(values, 0.0) + edge))) @ vectors.T
         return np.asarray(white @ self.point.turn)
@@ -241,23 +246,19 @@ class Belief:
         eye = np.eye(len(covariance))
         belief = cls(np.zeros(len(eye)), covariance, np.zeros_like(eye), eye)
         for i, step in enumerate(steps):
-            belief = belief.told(step, MISSED[min(i - 1, 1)] if i else 0.0)
+            belief = belief.told(step, steps[i - 1].left if i else np.zeros(len(eye)))
         return belief
 
-    def told(self, step: Step, missed: float) -> Belief:
-        """Return what is known after a step; where it is further off than noise explains, that was wrong."""
-        apart = step.target - self.mean
-        before = np.linalg.inv(self.covariance)
-        inner = before @ np.linalg.inv(before + step.precision(self.covariance)) @ before
-        distance = max(float(apart @ (before - inner) @ apart), _TINY)
-        wrong = missed * max(0.0, 1 - len(apart) / distance) * np.outer(apart, apart)
+    def told(self, step: Step, left: Floats) -> Belief:
+        """Return what is known after one more step, if the one before left that much."""
+        wrong = EARLIER**2 * np.outer(left, left)
         precision = step.precision(self.covariance + wrong)
         covariance = np.linalg.inv(np.linalg.inv(self.covariance + wrong) + precision)
         covariance = (covariance + covariance.T) / 2
         gain = covariance @ precision
         rest = np.eye(len(gain)) - gain
         return Belief(
-            self.mean + gain @ apart,
+            self.mean + gain @ (step.target - self.mean),
             covariance,
             rest @ (self.noise + wrong) @ rest.T + covariance @ precision @ covariance,
             rest @ self.pull,
