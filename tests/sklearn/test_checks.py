@@ -13,10 +13,6 @@ LITTLE_NOISE = {"epsilon": 1e4}
 HIDDEN = "asks for a good score on at most 300 rows, which noise of epsilon = 1 hides"
 EXPECTED = {
     "LinearRegression": {"check_regressors_train": HIDDEN},
-    "LogisticRegression": {
-        "check_classifiers_train": HIDDEN,
-        "check_non_transformer_estimators_n_iter": "no Newton step is made where noise would hide it",
-    },
 }
 
 pytestmark = pytest.mark.filterwarnings(

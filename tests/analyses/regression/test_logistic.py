@@ -76,7 +76,7 @@ def test_steps_end_at_the_maximum_of_the_likelihood(intercept):
 def test_standard_errors_without_noise_are_those_of_the_sandwich():
     rng = np.random.default_rng(2)
     table = people(rng, 4000)
-    found, _ = converse(LogisticRegression("ill", FEATURES, rounds=5), SCHEMA, table, rng, mu=NO_NOISE)
+    found, _ = converse(LogisticRegression("ill", FEATURES, rounds=8), SCHEMA, table, rng, mu=NO_NOISE)
     x = np.stack([np.ones(4000), table["age"], table["dose"], table["sex"]], axis=1)
     p = found.model.predict_proba({**table, "sex": np.array(["f", "m"])[table["sex"]]})[:, 1]
     bread = np.linalg.inv((x * (p * (1 - p))[:, None]).T @ x)
@@ -266,7 +266,7 @@ def test_what_is_expected_is_about_what_is_found(rounds, intercept):
     found, _ = quietly(analysis, SCHEMA, table, rng)
     assert list(expected) == [estimate.label for estimate in found.estimates]
     for estimate in found.estimates:
-        if rounds == 1:  # what a single step leaves comes on top, and is in proportion to the estimates
+        if rounds != "auto":  # what few steps leave comes on top, and is in proportion to the estimates
             assert expected[estimate.label] <= 1.5 * estimate.privacy
         else:
             assert expected[estimate.label] == pytest.approx(estimate.privacy, rel=0.5)
@@ -411,7 +411,7 @@ def test_a_feature_that_noise_hides_has_an_interval_that_says_so():
     assert hits / 40 >= 0.8
 
 
-@pytest.mark.parametrize("rounds", [1, "auto"])
+@pytest.mark.parametrize("rounds", [3, "auto"])
 def test_five_sites_answer_as_one(rounds):
     rng = np.random.default_rng(16)
     table = people(rng, 20_000)

@@ -45,8 +45,7 @@ _CURVE, _SPREAD = 1.0, 0.3
 _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
 _TINY = 1e-150
-_FLOOR = 1e-9  # of a row: where there is no noise there is still rounding
-_FLAT = 1e-6  # of a row: a variance of which nothing can be told
+_FLAT = 1e-6  # of a row: where there is no noise there is still rounding
 # `python -m benchmarks.logistic_choices` measures what follows.
 RIDGE = 0.3  # of the largest eigenvalue of noise, halved: added to what rows are whitened by
 NEAR = 0.3  # the shortest bound on scores, in lengths of a typical row
@@ -138,7 +137,7 @@ class Step:
     def _seen(self) -> tuple[Floats, Floats, Floats]:
         """Inverses of the eigenvalues that stand out, 0 for others; what of these is not noise; the axes."""
         values, vectors = np.linalg.eigh(self.curvature)
-        edge = max(spectral(len(values), self.curvature_noise), _FLOOR * self.count)
+        edge = max(spectral(len(values), self.curvature_noise), _FLAT * self.count)
         clear = values > edge
         safe = np.where(clear, values, 1.0)
         return np.where(clear, 1 / safe, 0.0), np.where(clear, safe - edge**2 / safe, 0.0), vectors
@@ -185,7 +184,7 @@ class Step:
         back = np.linalg.inv(self.point.turn)
         away = back.T @ covariance @ back + np.outer(self.change, self.change)
         eye = np.eye(len(away))
-        noise = (self.score_noise**2 + (_FLOOR * self.count) ** 2) * eye
+        noise = (self.score_noise**2 + (_FLAT * self.count) ** 2) * eye
         noise = noise + self.curvature_noise**2 * (np.trace(away) * eye + away)
         told = back @ (vectors * kept) @ vectors.T
         return np.asarray(told @ np.linalg.solve(noise, told.T))
