@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,6 @@ class Regression(Protocol):
     def features(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def intercept(self) -> bool: ...  # noqa: D102
-    @property
-    def ridge(self) -> float | Literal["auto"]: ...  # noqa: D102
     @property
     def norm(self) -> float | None: ...  # noqa: D102
 

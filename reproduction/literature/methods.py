@@ -80,7 +80,8 @@ def _functional(
 def _perturbed(
     method: Callable[..., tuple[Floats, float]], loss: Loss, data: Pooled, asked: Regression, held: Holdings
 ) -> tuple[Floats, float]:
-    ridge = None if isinstance(asked.ridge, str) else asked.ridge
+    given = getattr(asked, "ridge", "auto")  # a logistic regression has none
+    ridge = None if isinstance(given, str) else float(given)
     return method(data, loss, ridge, held.epsilon, held.stream)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +12,7 @@ from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.engine.query import Answer
 
-__all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y", "pooled"]
-
-Sums = TypeVar("Sums")
+__all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y"]
 
 Y, YY, X, XY, XX = Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1), Term(1, (0.0, 1.0)), Term(2)
 
@@ -66,20 +62,3 @@ class SecondMoments:
     def enough(self) -> bool:
         """Whether the number of rows can be divided by."""
         return self.count > max(2.0, 3 * self.count_noise)
-
-
-def pooled(first: Sums, second: Sums, noise: str) -> Sums:
-    """Return the mean of two answers to the same question, as exact as one answer with the noise of both.
-
-    They are weighted by the precision of the field `noise`; fields whose names end in "_noise" are noise.
-    """
-    one, two = getattr(first, noise), getattr(second, noise)
-    if one == 0 or two == 0:
-        return first if one == 0 else second
-    share = 1 / (1 + (one / two) ** 2)
-    means = {}
-    for each in fields(first):  # type: ignore[arg-type]
-        a, b = getattr(first, each.name), getattr(second, each.name)
-        is_noise = each.name.endswith("_noise")
-        means[each.name] = math.sqrt(share) * a if is_noise else share * a + (1 - share) * b
-    return type(first)(**means)
