@@ -330,10 +330,10 @@ class TestWithoutNoise:
         known = 2 * np.linalg.solve(X.T @ X, X.T @ np.where(CLASS, 1.0, -1.0))
         assert weights == pytest.approx(known, abs=1e-3)
 
-    @pytest.mark.parametrize("scheme", PERTURBED)
-    def test_for_classes_perturbation_is_a_ridge_regression(self, scheme):
-        question = LogisticRegression("y", NAMES, intercept=False, norm=1.0, ridge=0.005)
-        weights = released(question, scheme, 1e6)[1].model.weights[1:]
+    @pytest.mark.parametrize("perturbation", [objective_perturbation, output_perturbation])
+    def test_for_classes_perturbation_is_a_ridge_regression(self, perturbation):
+        data = pooled(X, np.where(CLASS, 1.0, -1.0))
+        weights, _ = perturbation(data, LogLoss(), 0.005, 1e6, stream(9))
         known = Reference(C=1 / (len(X) * 0.005), fit_intercept=False, tol=1e-10).fit(X, CLASS)
         assert weights == pytest.approx(known.coef_[0], abs=1e-3)
 
