@@ -25,6 +25,7 @@ from scipy.special import expit
 from scipy.stats import binom
 from sklearn.metrics import log_loss, roc_auc_score
 
+from benchmarks.coverage import RUNS
 from benchmarks.harness import Result, Skip, bench
 from cape import Budget, Schema, privacy
 from cape.analyses.regression.logistic import LogisticRegression
@@ -202,13 +203,12 @@ def skewed() -> Result:
 
 
 @bench("coverage.logistic")
-def coverage() -> Result:
+def coverage(runs: int = RUNS) -> Result:
     """How many cells are covered less than 93% of the time, or more than 98.5% where sampling dominates.
 
     Sums are exact and noise is normal, as five sites have it, one of them colluding. A cell counts if a
-    binomial test at .05 over the number of cells finds it, in 400 runs (`COVERAGE_RUNS` for others).
+    binomial test at .05 over the number of cells finds it, in 400 runs, or 2,000 when asked.
     """
-    runs = int(os.environ.get("COVERAGE_RUNS", "400"))
     shares, sampled = {}, {}
     for kind, people in (("small", SMALL), ("skewed", SKEWED)):
         for rows in (1112, 10_000, 70_000):
