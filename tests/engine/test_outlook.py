@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import time
 import warnings
 
 import numpy as np
@@ -200,6 +201,30 @@ def test_an_answer_that_depends_on_the_shape_is_doubtful():
     assert bare.answers.hidden == ()
     assert bare.no_answer.startswith("Perhaps no answer")
     assert bare.to_dict()["perhaps_no_answer"] == ["age, score correlation"]
+
+
+@pytest.mark.slow(2)
+def test_a_histogram_of_many_bins_is_planned_in_seconds():
+    start = time.process_time()
+    found = plan(cape.Histogram("age", bins=100_000), 0.5)
+    assert time.process_time() - start < 10  # it is 2: labels are written once, not for each of 16 forecasts
+    assert len(found.noise) == 100_000
+    assert list(found.noise)[-1] == "age in [64.9994, 65]"
+    assert found.halving["sites"] is None
+
+
+def test_the_fewest_sites_that_halve_the_noise_are_named():
+    analysis = cape.Mean("age")
+    found = plan(analysis, 0.5)
+    needed = int(found.halving["sites"])
+    noise = {}
+    for sites in (needed - 1, needed):
+        sizes = {str(i): 55 for i in range(sites)}
+        together = Consortium(
+            dict.fromkeys(sizes, "x.csv"), STATED, Budget(1.0, 1e-6), colluding=1, sizes=sizes
+        )
+        noise[sites] = together.plan(analysis, 0.5).noise["age"]["cape"]
+    assert noise[needed] <= found.noise["age"]["cape"] / 2 < noise[needed - 1]
 
 
 def test_half_of_what_is_possible_is_the_limit():

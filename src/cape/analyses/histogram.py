@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -106,7 +106,10 @@ class Histogram(Analysis):
     def finish(self, answer: Answer) -> Estimates:
         axis = self._axis(answer.schema)
         if axis.edges is not None:
-            return _estimates(_BinLabels(self.column, axis.edges), answer, (self.column,))
+            column = answer.schema.number(self.column)
+            labels = _BinLabels(self.column, axis.edges)
+            labels = self._labels.setdefault((column.low, column.high), labels)
+            return _estimates(labels, answer, (self.column,))
         return _estimates(_CellLabels.of(answer.schema, (self.column,)), answer, (self.column,))
 
     def describe(self) -> str:
@@ -130,6 +133,11 @@ class Histogram(Analysis):
         cut = {"edges": None if self.edges is None else list(self.edges), "bins": self.bins}
         given = {key: value for key, value in cut.items() if value is not None}
         return {"kind": self.kind, "column": self.column, **given}
+
+    @cached_property
+    def _labels(self) -> dict[tuple[float, float], _BinLabels]:
+        """Labels by the column's bounds: a plan finishes many answers, and writes them once."""
+        return {}
 
     def _axis(self, schema: Schema) -> Axis:
         column = schema[self.column]
@@ -163,6 +171,16 @@ class _BinLabels(Labels):
     def write(self, place: int) -> str:
         low, high = (written(float(edge), self._digits) for edge in self.edges[place : place + 2])
         return f"{self.column} in [{low}, {high}{']' if place == len(self) - 1 else ')'}"
+
+    @cached_property
+    def _all(self) -> list[str]:
+        edges = [written(edge, self._digits) for edge in self.edges.tolist()]
+        ends = [*[")"] * (len(self) - 1), "]"]
+        each = zip(edges[:-1], edges[1:], ends, strict=True)
+        return [f"{self.column} in [{low}, {high}{end}" for low, high, end in each]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
 
 
 @dataclass(frozen=True, eq=False)

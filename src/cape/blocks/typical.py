@@ -335,9 +335,9 @@ def together(schema: Schema, columns: Sequence[str]) -> list[Schema]:
         for sign in (1, -1):
             changed = dict(schema)
             for i, name in enumerate(numbers):
-                expected = Shape(schema.number(name)).expected
+                column = schema.number(name)
                 loading = math.sqrt(correlation) * sign ** (i % 2)
-                changed[name] = replace(schema[name], expected=replace(expected, loading=loading))
+                changed[name] = replace(column, expected=replace(Shape(column).expected, loading=loading))
             found.append(Schema(changed))
     return found
 

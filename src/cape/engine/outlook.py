@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
 from scipy.special import ndtri
 
 from cape.blocks import Gram
@@ -27,10 +28,11 @@ from cape.engine.stages import Setting
 from cape.errors import InvalidInput
 from cape.privacy import Budget, gaussian
 
-__all__ = ["LEGEND", "Answers", "Forecast", "Shapes", "answers", "hidden", "shapes"]
+__all__ = ["LEGEND", "Answers", "Forecast", "Limits", "Shapes", "answers", "hidden", "shapes"]
 
-Forecast = Callable[[Analysis, Setting, float, float], tuple[dict[str, float], dict[str, float]]]
-"""Noise and limits of an analysis in a setting, for a share, with so many times the rows."""
+Limits = Callable[[], dict[str, float]]
+Forecast = Callable[[Analysis, Setting, float, float], tuple[dict[str, float], Limits]]
+"""The noise of an analysis in a setting, for a share, with so many times the rows; and, on demand, limits."""
 
 _Z = float(ndtri(0.975))
 _MATTERS = 1.25  # how many times the least noise the largest must be to be worth a range
@@ -146,7 +148,8 @@ def _going(query: Query, columns: Sequence[str]) -> set[tuple[str, ...]]:
 
 def _ends(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, float]]:
     """Return the least and the largest noise of each label."""
-    return {label: (min(n[label] for n in each), max(n[label] for n in each)) for label in each[0]}
+    columns = np.array([[n[label] for label in each[0]] for n in each])
+    return dict(zip(each[0], zip(columns.min(0).tolist(), columns.max(0).tolist(), strict=True), strict=True))
 
 
 def _matters(ranges: Mapping[str, tuple[float, float]]) -> bool:
@@ -198,7 +201,8 @@ def answers(
     forecast: Forecast,
 ) -> Answers:
     """Return which numbers will have an answer, given the range of their noise over plausible shapes."""
-    noise, limits = forecast(analysis, setting, share, 1.0)
+    noise, of_all = forecast(analysis, setting, share, 1.0)
+    limits = of_all()
     concealed = hidden(noise, limits)
     if concealed:
         return Answers(concealed, tuple(_instead(analysis, setting, share, left, rows, forecast)))
@@ -212,7 +216,8 @@ def _instead(
     """Return what an answer needs, in words: a larger share, a smaller question, else rows or epsilon."""
 
     def answered(other: Analysis, setting: Setting, share: float, more: float) -> bool:
-        return not hidden(*forecast(other, setting, share, more))
+        noise, limits = forecast(other, setting, share, more)
+        return not hidden(noise, limits())
 
     found: list[str] = []
     proposed = share

@@ -6,13 +6,14 @@ A plan is made from the schema, the budget and the number of rows that people ex
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from cape.data import Schema
-from cape.engine.outlook import LEGEND, Answers, Shapes, answers, shapes
+from cape.engine.outlook import LEGEND, Answers, Limits, Shapes, answers, shapes
 from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme
@@ -29,6 +30,7 @@ Times = Callable[[Setting, Mapping[str, int]], float]
 BESIDE = ("cape", "conventional", "local", "pooled")
 _MOST = 12  # numbers in a plan's table
 _DROPPED = ("local", "expected error", "pooled")  # where the screen is narrow
+_MOST_SITES = 20  # times as many sites as there are, that are thought of
 _HALF = 0.5 * (1 + 1e-9)
 _SAME = 5e-4
 _MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
@@ -197,12 +199,15 @@ def make_plan(
 
     def forecast(
         analysis: Analysis, setting: Setting, share: float, more: float
-    ) -> tuple[dict[str, float], dict[str, float]]:
+    ) -> tuple[dict[str, float], Limits]:
         query = analysis.query(setting.schema, setting.neighbours)
         larger = {name: round(more * rows) for name, rows in given.items()}
-        by_block, rows = _noise(analysis, query, setting, scheme, share), scheme.rows(larger)
-        ends = analysis.limits(setting.schema, by_block, rows, setting.neighbours) if by_block else {}
-        return _expected(analysis, query, setting, scheme, share, larger), ends
+
+        def limits() -> dict[str, float]:
+            by_block, rows = _noise(analysis, query, setting, scheme, share), scheme.rows(larger)
+            return analysis.limits(setting.schema, by_block, rows, setting.neighbours) if by_block else {}
+
+        return _expected(analysis, query, setting, scheme, share, larger), limits
 
     planned = {label: by[scheme.name] for label, by in noise.items()}
     found = shapes(analysis, query, setting, share, planned, forecast)
@@ -284,8 +289,10 @@ def _more_sites(times: Times, setting: Setting, sizes: Mapping[str, int]) -> flo
     """Return how many sites of the average size would do, with as many colluding and as many lost."""
     average = max(1, round(sum(sizes.values()) / len(sizes)))
     p = setting.parties
-    for sites in range(p.sites + 1, 20 * p.sites + 1):
+
+    def enough(sites: int) -> bool:
         larger = replace(setting, parties=Parties(sites, p.colluding, p.min_sites + sites - p.sites))
-        if times(larger, {str(i): average for i in range(sites)}) <= _HALF:
-            return float(sites)
-    return None
+        return times(larger, {str(i): average for i in range(sites)}) <= _HALF
+
+    many = range(p.sites + 1, _MOST_SITES * p.sites + 1)  # noise falls with the number of sites
+    return float(many[bisect_left(many, True, key=enough)]) if enough(many[-1]) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -274,8 +274,7 @@ class _Moments:
         first, sums, known = int(not self.analysis.intercept), self.sums, self.known
         if known is None:
             return np.zeros(len(self.joint.labels))
-        silent = {each.name: 0.0 for each in fields(sums) if each.name.endswith("_noise")}
-        true = coefficients(replace(sums, **silent), centred=self.analysis.intercept, loss=0.0).values[1:]
+        true = coefficients(sums.silent, centred=self.analysis.intercept, loss=0.0).values[1:]
         half = self.units.schema.number(self.analysis.target).half
         return np.asarray(np.abs(half * self.units.matrix @ known.pull @ true)[first:])
 

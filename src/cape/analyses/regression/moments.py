@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,13 @@ class SecondMoments:
     @property
     def width(self) -> int:
         return len(self.xy)
+
+    @property
+    def silent(self) -> SecondMoments:
+        """The same sums as if they had been released without noise."""
+        return replace(
+            self, count_noise=0.0, y_noise=0.0, yy_noise=0.0, x_noise=0.0, xy_noise=0.0, xx_noise=0.0
+        )
 
     @property
     def enough(self) -> bool:
