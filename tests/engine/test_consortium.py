@@ -402,8 +402,8 @@ def test_a_plan_tells_the_noise_with_sites_lost_and_it_is_that_of_the_release():
     expected = {lost: math.sqrt((5 - lost) / (5 - lost - 1) / (5 / 4)) for lost in (1, 2, 3)}
     assert plan.lost == pytest.approx(expected, rel=1e-6)
     assert plan.to_dict()["lost"] == {str(lost): times for lost, times in plan.lost.items()}
-    said = "With 1 site lost the noise is 1.03 times as large, with 2 lost 1.1 times, with 3 lost 1.26 times"
-    assert f"{said}, over the same rows." in plan.advice
+    said = "the noise is 1.03 times as large, with 2 lost 1.1 times, with 3 lost 1.26 times, over the same"
+    assert f"With 1 site lost before it sends its sums {said} rows." in plan.advice
     whole, without = (together.release(Bins("age", EDGES), 0.3, drop=drop) for drop in ({}, {"b": "mask"}))
     noise = without.estimates[0].privacy / whole.estimates[0].privacy
     assert noise == pytest.approx(plan.lost[1], rel=1e-6)
@@ -422,7 +422,7 @@ def test_a_plan_tells_of_at_most_four_numbers_of_lost_sites():
         ({"min_sites": 5}, {}, "A lost site ends the release; min_sites = 4 would allow 1, at no cost until"),
         ({"colluding": 3}, {}, "A lost site ends the release."),
         ({"scheme": "cape-gaussian"}, {}, "A lost site ends the release."),
-        ({"colluding": 0}, {1: 1.0, 2: 1.0}, "With up to 2 sites lost the noise stays the same."),
+        ({"colluding": 0}, {1: 1.0, 2: 1.0}, "With up to 2 sites lost before they send their sums the noise"),
         (
             {"scheme": "conventional"},
             {1: math.sqrt(4 / 5)},

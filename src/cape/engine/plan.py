@@ -158,13 +158,16 @@ class Plan(Shown):
             allowed = f"; min_sites = {fewest} would allow {parties.sites - fewest}, at no cost until then"
             return ["A lost site ends the release" + (allowed if fewest < parties.sites else "") + "."]
         if all(abs(times - 1) < _SAME for times in self.lost.values()):
-            return [f"With up to {parties.sites - parties.min_sites} sites lost the noise stays the same."]
+            early = " before they send their sums" if scheme.masked else ""
+            fewer = parties.sites - parties.min_sites
+            return [f"With up to {fewer} sites lost{early} the noise stays the same."]
         (_, first), *others = self.lost.items()
         most = "at most " if isinstance(scheme, CapeGaussian) else ""  # it matters when a site is lost
         told = f"the noise is {most}{first:.3g} times as large"
         told += "".join(f", with {sites} lost {times:.3g} times" for sites, times in others)
         with_it = "A lost site takes its own noise with it: with" if first < 1 else "With"
-        return [f"{with_it} 1 site lost {told}, over the same rows."]
+        early = " before it sends its sums" if scheme.masked else ""  # later it leaves all its surplus
+        return [f"{with_it} 1 site lost{early} {told}, over the same rows."]
 
 
 def make_plan(

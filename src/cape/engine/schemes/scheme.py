@@ -207,7 +207,8 @@ class Scheme(ABC):
     def growth(self, lost: int, parties: Parties, local_std: float) -> float:
         """Return how many times as large the noise in a total is with so many sites lost as with nobody lost.
 
-        Where it matters when they are lost, this is the worst time.
+        They are lost before they send anything that depends on data. Where noise must cancel that is the
+        worst time; where surplus noise is taken off, a site that is lost later leaves more.
         """
         everyone = self.noise_in_total(parties.sites, parties)
         return self.noise_in_total(parties.sites - lost, parties) / everyone if everyone else 1.0
