@@ -409,6 +409,19 @@ def test_a_plan_tells_the_noise_with_sites_lost_and_it_is_that_of_the_release():
     assert noise == pytest.approx(plan.lost[1], rel=1e-6)
 
 
+def test_a_scheme_named_by_a_release_has_its_own_default_of_min_sites():
+    """Losses that are accepted cost noise under cape-gaussian, so nobody gets them without asking."""
+    named = consortium().plan(Average("age"), 0.5, scheme="cape-gaussian")
+    own = consortium(scheme="cape-gaussian").plan(Average("age"), 0.5)
+    asked = consortium(min_sites=4).plan(Average("age"), 0.5, scheme="cape-gaussian")
+    assert named.guarantee.parties.min_sites == 5
+    assert named.noise == own.noise
+    assert asked.guarantee.parties.min_sites == 4
+    assert asked.expected_error["age"] > own.expected_error["age"]
+    with pytest.raises(TooFewSites):
+        consortium().release(Average("age"), 0.5, scheme="cape-gaussian", drop={"b": "message"})
+
+
 def test_a_plan_tells_of_at_most_four_numbers_of_lost_sites():
     tables = {str(i): TABLES["a"] for i in range(30)}
     plan = Consortium(tables, SCHEMA, BUDGET, colluding=9).plan(Average("age"), 0.5)

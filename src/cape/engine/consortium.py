@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -53,7 +54,8 @@ class Consortium:
         colluding: how many sites may side with the aggregator; by default ceil(sites/3) - 1.
         min_sites: how many sites must take part for a release to count. By default the fewest that hold off
             a lying aggregator, floor((sites + colluding)/2) + 1: with "cape" that costs no noise unless sites
-            are lost. With "cape-gaussian" fewer cost noise always, so its default is all.
+            are lost. With "cape-gaussian" fewer cost noise always, so its default is all, also where only a
+            release or plan names that scheme.
         scheme: how noise is made, "cape" unless a release says otherwise.
         neighbours: "replace-one" (sizes of sites are public) or "add-remove" (they are not).
         sizes: how many rows people expect at each site, for plans; they are never used in a release.
@@ -86,6 +88,7 @@ class Consortium:
         self._scheme = _scheme(scheme)
         parties = self._scheme.parties(len(self.sites), colluding, min_sites)
         self._setting = Setting(self.schema, budget, parties, neighbours)
+        self._default_min_sites = min_sites is None
         self._stream = SecureStream() if stream is None else require_stream(stream)
         self._runs, self._lock = itertools.count(1), threading.Lock()
         self._wallet = Wallet(budget)
@@ -112,7 +115,7 @@ class Consortium:
         _require_analysis(analysis)
         kind = self._scheme if scheme is None else _scheme(scheme)
         sizes, left = self._sites.planned(), self.budget.remaining
-        return make_plan(analysis, self._setting, kind, _share(share), sizes, left)
+        return make_plan(analysis, self._setting_of(kind), kind, _share(share), sizes, left)
 
     def release(
         self,
@@ -144,7 +147,7 @@ class Consortium:
         _require_analysis(analysis)
         share = _share(share)
         kind = self._scheme if scheme is None else _scheme(scheme)
-        stages = Stages.of(analysis, self._setting, kind, share)
+        stages = Stages.of(analysis, self._setting_of(kind), kind, share)
         drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
         session = AnalysisSession(analysis, stages, resumable=True)
         execution = Execution(session, self._sites, self._wallet, self._fork, drops, progress, self._observer)
@@ -166,6 +169,13 @@ class Consortium:
         entries = check.integer("numbers", numbers, least=1)
         vectors, keys = dict.fromkeys(self.sites, np.zeros(0, np.int64)), self._fork().fork("keys")
         return scheme.prepare(Task(vectors, {}, self.parties, 1.0, Ring(64), {}, keys), entries)
+
+    def _setting_of(self, scheme: Scheme) -> Setting:
+        """Return the setting of a release under a scheme: each has its own default for `min_sites`."""
+        if not self._default_min_sites:
+            return self._setting
+        parties = scheme.parties(self.parties.sites, self.parties.colluding)
+        return replace(self._setting, parties=parties)
 
     def _fork(self) -> SecureStream:
         """Return randomness that nothing else has."""
