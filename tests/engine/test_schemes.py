@@ -335,13 +335,30 @@ def test_every_scheme_is_registered_under_its_name():
     assert set(schemes.SCHEMES) == {"cape", "cape-gaussian", "conventional", "local", "pooled", "none"}
 
 
-def test_the_graph_of_many_sites_is_made_for_one_lost_site_in_ten():
-    """Tolerating a third of 1,000 sites would make all of them neighbours, and a run takes hours."""
+def test_the_graph_is_made_for_all_losses_or_in_large_consortia_for_one_site_in_ten():
+    """Tolerating a third of 1,000 sites would make all of them neighbours, and a run takes an hour."""
     scheme = SCHEMES["cape"]()
+    for sites in (51, 100, 150):
+        parties = scheme.parties(sites, sites // 3)
+        assert scheme.bears(parties) == secagg_choices(parties)["dropping"] == sites - parties.min_sites
     many = scheme.parties(1000, 1)
     assert (many.min_sites, many.lying) == (501, True)
-    assert secagg_choices(many)["dropping"] == 100
-    assert secagg_choices(Parties(1000, 1, 990))["dropping"] == 10
+    assert scheme.bears(many) == secagg_choices(many)["dropping"] == 100
+    assert scheme.bears(Parties(1000, 1, 990)) == 10
     curious = Parties(1000, 1, 400)
     assert not curious.lying
-    assert secagg_choices(curious)["dropping"] == 600, "the graph hides sites only if no more drop"
+    assert scheme.bears(curious) == 600, "the graph hides sites only if no more drop"
+
+
+def test_just_above_fifty_sites_all_accepted_losses_are_survived():
+    names = [f"{i:02d}" for i in range(51)]
+    scheme, parties = SCHEMES["cape"](), SCHEMES["cape"]().parties(51, 16)
+    lost = names[: parties.sites - parties.min_sites]
+    vectors = {name: np.full(2, number) for number, name in enumerate(names)}
+    local_std = scheme.local_std(1.0, parties)
+    drop = dict.fromkeys(lost, "mask")
+    rows = dict.fromkeys(names, 1)
+    keys = SecureStream(bytes(32))
+    outcome = scheme.run(Task(vectors, rows, parties, local_std, Ring(64), drop, keys))
+    assert len(lost) == 17
+    assert outcome.participants == tuple(names[17:])

@@ -47,7 +47,7 @@ class Plan(Shown):
             kind would.
         answers: which numbers will have no answer at this budget and size, and what would.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
-            with nobody lost, over the same rows; for 1, 2, 3 and the most that are accepted.
+            with nobody lost, over the same rows; for 1, 2, 3 and the most that a release is made to survive.
     """
 
     analysis: Analysis
@@ -159,8 +159,7 @@ class Plan(Shown):
             return ["A lost site ends the release" + (allowed if fewest < parties.sites else "") + "."]
         if all(abs(times - 1) < _SAME for times in self.lost.values()):
             early = " before they send their sums" if scheme.masked else ""
-            fewer = parties.sites - parties.min_sites
-            return [f"With up to {fewer} sites lost{early} the noise stays the same."]
+            return [f"With up to {scheme.bears(parties)} sites lost{early} the noise stays the same."]
         (_, first), *others = self.lost.items()
         most = "at most " if isinstance(scheme, CapeGaussian) else ""  # it matters when a site is lost
         told = f"the noise is {most}{first:.3g} times as large"
@@ -284,7 +283,7 @@ def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[s
 
 def _losses(parties: Parties, scheme: Scheme) -> list[int]:
     """Return for which numbers of lost sites the noise is told."""
-    most = parties.sites - parties.min_sites if scheme.distributed else 0
+    most = scheme.bears(parties) if scheme.distributed else 0
     return sorted({lost for lost in (1, 2, 3, most) if 0 < lost <= most})
 
 

@@ -204,6 +204,10 @@ class Scheme(ABC):
         """
         return RESOLUTION * math.sqrt(participants)
 
+    def bears(self, parties: Parties) -> int:
+        """Return how many lost sites a release survives, but for a chance that is counted elsewhere."""
+        return parties.sites - parties.min_sites
+
     def growth(self, lost: int, parties: Parties, local_std: float) -> float:
         """Return how many times as large the noise in a total is with so many sites lost as with nobody lost.
 
