@@ -83,7 +83,6 @@ class LogisticRegression(Analysis):
 
     kind: ClassVar[str] = "logistic-regression"
     example: ClassVar[dict[str, Any]] = {"target": "disease", "features": ["age", "chol"], "rounds": 2}
-    shape_matters: ClassVar[bool] = True
     slopes: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
