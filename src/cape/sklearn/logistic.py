@@ -35,7 +35,7 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         fit_intercept: if False, log-odds at X = 0 are 0.
-        max_iter: how many steps, "auto" for four.
+        max_iter: how many steps, "auto" for six.
         n_sites, colluding, scheme, neighbours, random_state: see `LinearRegression`.
 
     Attributes:

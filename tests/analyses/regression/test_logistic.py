@@ -450,14 +450,14 @@ def test_a_printed_p_agrees_with_the_interval(mu):
     rng = np.random.default_rng(31)
     for _ in range(20):
         found, _ = quietly(LogisticRegression("ill", FEATURES), SCHEMA, people(rng, 3000), rng, mu=mu)
-        assert "in 4 steps" in found.model.describe()
+        assert "in 6 steps" in found.model.describe()
         for label, _, p, (low, high) in rows_of_the_table(found.model.summary()):
             if p not in ("0.050", "-"):  # rounded to the limit itself
                 assert (p == "<0.001" or float(p) < 0.05) == (not low <= 0 <= high), label
 
 
 def test_what_is_asked_says_how_many_steps_there_are():
-    assert LogisticRegression("ill", "age").describe().endswith("on age, in 4 steps")
+    assert LogisticRegression("ill", "age").describe().endswith("on age, in 6 steps")
     assert LogisticRegression("ill", "age", rounds=1).describe().endswith("on age, in 1 step")
 
 

@@ -39,7 +39,7 @@ from cape.show.numbers import count
 __all__ = ["LogisticRegression"]
 
 # Choices, measured by `python -m benchmarks.logistic_choices`, which halves and doubles each.
-ROUNDS = 4  # for "auto"
+ROUNDS = 6  # for "auto"
 LAST = 0.5  # the last step's share
 INTERCEPT = 1.0  # what stands before x in (c, x) / sqrt(1 + c²), times the root of the number of features
 SPREAD = 1.0  # the standard deviation of log-odds over people that is expected before anything is seen
@@ -74,7 +74,7 @@ class LogisticRegression(Analysis):
     Args:
         target: a column with two categories; log-odds are those of the second.
         features: numeric columns, or categories: one 0 or 1 for each value but the first.
-        rounds: how many steps, or "auto" for four.
+        rounds: how many steps, or "auto" for six.
         intercept: whether log-odds may be other than 0 where all features are in the middle of their bounds
             (or in their first category).
         norm: the length that rows are shortened to.
