@@ -213,7 +213,7 @@ def hunt(change: Callable[[str, str], Path], kills: int) -> None:
 
 
 def test_a_run_that_is_killed_loses_nothing(change: Callable[[str, str], Path]):
-    hunt(change, 5)
+    hunt(change, 3)
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def test_without_noise_nothing_is_rounded():
 
 def test_limits_are_refused():
     with pytest.raises(InvalidInput, match="mostly rounding"):
-        calibrate(question(10**6, (1.0,) * 4, 1.0), SCHEMA, 1000.0)
+        calibrate(question(10**5, (1.0,) * 4, 1.0), SCHEMA, 4000.0)
     with pytest.raises(InvalidInput, match="too small to be told from rounding"):
         calibrate(question(3, (1.0,) * 4, 1.0), SCHEMA, 1e-12)
     with pytest.raises(InvalidInput, match="one scale for each"):

@@ -51,7 +51,7 @@ _MANY = ("logistic-regression", "k-means", "neural-network", "gradient-descent")
 _SAMPLES = "neural-network, sampled"
 _ASKED = ("count", "mean", "histogram", "covariance", "linear-regression", "pca", *_MANY, "custom-sum")
 _RUNS = {"logistic-regression": 300, "k-means": 120, "neural-network": 300, "gradient-descent": 300}
-_REACH = {"k-means": 0.9, "neural-network": 0.85, "logistic-regression": 0.94}
+_REACH = {"k-means": 0.9, "neural-network": 0.85}
 _FORGED = {"neural-network": 0.8, "logistic-regression": 0.94}  # after answers that nobody gave
 _RARE, _ERROR = 1e-4, 1e-4  # how often a floor may be missed by chance; the error of one test
 Look = Literal["", "support"]
@@ -255,7 +255,7 @@ def _deployed(fast: bool) -> list[Case]:
         scheme, said = "cape" if among else "conventional", [analysis]
         said += [_SILENT[silent]] if silent is not None else []
         said += ["forged answers"] if forged else []
-        reach = _FORGED.get(analysis, 1.0) * _LEFT[silent or ""]
+        reach = min(_FORGED.get(analysis, 1.0), _LEFT[silent or ""])
         return Case(
             f"deployed {scheme}/{', '.join(said)}",
             analysis,

@@ -232,7 +232,7 @@ def document(game: Game) -> dict[str, Any]:
     }
 
 
-def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> StageResult:
+def forge(analysis: str, stage: int, calibration: Calibration, rows: int, sites: int) -> StageResult:
     """Return a made-up total of a stage: numbers of all sizes."""
     stream = stream_of("forged", analysis, stage)
     parts = []
@@ -240,7 +240,7 @@ def forge(analysis: str, stage: int, calibration: Calibration, rows: int) -> Sta
         powers = stream.integers(_MOST - _LEAST, step.array.size).astype(np.float64) + _LEAST
         signs = 1.0 - 2.0 * stream.integers(2, step.array.size)
         parts.append(np.rint(signs * 2.0**powers / step.size).astype(np.int64))
-    return StageResult.of(np.concatenate(parts), 1, rows)
+    return StageResult.of(np.concatenate(parts), sites, rows)
 
 
 def forged_questions(game: Game) -> list[tuple[Query, Calibration]]:
@@ -256,6 +256,6 @@ def _stages(game: Game, asked: ParsedAnalysis) -> Iterator[tuple[AnalysisSession
     rows = sum(map(len, (game.tables.one, *game.tables.others)))
     yield talk, told
     for stage in range(len(asked.stages) - 1):
-        told = [*told, forge(game.analysis, stage, talk.calibrate()[0], rows)]
+        told = [*told, forge(game.analysis, stage, talk.calibrate()[0], rows, asked.setting.parties.sites)]
         talk.tell(told[-1])
         yield talk, told

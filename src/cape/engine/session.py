@@ -154,7 +154,9 @@ class AnalysisSession:
         """Take what the present stage released, and proceed to the next stage or to the result."""
         query, (calibration, _) = self.pending(), self.calibrate()
         setting = self.stages.setting
-        participants = check.integer("participants", result.participants, least=1, most=setting.parties.sites)
+        least = setting.parties.min_sites if self.stages.scheme.masked else 1
+        most = setting.parties.sites
+        participants = check.integer("participants", result.participants, least=least, most=most)
         if len(result.total) != 8 * calibration.size:
             raise InvalidInput("a total must have as many numbers as its stage releases")
         public = setting.neighbours == "replace-one"
