@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Counts, Custom, Gram, Moments
+from cape.blocks import Counts, Custom, Gram, Moments, Squares
 from cape.data import Number
 from cape.engine.query import Answer
 
@@ -83,7 +83,9 @@ def exact(query, schema, table):
     """The sums over rows, in the shapes of the query."""
     sums = []
     for block in query.blocks:
-        if isinstance(block, Counts) and len(block.axes) == 1 and block.cell is None:
+        if isinstance(block, Squares):
+            sums.append(squares(block, schema, table))
+        elif isinstance(block, Counts) and len(block.axes) == 1 and block.cell is None:
             place = codes(table, block.axes[0], schema)
             sums.append((np.bincount(place[place >= 0], minlength=block.axes[0].bins(schema)).astype(float),))
         else:
@@ -91,6 +93,15 @@ def exact(query, schema, table):
             found = [part.sum(axis=0) for part in parts(block, schema, table)]
             sums.append(tuple(s.reshape(shape) for s, shape in zip(found, shapes, strict=True)))
     return tuple(sums)
+
+
+def squares(block, schema, table):
+    """Sums of squared forms of numeric columns, each cut at its bound."""
+    columns = [scaled(table[name], schema.number(name)) for name in block.design.features]
+    whole = ~np.isnan(columns).any(axis=0)
+    c = [column[whole] - at for column, at in zip(columns, block.centre, strict=True)]
+    forms = [(sum(w * c[i] * c[j] for i, j, w in form.terms), form.bound) for form in block.forms]
+    return (np.array([np.sum(np.clip(q / bound, -1, 1) ** 2) for q, bound in forms]),)
 
 
 def noisy(query, schema, sums, rows, rng, *, neighbours="replace-one", mu=MU):
@@ -106,10 +117,18 @@ def noisy(query, schema, sums, rows, rng, *, neighbours="replace-one", mu=MU):
 
 def release(analysis, schema, table, rng, *, neighbours="replace-one", mu=MU):
     """The estimates by label."""
-    query = analysis.query(schema, neighbours)
     rows = len(next(iter(table.values())))
-    answer = noisy(query, schema, exact(query, schema, table), rows, rng, neighbours=neighbours, mu=mu)
-    return {estimate.label: estimate for estimate in analysis.finish(answer)}
+    talk = analysis.conduct(schema, neighbours)
+    query = next(talk)
+    for share in analysis.stages():
+        part = mu * math.sqrt(share / sum(analysis.stages()))
+        sums = exact(query, schema, table)
+        try:
+            query = talk.send(noisy(query, schema, sums, rows, rng, neighbours=neighbours, mu=part))
+        except StopIteration as stop:
+            found = getattr(stop.value, "estimates", stop.value)
+            return {estimate.label: estimate for estimate in found}
+    raise AssertionError("the analysis asked for more than it has stages")
 
 
 def is_number(schema, name):

@@ -100,7 +100,10 @@ def test_an_interval_that_forgets_one_kind_of_error_would_be_found_out(forgotten
 def test_the_interval_of_a_spread_covers_about_as_often_as_it_says(population, rows, analysis):
     true = truth(population, np.std if isinstance(analysis, StandardDeviation) else np.var)
     found = coverage(analysis, population, rows, "replace-one", 0.1, true, 500)
-    assert 0.915 <= found <= 0.99
+    # Where noise hides the squares of influences, intervals are wider than they would have to be: near a
+    # bound; and of two equally common values, whose spread hardly varies from sample to sample.
+    most = {"yes or no": 1.0, "near the bound": 0.998}
+    assert 0.915 <= found <= most.get(population, 0.99)
 
 
 @pytest.mark.quick_cases("replace-one-250-normal", "add-remove-250-lognormal", seconds=0.71)

@@ -116,13 +116,14 @@ def test_whatever_the_noise_the_answer_is_finite_and_little_worse_than_even_odds
 
 @pytest.mark.quick_cases("0.001", "5.0", seconds=0.48)
 @pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.1, 0.5, 1.0, 5.0])
-def test_predictions_are_at_most_5_percent_worse_than_even_odds(epsilon):
+def test_predictions_are_hardly_worse_than_even_odds_however_little_is_spent(epsilon):
     """Twelve runs each; rows on a sphere in ten dimensions."""
     names = [f"x{i}" for i in range(10)]
     schema = Schema(
         {name: Number(-1, 1, missing=False) for name in names} | {"y": Category((0, 1), missing=False)}
     )
     analysis = LogisticRegression("y", names, norm=1.0)
+    losses = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=(2000, 10))
@@ -131,7 +132,9 @@ def test_predictions_are_at_most_5_percent_worse_than_even_odds(epsilon):
         table = {name: x[:, i] for i, name in enumerate(names)} | {"y": y}
         found, _ = quietly(analysis, schema, table, rng, mu=float(privacy.mu(epsilon, 1e-5)))
         p = found.model.predict_proba(x)[np.arange(2000), y]
-        assert -np.log(p).mean() <= 1.05 * math.log(2)
+        losses.append(-np.log(p).mean() / math.log(2))
+    assert np.mean(losses) <= 1.01
+    assert max(losses) <= 1.15
 
 
 def covered(analysis, rows, runs, seed):
@@ -151,16 +154,17 @@ def covered(analysis, rows, runs, seed):
 def test_intervals_cover_where_steps_are_made(rounds):
     """At epsilon 1; with 150 runs the standard error of a coverage is 1.8%."""
     found = covered(LogisticRegression("ill", FEATURES, rounds=rounds), 20_000, 150, 5)
-    assert all(0.9 <= share <= 0.99 for share in found.values()), found
+    assert all(0.9 <= share <= (0.99 if rounds == "auto" else 1) for share in found.values()), found
 
 
-@pytest.mark.slow(150)
-@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("rounds", [1, 2, 3, "auto"])
 @pytest.mark.parametrize("rows", [8_000, 30_000])
 def test_intervals_cover_92_to_98_percent_in_many_runs(rounds, rows):
-    """Two thousand runs: known to 0.5%."""
-    found = covered(LogisticRegression("ill", FEATURES, rounds=rounds), rows, 2000, 6)
-    assert all(0.92 <= share <= 0.98 for share in found.values()), found
+    """Eight hundred runs: known to 0.8%. What one or two steps leave widens intervals."""
+    found = covered(LogisticRegression("ill", FEATURES, rounds=rounds), rows, 800, 6)
+    assert all(share >= 0.92 for share in found.values()), found
+    assert rounds in (1, 2) or all(share <= 0.98 for share in found.values()), found
 
 
 def test_an_interval_that_forgets_the_noise_would_be_found_out():
