@@ -101,6 +101,7 @@ def test_uncentred_components_are_those_of_the_mean_square():
     assert [e.value for e in found.estimates[::2]] == pytest.approx(known, rel=1e-4)
 
 
+@pytest.mark.slow(2)
 def test_variances_and_shares_cover():
     """At epsilon 1; with 200 runs the standard error of a coverage is 1.5%."""
     rng, hits, runs = np.random.default_rng(5), np.zeros(4), 200

@@ -156,6 +156,7 @@ def test_every_step_has_parts_of_its_own():
     assert len(set(noise)) == len(noise)
 
 
+@pytest.mark.slow(2.4)
 def test_a_sparse_graph_and_levels_for_several_losses():
     sites, names = 60, [f"{i:02d}" for i in range(60)]
     ladder = Surplus((0, 3, 12), (3000.0, 1000.0))
