@@ -41,7 +41,6 @@ from cape.analyses.moments import Sums, edge, likely
 from cape.arrays import Floats
 from cape.blocks import Design, Form, Gram
 from cape.data import Number, Schema
-from cape.data.expected import Expected
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Analysis, Answer, Conversation, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
@@ -332,7 +331,7 @@ def _cut(name: str, column: Number, cut: float) -> Number:
         )
     low, high = max(column.low, known.mean - cut * known.sd), min(column.high, known.mean + cut * known.sd)
     most = math.sqrt((known.mean - low) * (high - known.mean))  # that cells between these ends can have
-    return Number(low, high, missing=column.missing, expected=Expected(known.mean, min(known.sd, most)))
+    return Number(low, high, missing=column.missing, expected=replace(known, sd=min(known.sd, most)))
 
 
 def _clear(matrix: _Matrix, i: int, j: int) -> bool:

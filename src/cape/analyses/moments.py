@@ -34,7 +34,7 @@ from cape.data import Number, Schema
 from cape.engine.estimates import Interval, unknown
 from cape.engine.query import Estimate, Neighbours
 
-__all__ = ["NORMAL", "Sums", "Weights", "by_missing", "edge", "enough", "kurtosis", "likely"]
+__all__ = ["Sums", "Weights", "by_missing", "edge", "enough", "kurtosis", "likely"]
 
 
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a ratio to mean anything
