@@ -317,10 +317,10 @@ def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:
             for name in columns
             if isinstance(column := schema[name], Number)
         }
-        found.append(Schema({**schema, **changed}))
+        found.append(schema.changed(changed))
     if any(schema[name].expected is None for name in columns):
         for _, mean, sd in SUPPOSED:
-            found.append(Schema({**schema, **{name: _supposed(schema[name], mean, sd) for name in columns}}))
+            found.append(schema.changed({name: _supposed(schema[name], mean, sd) for name in columns}))
     return found
 
 
@@ -333,12 +333,12 @@ def together(schema: Schema, columns: Sequence[str]) -> list[Schema]:
     found = []
     for correlation in _MODERATE if len(numbers) > 1 else ():
         for sign in (1, -1):
-            changed = dict(schema)
+            changed: dict[str, Column] = {}
             for i, name in enumerate(numbers):
                 column = schema.number(name)
                 loading = math.sqrt(correlation) * sign ** (i % 2)
                 changed[name] = replace(column, expected=replace(Shape(column).expected, loading=loading))
-            found.append(Schema(changed))
+            found.append(schema.changed(changed))
     return found
 
 

@@ -7,114 +7,28 @@ themselves be answers about it.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from cape import check
-from cape.data.categories import Codes, Value
-from cape.data.expected import Expected, shares, spread
+from cape.data.columns import Category, Column, Number, as_date
 from cape.errors import InvalidInput
 
-__all__ = ["Category", "Column", "Number", "Schema", "Site", "hint"]
+if TYPE_CHECKING:
+    from cape.data.expressions import Expression
+
+__all__ = ["SITE", "Category", "Column", "Number", "Schema", "Site", "hint"]
 
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
-_LONGEST_LABEL = 80
 _SHOWN = ("label", "unit", "per")  # what is only for people
 _AFTER = ("", " ", "=", ",")  # what follows a column's name in a label
-_SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
-
-
-@dataclass(frozen=True)
-class Number:
-    """A numeric column between public bounds; what lies outside is clamped to them.
-
-    `missing=False` says that no cell is empty: means then divide by the public number of rows, and a
-    table with an empty cell is refused, or read with the middle of the bounds there (see `Table`).
-
-    `label`, `unit` and `per` say how results are shown: a coefficient or an odds ratio is for `per` units
-    more. `expected` is the mean and SD that people expect, as in {"mean": 61, "sd": 12}, from the literature:
-    plans use it. None of these plays a part when columns are compared, as a site compares a study's with its
-    own.
-    """
-
-    low: float
-    high: float
-    missing: bool = True
-    label: str | None = field(default=None, compare=False, kw_only=True)
-    unit: str | None = field(default=None, compare=False, kw_only=True)
-    per: float | None = field(default=None, compare=False, kw_only=True)
-    expected: Expected | None = field(default=None, compare=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        _check_text("label", self.label)
-        _check_text("unit", self.unit)
-        if self.per is not None:
-            object.__setattr__(self, "per", check.real("per", self.per, above=0.0))
-        low, high = check.real("low", self.low), check.real("high", self.high)
-        if not low < high:
-            raise InvalidInput(f"bounds must rise, as in (18, 90), not ({low:g}, {high:g})")
-        if high / 2 - low / 2 < _SMALLEST_HALF:
-            raise InvalidInput(f"bounds must be further apart than ({low!r}, {high!r}); use a larger unit")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        if self.expected is not None:
-            object.__setattr__(self, "expected", spread(self.expected, low, high))
-
-    @property
-    def middle(self) -> float:
-        """The centre of the bounds: what a scaled value of 0 stands for."""
-        return self.low / 2 + self.high / 2
-
-    @property
-    def half(self) -> float:
-        """Half the range: what a scaled value of 1 stands for."""
-        return self.high / 2 - self.low / 2
-
-
-@dataclass(frozen=True)
-class Category:
-    """A column with a public list of values; any other in a table is an error, or missing: see `Table`.
-
-    `expected` is the share of rows that people expect to hold each value, for plans: {"no": 0.9, "yes": 0.1},
-    or {"share": 0.1}, that of the second of two values. As for `Number`, it plays no part in comparisons.
-    """
-
-    values: tuple[Value, ...]
-    missing: bool = True
-    label: str | None = field(default=None, compare=False, kw_only=True)
-    expected: tuple[float, ...] | None = field(default=None, compare=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        _check_text("label", self.label)
-        values = tuple(self.values)
-        if not all(isinstance(value, (str, int, bool)) for value in values):
-            raise InvalidInput(
-                f"categories must be text, integers or booleans, not {check.show(list(values))}"
-            )
-        distinct = min(len(set(values)), len(set(map(str, values))))  # True is 1, and "1" reads as 1
-        if not values or distinct != len(values):
-            raise InvalidInput(
-                f"categories must be different and at least one, not {check.show(list(values))}"
-            )
-        object.__setattr__(self, "values", values)
-        if self.expected is not None:
-            object.__setattr__(self, "expected", shares(self.expected, values))
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The share of rows that a plan takes each value to have: as expected, or all the same."""
-        return self.expected or (1 / len(self.values),) * len(self.values)
-
-    @cached_property
-    def codes(self) -> Codes:
-        """The place of each value in the list, by what a cell may hold."""
-        return Codes(self.values)
-
-
-Column = Number | Category
+SITE = "site"
+"""The column that every study has: the name of the site that holds a row."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +40,21 @@ class Site:
 
 
 class Schema(Mapping[str, Column]):
-    """The columns of a study.
+    """The columns of a study, and which rows of a table count.
 
     >>> Schema(age=(18, 90), sex=["female", "male"], visits=Number(0, 40, missing=False))
     Schema(age=18 to 90, sex=female | male, visits=0 to 40, never missing)
 
-    Two numbers are bounds, a list of text is categories. A mapping does the same for names that are no
-    Python identifiers, and holds what a study file says: {"bounds": [0, 40], "missing": False, "label":
-    "Visits"} or {"categories": [0, 1], "expected": {"share": 0.1}}.
+    Two numbers or two dates are bounds, a list of text is categories. A mapping does the same for names that
+    are no Python identifiers, and holds what a study file says: {"bounds": [0, 40], "missing": False,
+    "label": "Visits"} or {"categories": [0, 1], "expected": {"share": 0.1}}. With {"sql": "bmi >= 30"} a
+    column is derived from others, at the site (`cape.data.expressions`).
+
+    Attributes:
+        derived: the expression of each derived column; it reads columns that stand before it.
+        where: which rows count; None if all do.
+        open: whether the number of rows that count is private. A row that does not count contributes to no
+            sum, as one whose cells are all missing: every column then says that a cell may be missing.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -144,7 +65,83 @@ class Schema(Mapping[str, Column]):
         given: dict[Any, Any] = {**(columns or {}), **named}
         if not given:
             raise InvalidInput("a schema must have at least one column, as in Schema(age=(18, 90))")
-        self._columns = {name: _column(name, description) for name, description in given.items()}
+        self._stated: dict[str, Column] = {}
+        self.derived: dict[str, Expression] = {}
+        self.where: Expression | None = None
+        self._conditions: tuple[str, ...] = ()
+        for name, description in given.items():
+            self._stated[name], expression = _column(name, description, self._stated)
+            if expression is not None:
+                self.derived[name] = expression
+        self._columns = self._stated
+
+    @property
+    def open(self) -> bool:
+        return self.where is not None
+
+    def only(self, where: str) -> Schema:
+        """Return the schema of the rows among these for which a condition is true."""
+        from cape.data.expressions import parse
+
+        expression = parse(where, self._stated)
+        if expression.kind != "boolean":
+            raise InvalidInput(f"where must be a condition, as in age >= 65, not {check.show(where)}")
+        if expression.text in self._conditions:
+            return self
+        conditions = (*self._conditions, expression.text)
+        joined = parse(" and ".join(f"({each})" for each in conditions), self._stated)
+        return self._copy(_conditions=conditions, where=joined)
+
+    def at(self, sites: Iterable[str]) -> Schema:
+        """Return the schema of a study at these sites, which has the column "site" unless there is one."""
+        if SITE in self._stated:
+            return self
+        column = Category(tuple(sites), missing=False, site=True)
+        return self._copy(_stated={**self._stated, SITE: column})
+
+    def changed(self, columns: Mapping[str, Column]) -> Schema:
+        """Return it with other columns in the place of some."""
+        return self._copy(_stated={**self._stated, **columns})
+
+    def _copy(self, **fields: Any) -> Self:
+        found = object.__new__(type(self))
+        vars(found).update(
+            {key: value for key, value in vars(self).items() if key != "key"} | fields  # a cached property
+        )
+        columns = found._stated
+        if found.open:
+            columns = {name: replace(column, missing=True) for name, column in columns.items()}
+        found._columns = columns
+        return found
+
+    @property
+    def stated(self) -> Mapping[str, Column]:
+        """The columns as people state them, whether or not a row may be absent: what cells are read by."""
+        return self._stated
+
+    def sources(self, names: Iterable[str]) -> list[str]:
+        """Return the columns of a site's table that these depend on, and `where`."""
+        found: dict[str, None] = {}
+        waiting = [*names, *(self.where.columns if self.where else ())]
+        while waiting:
+            name = waiting.pop(0)
+            if name in self.derived:
+                waiting += self.derived[name].columns
+            elif name in found:
+                continue
+            elif not getattr(self[name], "site", False):
+                found[name] = None
+        return list(found)
+
+    @cached_property
+    def key(self) -> str:
+        """All that rows are read by, as text: two schemas with the same key read the same."""
+        return json.dumps([self.to_dict(), self._conditions, self._sites], default=str)
+
+    @property
+    def _sites(self) -> list[str]:
+        site = self._stated.get(SITE)
+        return [str(value) for value in site.values] if isinstance(site, Category) and site.site else []
 
     def __getitem__(self, name: str) -> Column:
         try:
@@ -169,6 +166,11 @@ class Schema(Mapping[str, Column]):
         if not isinstance(column, Number):
             raise InvalidInput(
                 f"column {name!r} must have numeric bounds here; the schema gives it categories"
+            )
+        if column.date:
+            raise InvalidInput(
+                f"column {name!r} holds dates; derive a number from it, as in days = {{sql = "
+                f"\"days_between('{as_date(column.low)}', {name})\"}} under [derive]"
             )
         return column
 
@@ -214,26 +216,72 @@ class Schema(Mapping[str, Column]):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            name: (
-                {"low": c.low, "high": c.high} if isinstance(c, Number) else {"categories": list(c.values)}
-            )
-            | {"missing": c.missing}
+            name: (_bounds(c) if isinstance(c, Number) else {"categories": list(c.values)})
+            | ({"missing": c.missing} if c.sql is None else {"sql": c.sql})
             | {key: value for key in _SHOWN if (value := getattr(c, key, None)) is not None}
             | ({} if c.expected is None else {"expected": _expected(c)})
-            for name, c in self._columns.items()
+            for name, c in self._stated.items()
+            if not getattr(c, "site", False)
         }
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self._columns.items())})"
 
 
-def _column(name: str, description: Any) -> Column:
+def _column(name: str, description: Any, known: Mapping[str, Column]) -> tuple[Column, Expression | None]:
+    """Return a column, and the expression that it is derived by."""
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"a column's name must be text, not {check.show(name)}")
     try:
-        return _read(description)
+        if isinstance(description, Mapping) and "sql" in description:
+            return _derived(description, known)
+        column = _read(description)
+        if column.sql is None:
+            return column, None
+        from cape.data.expressions import parse
+
+        return column, parse(column.sql, known)
     except InvalidInput as error:
         raise InvalidInput(f"column {check.show(name)}: {error}") from None
+
+
+def _derived(description: Mapping[Any, Any], known: Mapping[str, Column]) -> tuple[Column, Expression]:
+    """Return a derived column: its bounds or categories are given, or follow from those of other columns."""
+    from cape.data.expressions import parse
+
+    sql, rest = description["sql"], {key: value for key, value in description.items() if key != "sql"}
+    if not isinstance(sql, str):
+        raise InvalidInput(f'sql must be an expression such as "bmi >= 30", not {check.show(sql)}')
+    expression = parse(sql, known)
+    if "missing" in rest:
+        raise InvalidInput(
+            "missing is not for derived columns: where a cell that they need is missing, theirs is"
+        )
+    keys = {"low", "high", "bounds", "categories"} & set(rest)
+    if expression.kind in ("number", "date"):
+        if "categories" in keys:
+            raise InvalidInput("sql gives numbers; write low and high, or leave them out")
+        if not keys:
+            rest["low"], rest["high"] = _ends(expression)
+    else:
+        found = ("no", "yes") if expression.kind == "boolean" else expression.values
+        values = _values(rest.setdefault("categories", found))
+        if keys - {"categories"}:
+            raise InvalidInput("sql gives categories; write categories = [...], or leave it out")
+        if expression.kind == "boolean" and len(values) != 2:
+            raise InvalidInput("sql is a condition: categories are two, of what is false and of what is true")
+        unlisted = [value for value in found if value not in values]
+        if expression.kind == "text" and unlisted:
+            raise InvalidInput(f"categories must list {unlisted[0]!r}, which sql gives")
+    return replace(_described(rest), sql=expression.text), expression
+
+
+def _ends(expression: Expression) -> tuple[Any, Any]:
+    """Return the bounds of a derived number that follow from those of the columns it is computed from."""
+    low, high = expression.bounds
+    if not low < high:
+        raise InvalidInput("sql gives the same number for every row; it must read a column")
+    return (as_date(low), as_date(high)) if expression.kind == "date" else (low, high)
 
 
 def _read(description: Any) -> Column:
@@ -246,6 +294,8 @@ def _read(description: Any) -> Column:
         raise InvalidInput(
             f"bounds must be two numbers, as in (18, 90), not {len(values)}; categories are a list"
         )
+    if len(values) == 2 and all(isinstance(value, date) for value in values):
+        return Number(values[0], values[1])
     if len(values) == 2 and not any(isinstance(value, (str, bool)) for value in values):
         return Number(values[0], values[1])
     numeric = sum(isinstance(value, Real) and not isinstance(value, bool) for value in values)
@@ -279,15 +329,6 @@ def _described(description: Mapping[Any, Any]) -> Column:
     )
 
 
-def _check_text(name: str, text: Any) -> None:
-    if text is None:
-        return
-    if not isinstance(text, str) or not text or not text.isprintable() or len(text) > _LONGEST_LABEL:
-        raise InvalidInput(
-            f"{name} must be a line of text with at most {_LONGEST_LABEL} characters, not {check.show(text)}"
-        )
-
-
 def _values(description: Any) -> tuple[Any, ...]:
     if not isinstance(description, (str, bytes)):
         try:
@@ -299,6 +340,12 @@ def _values(description: Any) -> tuple[Any, ...]:
     )
 
 
+def _bounds(column: Number) -> dict[str, Any]:
+    if column.date:
+        return {"low": as_date(column.low).isoformat(), "high": as_date(column.high).isoformat()}
+    return {"low": column.low, "high": column.high}
+
+
 def _expected(column: Column) -> dict[str, float]:
     """Return what a study file says of what people expect."""
     if isinstance(column, Number):
@@ -308,7 +355,9 @@ def _expected(column: Column) -> dict[str, float]:
 
 def _describe(column: Column) -> str:
     if isinstance(column, Number):
-        text = f"{column.low:g} to {column.high:g}"
+        text = " to ".join(
+            str(as_date(end)) if column.date else f"{end:g}" for end in (column.low, column.high)
+        )
     else:
         text = " | ".join(map(str, column.values))
     return text if column.missing else f"{text}, never missing"

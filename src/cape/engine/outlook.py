@@ -123,7 +123,7 @@ def shapes(
 
     stated = tuple(name for name in columns if schema[name].expected is not None)
     if stated:
-        bare = Schema({**schema, **{name: replace(schema[name], expected=None) for name in stated}})
+        bare = schema.changed({name: replace(schema[name], expected=None) for name in stated})
         with suppress(InvalidInput):  # a question that needs to know what is expected
             stated = stated if _matters(_ends([noise, planned(bare)])) else ()
     by_shape = [noise, *map(planned, plausible(schema, columns))] if columns else [noise]
