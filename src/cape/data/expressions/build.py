@@ -7,13 +7,14 @@ and both forms of `case` become one `case`, and texts of different lists get cod
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Callable, Sequence
 
 from cape import check
+from cape.data.columns import Category, Column, Number
 from cape.data.expressions import days
 from cape.data.expressions.intervals import INTERVALS, flushed, hull, may_underflow, round_bounds, square
 from cape.data.expressions.tree import TINY, TOP, UNKNOWN, Interval, Node
-from cape.data.schema import Category, Column, Number
 
 __all__ = [
     "Misuse",
@@ -115,7 +116,7 @@ def null(kind: str = "null") -> Node:
 def column(name: str, given: Column) -> Node:
     """Return a column: categories that are all integers are numbers, and booleans are conditions."""
     if isinstance(given, Number):
-        kind = "date" if getattr(given, "date", False) else "number"
+        kind = "date" if given.date else "number"
         return _node("column", kind, data=name, interval=Interval(given.low, given.high))
     values = given.values
     codes = _node("column", "text", data=name, values=tuple(map(_spelled, values)))
@@ -291,7 +292,7 @@ def of_dates(op: str, *given: Node) -> Node:
     interval = INTERVALS[op](*(each.interval for each in found))
     span = int(interval.high - interval.low) + 1
     exact = op == "year" and span <= _MOST_YEARS
-    return _node(op, "number", found, interval=interval, exact=exact, times=span if exact else 1)
+    return _node(op, "number", found, interval=interval, exact=exact, times=span if exact else 1, more=span)
 
 
 def cut(given: Node, *points: Node) -> Node:
@@ -303,11 +304,11 @@ def cut(given: Node, *points: Node) -> Node:
     if any(each.op != "literal" for each in places):
         raise Misuse("the places of a cut must be literals, as in cut(age, 40, 65)")
     ends = tuple(each.data for each in places)
-    if any(not a < b for a, b in zip(ends, ends[1:], strict=False)):
+    if any(not a < b for a, b in itertools.pairwise(ends)):
         raise Misuse("the places of a cut must rise, as in cut(age, 40, 65)")
     below, above = ("before", "or later") if kind == "date" else ("under", "and over")
     names = [days.iso(each) if kind == "date" else spelled_number(each) for each in ends]
-    inner = [f"{low} to {high}" for low, high in zip(names, names[1:], strict=False)]
+    inner = [f"{low} to {high}" for low, high in itertools.pairwise(names)]
     values = (f"{below} {names[0]}", *inner, f"{names[-1]} {above}")
     return _node("cut", "text", [given], ends, values=values, times=len(values))
 

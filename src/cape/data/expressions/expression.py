@@ -1,4 +1,4 @@
-"""A parsed expression: what it reads, what kind of value it gives, within which bounds, and how to compute it."""
+"""A parsed expression: what it reads, what it gives, within which bounds, and how it is computed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlglot import exp
 
-    from cape.data.schema import Column
+    from cape.data.columns import Column
 
 __all__ = ["Expression", "parse"]
 
-_MOST_SQL = 3_000  # nodes of an expression that a database gets
+_MOST_SQL = 1_000  # nodes of an expression that a database gets
 _WHY = {
     "div": "its divisor may be 0",
     "ln": "its argument may be near 0",

@@ -13,11 +13,12 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parser import Parser
 
 from cape import check
+from cape.data.columns import Column
 from cape.data.expressions import build
 from cape.data.expressions.build import Misuse
 from cape.data.expressions.tree import Node
 from cape.data.expressions.words import FUNCTIONS, Source, is_plain, scan
-from cape.data.schema import Column, hint
+from cape.data.schema import hint
 from cape.errors import InvalidInput
 
 __all__ = ["read"]

@@ -27,9 +27,13 @@ _ARITHMETIC = {"add": exp.Add, "sub": exp.Sub, "mul": exp.Mul}
 def to_sql(root: Node, lookup: Callable[[str], Sql]) -> Sql:
     """Return a tree as SQL."""
     found: dict[Node, Sql] = {}
+    used: set[Node] = set()
     for node in ordered(root):
-        args = [found[each].copy() for each in node.args]
-        found[node] = lookup(node.data) if node.op == "column" else _written(node, args)
+        args = []
+        for each in node.args:  # a part that stands in several places is copied: sqlglot's nodes have one parent
+            args.append(found[each].copy() if each in used else found[each])
+            used.add(each)
+        found[node] = lookup(node.data).copy() if node.op == "column" else _written(node, args)
     return found[root]
 
 
@@ -135,11 +139,9 @@ def _not_null(x: Sql) -> Sql:
 
 
 def _extreme(node: Node, args: list[Sql]) -> Sql:
-    if len(args) == 1:
-        return args[0]
     sign = exp.LTE if node.op == "least" else exp.GTE
     pairs = []
-    for at, x in enumerate(args):
+    for at, x in enumerate(args):  # every use is a copy, also the first
         others = [each for place, each in enumerate(args) if place != at]
         tests = [_binary(sign, x.copy(), each.copy()) for each in others]
         pairs.append((_joined(exp.And, tests), x.copy()))

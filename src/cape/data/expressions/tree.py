@@ -1,7 +1,7 @@
 """The tree of an expression: what every operation means, in memory and in every database.
 
-Claim. An expression never fails by value, never gives NaN or infinity, and gives the same double in memory and
-in every database where it is `exact`. What it gives for a row depends on the cells of that row alone.
+Claim. An expression never fails by value, never gives NaN or infinity, and where it is `exact` gives the same
+double in memory and in every database. What it gives for a row depends on the cells of that row alone.
 
 Meaning.
 - A missing cell is NULL, and SQL's three-valued logic holds. A number is a double; NaN stands for NULL.

@@ -28,15 +28,15 @@ LONGEST, MOST_WORDS, DEEPEST, _MOST_SIGNS = 4_000, 800, 16, 4
 _SHOWN = 30
 
 FUNCTIONS = {  # name -> fewest and most arguments
-    "coalesce": (1, 50),
+    "coalesce": (2, 50),
     "nullif": (2, 2),
     "abs": (1, 1),
     "sign": (1, 1),
     "round": (1, 2),
     "floor": (1, 1),
     "ceil": (1, 1),
-    "least": (1, 20),
-    "greatest": (1, 20),
+    "least": (2, 20),
+    "greatest": (2, 20),
     "ln": (1, 1),
     "log10": (1, 1),
     "exp": (1, 1),
@@ -147,6 +147,8 @@ def _check(source: Source, token: Token, before: Token | None, after: Token | No
         _fail(source, token, "comments are not allowed in an expression")
     called = after is not None and after.token_type == _T.L_PAREN
     if kind == _T.DOT:
+        if _begins_number(token, before, after):
+            return
         _fail(source, token, 'a name has no parts; write "a.b" in double quotes if it is a column')
     if kind not in _ALLOWED or (kind == _T.DATE and not _before_text(after)):
         _refuse(source, token, known, called)
@@ -160,6 +162,13 @@ def _check(source: Source, token: Token, before: Token | None, after: Token | No
         if kind == _T.L_PAREN and before.token_type == _T.VAR:
             return
         _fail(source, token, "an operator or a comma is missing")
+
+
+def _begins_number(token: Token, before: Token | None, after: Token | None) -> bool:
+    """Return whether this is the point of .5"""
+    if (before is not None and before.token_type in _ENDS) or after is None:
+        return False
+    return after.token_type == _T.NUMBER and after.start == token.end + 1 and "." not in after.text
 
 
 def _before_text(after: Token | None) -> bool:
