@@ -87,7 +87,7 @@ RELATION = pytest.mark.parametrize("neighbours", RELATIONS)
 
 def used(analysis):
     """The columns that an analysis reads."""
-    names = [*getattr(analysis, "columns", ()), *(name for name, _ in getattr(analysis, "where", ()))]
+    names = [*getattr(analysis, "columns", ()), *(name for name, _ in getattr(analysis, "categories", ()))]
     names += [name for name in (getattr(analysis, "column", None), getattr(analysis, "by", None)) if name]
     return list(dict.fromkeys(names)) or ["age"]
 

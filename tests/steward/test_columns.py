@@ -9,6 +9,7 @@ columns or as one that does not.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -70,6 +71,9 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
     places = [key for key in keys if key in NAMES_COLUMNS]
     picks: list[tuple[tuple[int, int], ...]] = []
     for key in places:
+        if NAMES_COLUMNS[key] == CONDITIONS and kind != "count":
+            picks.append(((1, 1),))
+            continue
         several = ((3, 0), (0, 3), (2, 2), (0, 2), (2, 0), (1, 0), (0, 1))
         picks.append(((1, 0), (0, 1), (0, 0)) if NAMES_COLUMNS[key] == ONE else (*several, (0, 0)))
     for beside, *chosen in itertools.product((given, {}), *picks):
@@ -79,17 +83,22 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
             names = [*itertools.islice(numbers, some), *itertools.islice(categories, others)]
             if not names:
                 continue
-            shaped = {ONE: names[0], SOME: names, CONDITIONS: dict.fromkeys(names, "yes")}
+            where: Any = dict.fromkeys(names, "yes") if kind == "count" else condition(names)
+            shaped = {ONE: names[0], SOME: names, CONDITIONS: where}
             described[key] = shaped[NAMES_COLUMNS[key]]
         yield described
+
+
+def condition(names: list[str]) -> str:
+    """An expression that reads these columns."""
+    return " and ".join(f"{name} = 'yes'" if name in CATEGORIES else f"{name} > 0.25" for name in names)
 
 
 def named(described: dict[str, Any]) -> list[str]:
     """Every column that a description names."""
     found: list[str] = []
     for key in described.keys() & NAMES_COLUMNS.keys():
-        value = described[key]
-        found += [value] if isinstance(value, str) else list(value)
+        found += _listed(described[key])
     return sorted(found)
 
 
@@ -127,7 +136,7 @@ def widest(kind: str) -> list[dict[str, Any]]:
 
 
 def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
+    return re.findall(r"(?:number|category)_\d", value) if isinstance(value, str) else list(value)
 
 
 def allow(world: World, columns: list[str]) -> None:

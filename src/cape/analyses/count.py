@@ -12,7 +12,7 @@ from cape.data import Number, Schema
 from cape.data.categories import Value
 from cape.data.schema import hint
 from cape.engine.arguments import conditions, joined, names
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query, check_where
 from cape.errors import InvalidInput
 
 __all__ = ["Count"]
@@ -24,8 +24,9 @@ class Count(Analysis):
 
     >>> Count(), Count("age"), Count(sex="female"), Count("chol", sex="female", disease="yes")
 
-    With columns, one number for each: the rows where it is not missing; `where`, or keywords, keep to the
-    rows in these categories. A count is of the people in the tables: it has no sampling error.
+    With columns, one number for each: the rows where it is not missing. `where` is a condition, or a mapping
+    of columns to categories; keywords do the same as such a mapping. A count is of the people in the tables:
+    it has no sampling error.
 
     **Sensitivity.** sqrt(k), k the number of private counts, for both relations. A row enters each count
     as 0 or 1, so adding, removing or replacing one row changes each by 1 at most, and k of them by sqrt(k)
@@ -38,15 +39,20 @@ class Count(Analysis):
     example: ClassVar[dict[str, Any]] = {"where": {"sex": "female"}}
     whole: ClassVar[bool] = True
     columns: tuple[str, ...]
-    where: tuple[tuple[str, Value], ...]
+    categories: tuple[tuple[str, Value], ...]
 
-    def __init__(self, *columns: str, where: Mapping[str, Value] | None = None, **conditions: Value) -> None:
-        if where is not None and not isinstance(where, Mapping):
-            raise InvalidInput(f"where must give a category for each column, not {where!r}")
-        both = {**(where or {}), **conditions}
-        if len(both) < len(where or {}) + len(conditions):
+    def __init__(
+        self, *columns: str, where: str | Mapping[str, Value] | None = None, **conditions: Value
+    ) -> None:
+        given = where if isinstance(where, Mapping) else {}
+        both = {**given, **conditions}
+        if len(both) < len(given) + len(conditions):
             raise InvalidInput("a column must be given one category, not two")
-        self._set(columns=names(columns, least=0), where=tuple(both.items()))
+        condition = None if where is None or isinstance(where, Mapping) else check_where(where)
+        if condition is not None and both:
+            condition = " and ".join([*(_equal(*pair) for pair in both.items()), f"({condition})"])
+            both = {}
+        self._set(columns=names(columns, least=0), categories=tuple(both.items()), where=condition)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         blocks = tuple(
@@ -77,16 +83,16 @@ class Count(Analysis):
             if self.columns
             else "number of rows"
         )
-        return what + (f", where {self._condition}" if self.where else "")
+        return what + (f", where {self._condition}" if self.categories else "")
 
     def title(self, label: str, schema: Schema) -> str:
         """Return how a count is named; that of all rows by no column."""
-        named = conditions(label, [name for name, _ in self.where], schema)
-        return named if self.columns or self.where else label
+        named = conditions(label, [name for name, _ in self.categories], schema)
+        return named if self.columns or self.categories else label
 
-    def to_dict(self) -> dict[str, Any]:
-        parts = {"columns": list(self.columns), "where": dict(self.where)}
-        return {"kind": self.kind, **{key: value for key, value in parts.items() if value}}
+    def keys(self) -> dict[str, Any]:
+        parts = {"columns": list(self.columns), "where": dict(self.categories)}
+        return {key: value for key, value in parts.items() if value}
 
     @property
     def _asked(self) -> tuple[str | None, ...]:
@@ -94,19 +100,21 @@ class Count(Analysis):
 
     @property
     def _condition(self) -> str:
-        return ", ".join(f"{column}={value}" for column, value in self.where)
+        return ", ".join(f"{column}={value}" for column, value in self.categories)
 
     def _label(self, column: str | None) -> str:
         if column is None:
             return self._condition or "rows"
-        return f"{column} not missing" + (f", {self._condition}" if self.where else "")
+        return f"{column} not missing" + (f", {self._condition}" if self.categories else "")
 
     def _everyone(self, schema: Schema, column: str | None) -> bool:
-        return not self.where and (column is None or not schema[column].missing)
+        if schema.open or self.categories:
+            return False
+        return column is None or not schema[column].missing
 
     def _block(self, schema: Schema, column: str | None) -> Counts:
         axes, cell = [], []
-        for name, value in self.where:
+        for name, value in self.categories:
             values = schema.category(name).values
             if value not in values:
                 raise InvalidInput(f"no category {value!r} in column {name!r}{hint(value, map(str, values))}")
@@ -117,3 +125,10 @@ class Count(Analysis):
         found = schema[column]
         edges = (found.low, found.high) if isinstance(found, Number) else None
         return Counts((*axes, Axis(column, edges)), (*cell, None))
+
+
+def _equal(name: str, value: Value) -> str:
+    """Return the condition that a column has a category, as an expression."""
+    quoted = name.replace('"', '""')
+    text = str(value).replace("'", "''")
+    return f'"{quoted}" = ' + (f"'{text}'" if isinstance(value, str) else str(value).lower())

@@ -91,10 +91,10 @@ class CustomSum(Analysis):
             f"each row clipped to a norm of {self.bound:g}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def keys(self) -> dict[str, Any]:
         plain = {"columns": list(self.columns), "bound": self.bound, "shape": list(self.shape)}
         function = getattr(self.function, "__qualname__", type(self.function).__name__)
-        return {"kind": self.kind, "name": self.name, "function": function, **plain}
+        return {"name": self.name, "function": function, **plain}
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,10 +129,10 @@ class Histogram(Analysis):
             marks.append(Mark.of(together, most=0))
         return [Figure((Bars(tuple(marks), release.schema.title(self.column)),), _BARS)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def keys(self) -> dict[str, Any]:
         cut = {"edges": None if self.edges is None else list(self.edges), "bins": self.bins}
         given = {key: value for key, value in cut.items() if value is not None}
-        return {"kind": self.kind, "column": self.column, **given}
+        return {"column": self.column, **given}
 
     @cached_property
     def _labels(self) -> dict[tuple[float, float], _BinLabels]:

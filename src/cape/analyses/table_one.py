@@ -27,6 +27,7 @@ c the weights of t² and of the count), of 2 over category columns, and 1/2 for 
   against a missing cell: `Weights.moved`. A category column moves by 2 · 2. The group's size stays.
 - *Replaced, into another group*: groups share no number, so the squares of the two rows add: 2 R.
 - *Replaced, group missing*: such a row adds nothing: R.
+- *Replaced by a row that does not count* (the schema is open): R; without groups the size is then asked for.
 
 Without groups the second moment and the count are free while 1 + w + c + 2 <= 8 and w <= phi⁵/4.
 Tested in tests/analyses/test_sensitivity.py.
@@ -135,10 +136,11 @@ class TableOne(Analysis):
         if self.by is not None:
             schema.category(self.by)
         group = () if self.by is None else (Axis(self.by),)
-        numeric, weights = self._numeric(schema), self._weights(neighbours)
+        sized = self._sized(schema, neighbours)
+        numeric, weights = self._numeric(schema), _weights(sized)
         blocks: list[Block] = []
         scales: list[tuple[float, ...]] = []
-        if self._sized(neighbours):
+        if sized:
             blocks.append(Counts(group))
             scales.append((1 / math.sqrt(_SIZE),))
         if numeric:
@@ -156,8 +158,9 @@ class TableOne(Analysis):
 
     def moved(self, schema: Schema, neighbours: Neighbours) -> float:
         """Return the most that one row changes the sums, squared: proof at the head of the module."""
-        weights = self._weights(neighbours)
-        held, within = (_SIZE if self._sized(neighbours) else 0.0), 0.0
+        sized = self._sized(schema, neighbours)
+        weights, size = _weights(sized), _SIZE if sized else 0.0
+        held, within = size, 0.0
         for name in self.columns:
             column = schema[name]
             if isinstance(column, Number):
@@ -169,7 +172,7 @@ class TableOne(Analysis):
         if neighbours == "add-remove":
             return held
         if self.by is None:
-            return within
+            return max(within, held) if schema.open else within
         return max(within, 2 * held if len(schema.category(self.by).values) > 1 else held)
 
     def finish(self, answer: Answer) -> list[Estimate]:
@@ -230,20 +233,15 @@ class TableOne(Analysis):
         )
         return [Figure(drawn, DOTS)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def keys(self) -> dict[str, Any]:
         by = {} if self.by is None else {"by": self.by}
-        return {"kind": self.kind, "columns": list(self.columns), **by, "bins": self.bins}
+        return {"columns": list(self.columns), **by, "bins": self.bins}
 
     def _numeric(self, schema: Schema) -> tuple[str, ...]:
         return tuple(name for name in self.columns if isinstance(schema[name], Number))
 
-    def _sized(self, neighbours: Neighbours) -> bool:
-        return self.by is not None or neighbours == "add-remove"
-
-    def _weights(self, neighbours: Neighbours) -> Weights:
-        if self._sized(neighbours):
-            return Weights(1.0, 1.5, 0.25, _MEDIAN)
-        return Weights(1.0, 2.75, 2.25, _MEDIAN)
+    def _sized(self, schema: Schema, neighbours: Neighbours) -> bool:
+        return self.by is not None or schema.open or neighbours == "add-remove"
 
     def _groups(self, answer: Answer) -> Iterator[tuple[str, _Arrays]]:
         """Yield the arrays of everyone, then of each group."""
@@ -397,6 +395,10 @@ def _shares(
             Estimate(label, _PERCENT * share, _PERCENT * sampling, _PERCENT * noise, (0.0, _PERCENT))
         )
     return estimates
+
+
+def _weights(sized: bool) -> Weights:
+    return Weights(1.0, 1.5, 0.25, _MEDIAN) if sized else Weights(1.0, 2.75, 2.25, _MEDIAN)
 
 
 def _shown(estimate: Estimate, most: int | None = None) -> str:

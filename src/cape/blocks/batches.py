@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
+from cape.blocks.made import Maker
 from cape.blocks.parts import PART_ROWS, Part, Pass
 from cape.blocks.rows import Converter
 from cape.data import faults
@@ -56,7 +57,9 @@ class Batches:
         return kept
 
     def clamped(self) -> dict[str, int]:
-        bounds = {name: column for name, column in self._schema.items() if isinstance(column, Number)}
+        stated = self._schema.stated
+        names = self._schema.sources(self._schema)
+        bounds = {name: column for name in names if isinstance(column := stated[name], Number)}
         counts = dict.fromkeys(bounds, 0)
         for columns, _ in self._read(list(bounds)):
             for name, column in bounds.items():
@@ -66,16 +69,22 @@ class Batches:
 
     def check(self) -> None:
         """Read every cell of the schema's columns."""
-        for _ in self._read(list(self._schema)):
+        for _ in self._read(self._schema.sources(self._schema)):
             pass
 
     def _parts(self, wanted: Sequence[str]) -> Iterator[Part]:
         converter = cache(partial(Converter, self._schema))  # their buffers serve every part
-        for columns, rows in self._read(wanted):
+        for columns, rows in self._made(wanted):
             for start in range(0, rows, PART_ROWS):
                 stop = min(start + PART_ROWS, rows)
                 part = {name: values[start:stop] for name, values in columns.items()}
                 yield Part(self._schema, part, stop - start, converter)
+
+    def _made(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
+        """Yield the wanted columns of the rows that count, with their number."""
+        maker = Maker(self._site, self._schema, wanted)
+        for columns, rows in self._read(maker.reads):
+            yield maker.make(columns, rows)
 
     def _read(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
         """Yield the wanted columns, converted, with their number of rows."""

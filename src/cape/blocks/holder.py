@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from cape.blocks.block import Block, Sums
 from cape.blocks.parts import Pass, Summer
+from cape.data.schema import Schema
 from cape.errors import DataError, InvalidInput
 from cape.noise import SecureStream
 
@@ -39,6 +40,14 @@ class Holder(ABC):
     @abstractmethod
     def sums(self, blocks: Sequence[Any], stream: SecureStream | None = None) -> list[Sums]:
         """Return the sums of every block; samples are drawn from the stream."""
+
+    def of(self, schema: Schema) -> Holder:
+        """Return what these records are to a study with this schema: themselves, because none is filtered."""
+        if schema.open:
+            raise InvalidInput(
+                "where and [person] are for tables with columns, which these sites do not hold"
+            )
+        return self
 
     def require_rows(self) -> None:
         """Raise `DataError` if there are no records."""

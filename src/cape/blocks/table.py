@@ -10,6 +10,7 @@ A table is taken to stay as it is while a study runs.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from cape.blocks.design import Design
 from cape.blocks.kept import Kept
 from cape.blocks.lazy import Pushdown
 from cape.data import faults
+from cape.data.readers import Reader
 from cape.data.schema import Schema
 from cape.data.sources import open_source
 from cape.errors import InvalidInput
@@ -30,6 +32,7 @@ from cape.noise import SecureStream
 __all__ = ["Table"]
 
 _KEPT_CELLS = 1 << 26  # 512 MB of float64
+_MOST_VIEWS = 4
 
 
 class Table:
@@ -65,21 +68,42 @@ class Table:
             raise InvalidInput(f"schema must be a Schema, not {type(schema).__name__}")
         if unreadable not in ("error", "missing"):
             raise InvalidInput(f"unreadable must be 'error' or 'missing', not {unreadable!r}")
-        self.name, self.schema = name, schema
-        lenient = unreadable == "missing"
-        opened = open_source(name, source, lenient=lenient)
+        self._lenient = unreadable == "missing"
+        self._views: OrderedDict[str, Table] = OrderedDict()
+        self._open(name, open_source(name, source, lenient=self._lenient), schema)
+
+    def _open(self, name: str, opened: Reader | nw.LazyFrame[Any], schema: Schema) -> None:
+        self.name, self.schema, self._opened = name, schema, opened
         self._engine: Batches | Pushdown = (
             Pushdown(name, schema, opened)
             if isinstance(opened, nw.LazyFrame)
-            else Batches(name, schema, opened, lenient=lenient)
+            else Batches(name, schema, opened, lenient=self._lenient)
         )
         self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
         self._asked: Design | None = None  # the design of the last sums over vectors
         self._kept: Kept | None = None
         self._too_large: Design | None = None
 
+    def of(self, schema: Schema) -> Table:
+        """Return the same rows as a study reads them, by other derived columns and `where`.
+
+        The last few are kept, with the vectors that they hold.
+        """
+        if schema.key == self.schema.key:
+            return self
+        with self._lock:
+            view = self._views.pop(schema.key, None)
+            if view is None:
+                view = object.__new__(Table)
+                view._lenient, view._views = self._lenient, OrderedDict()
+                view._open(self.name, self._opened, schema)
+            self._views[schema.key] = view
+            while len(self._views) > _MOST_VIEWS:
+                self._views.popitem(last=False)
+            return view
+
     def rows(self) -> int:
-        """Return the number of rows. Whether it is public depends on the study's adjacency."""
+        """Return the number of rows before any `where`. Whether it is public depends on the adjacency."""
         return self._engine.rows()
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:

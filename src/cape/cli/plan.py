@@ -54,7 +54,7 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
     )
     for entry, plan in plans:
         title = (
-            f"{entry.number}. {plan.analysis.describe()}: share {entry.share:.4g}, "
+            f"{entry.number}. {plan.analysis.sentence}: share {entry.share:.4g}, "
             f"epsilon {plan.guarantee.epsilon:.3g}"
         )
         console.print(Fitted(replace(plan.table(), title=title)))

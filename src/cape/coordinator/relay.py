@@ -47,7 +47,7 @@ from cape.steward.codes import Denied
 from cape.steward.policy import SCHEMES
 from cape.steward.request import Request
 from cape.study import places
-from cape.study.document import Document
+from cape.study.document import Document, read
 
 __all__ = ["Relay"]
 
@@ -361,7 +361,7 @@ def _parties(request: Request) -> Parties:
 
 
 def _rows_public(request: Request) -> bool:
-    return bool(request.study.get("neighbours") == "replace-one")
+    return read(request.study, request.number).setting.sizes_public
 
 
 def _offers(answer: wire.FromSite, public: bool) -> TypeGuard[wire.Offered]:

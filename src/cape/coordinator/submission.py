@@ -295,7 +295,7 @@ class Submission:
             raise BadMessage("the aggregator named sites as late that are not in the sum")
         if len(outcome.total) != 8 * size:
             raise BadMessage("the aggregator's total does not have as many numbers as the stage releases")
-        if setting.neighbours == "replace-one":
+        if setting.sizes_public:
             if set(outcome.rows) != set(took_part):
                 raise BadMessage("the aggregator did not say how many rows each participant holds")
             rows = sum(outcome.rows.values())

@@ -42,7 +42,7 @@ class Cells(ABC):
 
     def read(self, series: pl.Series, offset: int) -> NDArray[Any]:
         """Return the column as numbers or as codes, whichever the schema says."""
-        column = self._schema[series.name]
+        column = self._schema.stated[series.name]
         if isinstance(column, Number):
             return self._numbers(series, column, offset)
         return self._codes(series, column, offset)
@@ -158,7 +158,7 @@ class Lenient(Cells):
         self.unreadable[name] += found
         if not found:
             return values
-        column = self._schema[name]
+        column = self._schema.stated[name]
         return np.where(missing, column.middle if isinstance(column, Number) else 0, values)
 
 

@@ -99,6 +99,24 @@ class Schema(Mapping[str, Column]):
         column = Category(tuple(sites), missing=False, site=True)
         return self._copy(_stated={**self._stated, SITE: column})
 
+    def deriving(self, columns: Mapping[str, Any]) -> Schema:
+        """Return it with derived columns besides, as [derive] of a study file describes them."""
+        stated, derived = dict(self._stated), dict(self.derived)
+        for name, description in columns.items():
+            if name in stated:
+                raise InvalidInput(f"column {check.show(name)} is in [schema] already; give it another name")
+            if isinstance(description, str):
+                description = {"sql": description}
+            if not isinstance(description, Mapping) or "sql" not in description:
+                raise InvalidInput(
+                    f'column {check.show(name)} must have sql, as in {{sql = "bmi >= 30"}}, not '
+                    f"{check.show(description)}"
+                )
+            stated[name], expression = _column(name, description, stated)
+            if expression is not None:
+                derived[name] = expression
+        return self._copy(_stated=stated, derived=derived)
+
     def changed(self, columns: Mapping[str, Column]) -> Schema:
         """Return it with other columns in the place of some."""
         return self._copy(_stated={**self._stated, **columns})
@@ -121,15 +139,20 @@ class Schema(Mapping[str, Column]):
 
     def sources(self, names: Iterable[str]) -> list[str]:
         """Return the columns of a site's table that these depend on, and `where`."""
+        return [name for name in self._bottom(names) if not getattr(self[name], "site", False)]
+
+    def by_site(self, names: Iterable[str]) -> bool:
+        """Return whether these columns, or `where`, depend on which site holds a row."""
+        return any(getattr(self[name], "site", False) for name in self._bottom(names))
+
+    def _bottom(self, names: Iterable[str]) -> list[str]:
         found: dict[str, None] = {}
         waiting = [*names, *(self.where.columns if self.where else ())]
         while waiting:
             name = waiting.pop(0)
             if name in self.derived:
                 waiting += self.derived[name].columns
-            elif name in found:
-                continue
-            elif not getattr(self[name], "site", False):
+            else:
                 found[name] = None
         return list(found)
 
@@ -155,10 +178,11 @@ class Schema(Mapping[str, Column]):
         return name in self._columns
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        """Go through the columns that people have named: that of sites is not among them."""
+        return (name for name, column in self._columns.items() if not getattr(column, "site", False))
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return sum(1 for _ in self)
 
     def number(self, name: str) -> Number:
         """Return a numeric column, or raise an error that says what the column is."""
@@ -225,7 +249,7 @@ class Schema(Mapping[str, Column]):
         }
 
     def __repr__(self) -> str:
-        return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self._columns.items())})"
+        return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self.items())})"
 
 
 def _column(name: str, description: Any, known: Mapping[str, Column]) -> tuple[Column, Expression | None]:
@@ -254,9 +278,7 @@ def _derived(description: Mapping[Any, Any], known: Mapping[str, Column]) -> tup
         raise InvalidInput(f'sql must be an expression such as "bmi >= 30", not {check.show(sql)}')
     expression = parse(sql, known)
     if "missing" in rest:
-        raise InvalidInput(
-            "missing is not for derived columns: where a cell that they need is missing, theirs is"
-        )
+        raise InvalidInput("a derived cell is missing where one that it needs is; leave missing out")
     keys = {"low", "high", "bounds", "categories"} & set(rest)
     if expression.kind in ("number", "date"):
         if "categories" in keys:

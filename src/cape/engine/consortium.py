@@ -30,7 +30,7 @@ from cape.engine.query import Analysis, Neighbours
 from cape.engine.result import Release
 from cape.engine.schemes import SCHEMES, CapeGaussian, Cost, Parties, Scheme, Task
 from cape.engine.session import AnalysisSession
-from cape.engine.site_set import SiteSet
+from cape.engine.site_set import SiteSet, named_sites
 from cape.engine.stages import Setting, Stages
 from cape.engine.wallet import Wallet
 from cape.errors import InvalidInput
@@ -78,9 +78,11 @@ class Consortium:
         stream: SecureStream | None = None,
         observer: Observer | None = None,
     ) -> None:
-        self.schema = schema if isinstance(schema, Schema) else Schema(schema)
-        public = neighbours == "replace-one"
-        self._sites = SiteSet(sites, self.schema, sizes, public=public)
+        schema = schema if isinstance(schema, Schema) else Schema(schema)
+        named = named_sites(sites)
+        self.schema = schema.at(named)
+        public = neighbours == "replace-one" and not self.schema.open
+        self._sites = SiteSet(named, self.schema, sizes, public=public)
         if not isinstance(budget, Budget):
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
         if neighbours not in ("replace-one", "add-remove"):

@@ -141,7 +141,7 @@ class Execution:
     def _ask(self, rows: dict[str, int]) -> None:
         session, began = self._session, time.perf_counter()
         query, (calibration, _) = session.pending(), session.calibrate()
-        public = session.stages.setting.neighbours == "replace-one"
+        public = session.stages.setting.sizes_public
         ring, run = session.ring(sum(rows.values())), self._randomness()
         if query.before is not None:
             query.before()
@@ -180,7 +180,7 @@ class Execution:
         self._observer.asked(query, calibration)
         vectors = {
             name: contribution(
-                sites.table(name),
+                sites.table(name).of(session.stages.setting.schema),
                 query,
                 calibration,
                 sample=run.fork(f"sample {name}"),

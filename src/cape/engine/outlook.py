@@ -227,7 +227,7 @@ def _instead(
     for smaller in analysis.smaller(setting.schema):
         try:
             if answered(smaller, setting, share, 1.0):
-                found.append(f"a smaller question: {smaller.describe()}")
+                found.append(f"a smaller question: {smaller.sentence}")
                 break
         except InvalidInput:  # a part of the question that is none by itself
             continue

@@ -74,7 +74,7 @@ class Plan(Shown):
         """Return it as plain data, for JSON."""
         return {
             "analysis": self.analysis.to_dict(),
-            "description": self.analysis.describe(),
+            "description": self.analysis.sentence,
             "scheme": self.scheme,
             "share": self.share,
             "rows": self.rows,
@@ -112,7 +112,7 @@ class Plan(Shown):
         return Table(
             tuple(columns),
             tuple(rows),
-            f"{self.analysis.describe()} (share {self.share:g})",
+            f"{self.analysis.sentence} (share {self.share:g})",
             drop=tuple(columns.index(name) for name in _DROPPED if name in columns),
             more=len(self.noise) - len(rows),
         )
@@ -181,7 +181,7 @@ def make_plan(
 
     `left` is what is left of the budget, as a share.
     """
-    parties = setting.parties
+    setting, parties = setting.of(analysis), setting.parties
     given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
     if len(given) != parties.sites:
         raise InvalidInput(f"sizes must be given for each of the {parties.sites} sites, not for {len(given)}")
@@ -202,6 +202,7 @@ def make_plan(
     def forecast(
         analysis: Analysis, setting: Setting, share: float, more: float
     ) -> tuple[dict[str, float], Limits]:
+        setting = setting.of(analysis)
         query = analysis.query(setting.schema, setting.neighbours)
         larger = {name: round(more * rows) for name, rows in given.items()}
 

@@ -7,11 +7,13 @@ noise of a known scale. The analysis turns that into `Estimate`s. Nothing else p
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -40,6 +42,7 @@ __all__ = [
     "Noise",
     "Query",
     "ResumePoint",
+    "check_where",
 ]
 
 Neighbours = Literal["replace-one", "add-remove"]
@@ -153,8 +156,14 @@ class ResumePoint:
 Conversation = Generator[Query, Answer, "AnalysisResult | Sequence[Estimate]"]
 
 
+@dataclass(frozen=True, init=False)
 class Analysis(ABC):
-    """What is asked. It knows its sensitivity, its shape and its post-processing, and no data."""
+    """What is asked. It knows its sensitivity, its shape and its post-processing, and no data.
+
+    Every analysis takes the keyword `where`: a condition such as "age >= 65 and sex = 'female'", in SQL's
+    expression language (`cape.data.expressions`). Only rows for which it is true count. How many these are is
+    private, so that its queries are those of a schema that is `open`.
+    """
 
     kind: ClassVar[str]
     """What study files call it."""
@@ -169,6 +178,14 @@ class Analysis(ABC):
     """Whether estimates count people, and are shown without digits after the point."""
     slopes: ClassVar[bool] = False
     """Whether an estimate that is named after a column is what one unit more of it does."""
+
+    where: str | None = field(default=None, kw_only=True, repr=False)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        made = vars(cls).get("__init__")
+        if made is not None and "where" not in inspect.signature(made).parameters:
+            cls.__init__ = _taking_where(made)  # type: ignore[method-assign]
 
     def _set(self, **fields: Any) -> None:
         """Set fields of a frozen analysis: for constructors that check or convert their arguments."""
@@ -255,7 +272,7 @@ class Analysis(ABC):
         return Answer(
             tuple(block.typical(schema, rows) for block in self.query(schema, neighbours).blocks),
             tuple(tuple(each) for each in noise),
-            rows if neighbours == "replace-one" else None,
+            rows if neighbours == "replace-one" and not schema.open else None,
             schema,
         )
 
@@ -268,11 +285,20 @@ class Analysis(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return one line that an ethics board can read."""
+        """Return one line that an ethics board can read, without `where`."""
+
+    @property
+    def sentence(self) -> str:
+        """One line that an ethics board can read."""
+        return self.describe() + (f", where {self.where}" if self.where else "")
+
+    def keys(self) -> dict[str, Any]:
+        """Return what a study file would say, besides kind and `where`."""
+        return {key: value for key, value in vars(self).items() if value is not None and key != "where"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
-        return {"kind": self.kind, **{key: value for key, value in vars(self).items() if value is not None}}
+        return {"kind": self.kind, **self.keys(), **({"where": self.where} if self.where else {})}
 
     def tables(self, release: Release) -> Sequence[Table]:
         """Return the tables that show a release: its model's, or estimates with their errors."""
@@ -306,3 +332,27 @@ class Analysis(ABC):
         None if all are in the same unit: counts, correlations.
         """
         return None
+
+
+def check_where(where: Any) -> str:
+    """Return a condition as text; a schema parses it."""
+    if not isinstance(where, str) or not where.strip():
+        raise InvalidInput(f'where must be a condition such as "age >= 65", not {check.show(where)}')
+    return where
+
+
+def _taking_where(made: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of an analysis with the keyword `where` besides."""
+
+    @functools.wraps(made)
+    def construct(self: Analysis, *args: Any, where: str | None = None, **options: Any) -> None:
+        made(self, *args, **options)
+        if where is not None:
+            self._set(where=check_where(where))
+
+    signature = inspect.signature(made)
+    parameters = list(signature.parameters.values())
+    at = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
+    parameters.insert(at, inspect.Parameter("where", inspect.Parameter.KEYWORD_ONLY, default=None))
+    construct.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return construct

@@ -117,7 +117,7 @@ class Release(Shown):
     def describe(self) -> str:
         """Return what was asked, or what was done if that depended on what was released."""
         told = getattr(self.model, "describe", None)
-        return str(told()) if callable(told) else self.analysis.describe()
+        return str(told()) if callable(told) else self.analysis.sentence
 
     @property
     def value(self) -> Any:

@@ -124,7 +124,7 @@ class AnalysisSession:
         """
         calibration, local_std = self.calibrate()
         setting = self.stages.setting
-        public = setting.neighbours == "replace-one" or calibration.std is None
+        public = setting.sizes_public or calibration.std is None
         most = rows if public and rows is not None else MOST_ROWS
         adders = self.stages.scheme.reach(setting.parties, local_std) if local_std else 1
         return calibration.ring(most, setting.parties.sites, adders)
@@ -159,8 +159,7 @@ class AnalysisSession:
         participants = check.integer("participants", result.participants, least=least, most=most)
         if len(result.total) != 8 * calibration.size:
             raise InvalidInput("a total must have as many numbers as its stage releases")
-        public = setting.neighbours == "replace-one"
-        rows = check.integer("rows", result.rows, least=0) if public else None
+        rows = check.integer("rows", result.rows, least=0) if setting.sizes_public else None
         noise = result.noise
         if noise is None:
             noise = self.stages.scheme.noise_in_total(participants, setting.parties)

@@ -11,21 +11,21 @@ from cape.blocks.table import Table
 from cape.data import Schema, Site
 from cape.errors import InvalidInput
 
-__all__ = ["SiteSet"]
+__all__ = ["SiteSet", "named_sites"]
 
 
 class SiteSet:
     """Sites by name.
 
     Args:
-        sites: name -> table, or a list of `Site`s.
+        sites: name -> table.
         schema: the columns that all tables are read by.
         expected: how many rows people expect at each site.
         public: whether the numbers of rows are public.
     """
 
-    def __init__(self, sites: Any, schema: Schema, expected: Any, *, public: bool) -> None:
-        self.sources = _named(sites)
+    def __init__(self, sites: Mapping[str, Any], schema: Schema, expected: Any, *, public: bool) -> None:
+        self.sources = sites
         self.expected = _sizes(expected, self.sources)
         self._schema, self._public = schema, public
         self._tables: dict[str, Table] = {}  # a plan opens none
@@ -59,7 +59,8 @@ class SiteSet:
         return found if len(found) == len(lengths) else None
 
 
-def _named(sites: Any) -> dict[str, Any]:
+def named_sites(sites: Any) -> dict[str, Any]:
+    """Return tables by the names of their sites, from a mapping or a list of `Site`s."""
     if not isinstance(sites, Mapping):
         listed = list(sites) if isinstance(sites, Iterable) and not isinstance(sites, (str, bytes)) else []
         if not all(isinstance(site, Site) for site in listed):

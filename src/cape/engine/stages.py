@@ -48,6 +48,15 @@ class Setting:
     parties: Parties
     neighbours: Neighbours
 
+    def of(self, analysis: Analysis) -> Setting:
+        """Return the setting of one analysis: over the rows that its `where` keeps."""
+        return self if analysis.where is None else replace(self, schema=self.schema.only(analysis.where))
+
+    @property
+    def sizes_public(self) -> bool:
+        """Whether everyone may know how many rows of each site count."""
+        return self.neighbours == "replace-one" and not self.schema.open
+
     def local_std(self, scheme: Scheme, share: float) -> float | None:
         """Return a site's noise per unit of sensitivity for a release paid for by this share."""
         return scheme.local_std(self.budget.cost(share).mu, self.parties)
@@ -97,7 +106,13 @@ class Stages:
         if sampling < 1 and len(set(given)) > 1:
             raise InvalidInput("an analysis that samples must have stages of equal size")
         total = sum(given)
-        return cls(setting, scheme, Fraction(repr(share)), tuple(part / total for part in given), sampling)
+        return cls(
+            setting.of(analysis),
+            scheme,
+            Fraction(repr(share)),
+            tuple(part / total for part in given),
+            sampling,
+        )
 
     def __len__(self) -> int:
         return len(self.parts)

@@ -277,7 +277,7 @@ class Descent(Analysis):
         path = Path(self.training.checkpoint)
         if not os.path.isdir(path.parent):  # False for a name that is too long, where Path raises
             raise InvalidInput(f"the folder of the checkpoint does not exist: {path.parent}")
-        asked = json.dumps([self.to_dict(), schema.to_dict(), terms], sort_keys=True, default=str)
+        asked = json.dumps([self.to_dict(), schema.key, terms], sort_keys=True, default=str)
         return Checkpoint(path, hashlib.sha256(asked.encode()).hexdigest())
 
     def expected(
@@ -287,10 +287,10 @@ class Descent(Analysis):
         each = noise[0][0] * self.training.first_clip() / (rows * self.training.sampling)
         return {"each entry of a step's gradient": each}
 
-    def to_dict(self) -> dict[str, Any]:
-        plain = {key: value for key, value in vars(self).items() if key != "training" and value is not None}
+    def keys(self) -> dict[str, Any]:
+        plain = {key: value for key, value in super().keys().items() if key != "training"}
         options = {key: value for key, value in vars(self.training).items() if key != "checkpoint"}
-        return {"kind": self.kind, **plain, **options}
+        return {**plain, **options}
 
 
 def history_table(history: Floats) -> list[Mapping[str, float]]:

@@ -100,9 +100,9 @@ class GradientDescent(Descent):
             f"{count(len(self.first), 'parameter')}, in {count(self.training.steps, 'step')}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def keys(self) -> dict[str, Any]:
         name = getattr(self.gradient, "__qualname__", type(self.gradient).__name__)
-        return {**super().to_dict(), "gradient": name, "code": fingerprint(self.gradient)}
+        return {**super().keys(), "gradient": name, "code": fingerprint(self.gradient)}
 
 
 @dataclass(frozen=True, repr=False)

@@ -166,7 +166,8 @@ class Decider:
             calibration,
             local_std,
             asked.setting.parties,
-            rows if asked.setting.neighbours == "replace-one" else None,
+            asked.setting.schema,
+            rows if asked.setting.sizes_public else None,
             parameters,
             whole_price(policy, asked) if query.private else Amount(),
             _entry(request, asked, cost, once, basis),
@@ -200,7 +201,8 @@ class Decider:
         """
         sentence, policy = "this site's table cannot be used for this study", self.policy
         try:
-            rows = self.table().rows() if policy.sizes_public else policy.expected_rows or 0
+            schema = session.stages.setting.schema
+            rows = self.table().of(schema).rows() if policy.sizes_public else policy.expected_rows or 0
             if rows < policy.min_rows:
                 raise Denied(Code.DATA, sentence, "there are fewer rows than min_rows in the policy")
             if session.calibrate()[0].steps:
@@ -219,7 +221,7 @@ def _entry(request: Request, asked: ParsedAnalysis, cost: Amount, once: Amount, 
         request.study_hash,
         request.number,
         asked.analysis.kind,
-        asked.analysis.describe(),
+        asked.analysis.sentence,
         asked.scheme.name,
         request.run,
         request.stage,

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import NoReturn, TypeVar
 
 from cape.blocks.table import Table
+from cape.data import Schema
 from cape.engine.calibration import Calibration
 from cape.engine.contribution import contribution
 from cape.engine.query import Query
@@ -66,6 +67,7 @@ class Agreed:
     Attributes:
         query: the sums; calibration: their grid and noise; local_std: noise per unit of sensitivity.
         parties: how many sites may collude or be lost.
+        schema: the study's columns, and which rows count.
         rows: the site's number of rows, where that is public, else None.
         parameters: the session of secure aggregation as this site computes it; None where there is none.
     """
@@ -75,6 +77,7 @@ class Agreed:
     calibration: Calibration
     local_std: float
     parties: Parties
+    schema: Schema
     rows: int | None
     parameters: Parameters | None
 
@@ -137,7 +140,11 @@ def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> In
     grant.once.use()
     own = (stream or SecureStream()).fork(f"release {grant.number}")
     return contribution(
-        table, grant.query, grant.calibration, sample=own.fork("sample"), noise=own.fork("noise")
+        table.of(grant.schema),
+        grant.query,
+        grant.calibration,
+        sample=own.fork("sample"),
+        noise=own.fork("noise"),
     )
 
 

@@ -70,6 +70,7 @@ class Policy:
     schema: Schema
     analyses: frozenset[str]
     columns: frozenset[str]
+    by_site: bool
     schemes: frozenset[str]
     neighbours: frozenset[str]
     min_rows: int
@@ -133,6 +134,7 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Allow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     analyses: Annotated[list[str], _some("mean")]
     columns: Annotated[list[str], _some("age")] | None = None
+    by_site: bool = True
     schemes: Annotated[list[str], _some("cape")] = msgspec.field(default_factory=lambda: ["cape"])
     adjacency: Annotated[list[Neighbours], _some("replace-one")] | None = None
     neighbours: Annotated[list[Neighbours], _some("replace-one")] | None = None
@@ -200,6 +202,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         schema=schema,
         analyses=frozenset(allow.analyses),
         columns=frozenset(columns),
+        by_site=allow.by_site,
         schemes=frozenset(allow.schemes),
         neighbours=frozenset(neighbours),
         expected_rows=site.expected_rows,

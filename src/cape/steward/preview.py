@@ -44,7 +44,7 @@ def preview(
         description, cost, refusal = "", Amount(), None
         try:
             asked = question(dict(study), number)
-            kind, description = asked.analysis.kind, asked.analysis.describe()
+            kind, description = asked.analysis.kind, asked.analysis.sentence
             _check_names(policy, asked)
             cost = whole_price(policy, asked)
             check_question(policy, asked)

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from cape.blocks import Block
 from cape.data import Schema
+from cape.data.columns import Column
 from cape.engine.calibration import Calibration
 from cape.engine.query import Query
 from cape.errors import InvalidInput
@@ -90,8 +91,14 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
 
 def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
     """Deny a query that reads a forbidden column, or one whose bounds differ from this site's."""
-    theirs = asked.setting.schema
-    for name in columns_of(query.blocks):
+    theirs, columns = asked.setting.schema, columns_of(query.blocks)
+    if theirs.by_site(columns) and not policy.by_site:
+        raise Denied(
+            Code.COLUMN,
+            "this site does not answer questions that tell sites apart; leave out the column 'site', or its "
+            "steward can write by_site = true under [allow] in site.toml",
+        )
+    for name in theirs.sources(columns):
         if name not in policy.columns:
             raise Denied(
                 Code.COLUMN,
@@ -260,9 +267,10 @@ def _check_parties(policy: Policy, asked: ParsedAnalysis) -> None:
 
 
 def _same(ours: Schema, theirs: Schema, name: str) -> bool:
-    return name in ours and ours[name] == theirs[name] and _types(ours, name) == _types(theirs, name)
+    stated = theirs.stated[name]
+    return name in ours and ours[name] == stated and _types(ours[name]) == _types(stated)
 
 
-def _types(schema: Schema, name: str) -> list[type]:
+def _types(column: Column) -> list[type]:
     """Return the types of categories, because True equals 1 in Python."""
-    return [type(value) for value in getattr(schema[name], "values", ())]
+    return [type(value) for value in getattr(column, "values", ())]

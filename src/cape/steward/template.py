@@ -48,6 +48,8 @@ analyses = [
 ]
 # The columns of the schema that may be used; all of them if you leave this out.
 # columns = ["age"]
+# Whether results may be given for each site, by the column "site" that every study has.
+# by_site = true
 # "cape": the noise of all honest sites together protects you, under secure aggregation.
 # "conventional": your noise alone protects you; answers are less accurate.
 schemes = ["cape", "conventional"]

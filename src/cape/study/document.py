@@ -67,9 +67,15 @@ class Document(Terms, frozen=True, kw_only=True):
     scheme: str
     neighbours: Neighbours
     schema: dict[str, Any]
+    where: str = ""
     sites: list[str]
     analyses: list[Any]
     """A request uses its own only; the others may be invalid."""
+
+    def columns(self) -> Schema:
+        """Return the columns, the column of sites among them, and which rows count."""
+        schema = Schema(self.schema).at(self.sites)
+        return schema.only(self.where) if self.where else schema
 
 
 def document(study: Study) -> dict[str, Any]:
@@ -111,7 +117,7 @@ class ParsedAnalysis:
 def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
     """Build an analysis from a study's document; raise `InvalidInput` if anything in it is invalid."""
     told = places.decode(study, Document)
-    setting = told.setting(Schema(told.schema), len(told.sites))
+    setting = told.setting(told.columns(), len(told.sites))
     if not 1 <= number <= len(told.analyses):
         raise InvalidInput(f"the study has no analysis {number}")
     described = told.analyses[number - 1]
@@ -123,5 +129,6 @@ def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
     analysis = build(described)
     scheme = SCHEMES[told.scheme]()
     stages = Stages.of(analysis, setting, scheme, share)
+    setting = stages.setting
     _ = stages.slack  # raises if delta is too small for sampling
     return ParsedAnalysis(analysis, setting, scheme, stages, tuple(told.sites))

@@ -62,6 +62,7 @@ class Study:
     path: Path
     name: str
     description: str
+    where: str
     setting: Setting
     scheme: str
     sites: Mapping[str, SourceSpec]
@@ -104,7 +105,7 @@ class Study:
 
     def cost(self, entry: Entry) -> float:
         """Return the budget share that an analysis spends: none if it asks only for public numbers."""
-        query = entry.analysis.query(self.setting.schema, self.setting.neighbours)
+        query = entry.analysis.query(self.setting.of(entry.analysis).schema, self.setting.neighbours)
         return entry.share if query.blocks else 0.0
 
     def total(self, entries: Sequence[Entry]) -> Budget:
@@ -135,6 +136,7 @@ class Study:
             "min_sites": setting.parties.min_sites,
             "neighbours": setting.neighbours,
             "schema": setting.schema.to_dict(),
+            "where": self.where,
             "sites": list(self.sites),
         }
 
@@ -169,6 +171,7 @@ def scheme_name(name: str) -> str:
 class _About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Text
     description: Text = ""
+    where: Text = ""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,20 +180,28 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: dict[str, Any]
     sites: dict[str, Any]
     analysis: Annotated[list[dict[str, Any]], _AT_LEAST_ONE]
+    derive: dict[str, Any] = {}
 
 
 def _read(path: Path, document: Mapping[str, Any]) -> Study:
     file = places.decode(document, _File, file=True)
     with places.at("[schema]"):
         schema = Schema(file.schema)
+    if file.derive:
+        with places.at("[derive]"):
+            schema = schema.deriving(file.derive)
+    schema = schema.at(file.sites)
+    if file.study.where:
+        with places.at("[study] where"):
+            schema = schema.only(file.study.where)
     sites = read_sites(file.sites, path.parent)
     with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and issued later
         setting = file.privacy.setting(schema, len(sites))
     entries = _entries(file.analysis, setting)
     said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
-    about, scheme = file.study, file.privacy.scheme
-    return Study(path, about.name, about.description, setting, scheme, sites, entries, tuple(said))
+    about = (file.study.name, file.study.description, file.study.where)
+    return Study(path, *about, setting, file.privacy.scheme, sites, entries, tuple(said))
 
 
 def _weak(budget: Budget, sites: Mapping[str, SourceSpec]) -> list[str]:
@@ -213,7 +224,7 @@ def _entries(given: Sequence[Mapping[str, Any]], setting: Setting) -> tuple[Entr
     for number, described in enumerate(given, 1):
         with places.at(f"[[analysis]] {number}"):
             analysis = build(described)
-            analysis.query(setting.schema, setting.neighbours)
+            analysis.query(setting.of(analysis).schema, setting.neighbours)
             analyses.append(analysis)
             share = described.get("share")
             shares.append(None if share is None else check.real("share", share, above=0.0, most=1.0))

@@ -177,8 +177,8 @@ class PolynomialLoss(Analysis):
         degree = self.coefficients[-1][0]
         return f"loss of degree {degree} for {self.target}, linear in {joined(self.features)}"
 
-    def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | {"coefficients": {j: list(c) for j, c in self.coefficients}}
+    def keys(self) -> dict[str, Any]:
+        return super().keys() | {"coefficients": {j: list(c) for j, c in self.coefficients}}
 
     def _objective(self, answer: Answer) -> tuple[Objective, float]:
         """Return the noisy polynomial and the number of rows."""

@@ -30,7 +30,9 @@ def to_sql(root: Node, lookup: Callable[[str], Sql]) -> Sql:
     used: set[Node] = set()
     for node in ordered(root):
         args = []
-        for each in node.args:  # a part that stands in several places is copied: sqlglot's nodes have one parent
+        for (
+            each
+        ) in node.args:  # a part that stands in several places is copied: sqlglot's nodes have one parent
             args.append(found[each].copy() if each in used else found[each])
             used.add(each)
         found[node] = lookup(node.data).copy() if node.op == "column" else _written(node, args)

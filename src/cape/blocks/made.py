@@ -1,0 +1,103 @@
+"""The rows that count, with all their columns: derived ones are computed, and `where` is applied.
+
+Claim. What is made of a row depends on that row alone, and never fails.
+Reason. Expressions compute every row by itself, and none fails by value (`cape.data.expressions`). They see
+numbers clamped to their public bounds and codes of listed categories, so that a cell outside of the schema
+cannot show through them.
+Tested in tests/blocks/test_made.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cape.data.columns import Category, Column, Number
+from cape.data.schema import Schema
+from cape.errors import DataError
+
+if TYPE_CHECKING:
+    from cape.data.expressions import Expression
+
+__all__ = ["Maker"]
+
+Cells = dict[str, NDArray[Any]]
+
+
+class Maker:
+    """Makes the columns that sums need out of those of a table.
+
+    Args:
+        site: the name of the site, which the column of sites holds.
+        schema: the study's columns.
+        wanted: the columns that sums need.
+    """
+
+    def __init__(self, site: str, schema: Schema, wanted: Sequence[str]) -> None:
+        self._schema, self._wanted = schema, list(dict.fromkeys(wanted))
+        self.reads = schema.sources(self._wanted)
+        needed = [*self._wanted, *(schema.where.columns if schema.where else ())]
+        for name in reversed(schema.derived):  # what it reads stands before it
+            if name in needed:
+                needed += schema.derived[name].columns
+        self._derived = {name: each for name, each in schema.derived.items() if name in needed}
+        self._site: tuple[str, int] | None = None
+        for name in needed:
+            column = schema[name]
+            if isinstance(column, Category) and column.site:
+                if site not in column.values:
+                    raise DataError(site, "this site is not in the study's list of sites")
+                self._site = name, column.values.index(site)
+        self._plain = not self._derived and schema.where is None and self._site is None
+
+    def make(self, cells: Cells, rows: int) -> tuple[Cells, int]:
+        """Return the wanted columns of the rows that count, and how many these are."""
+        if self._plain:
+            return cells, rows
+        made = dict(cells)
+        if self._site is not None:
+            name, code = self._site
+            made[name] = np.full(rows, code, np.int64)
+        seen = _Clamped(self._schema, made)
+        for name, expression in self._derived.items():
+            made[name] = _fitted(expression, self._schema[name], expression.evaluate(seen))
+        where = self._schema.where
+        if where is not None:
+            true = where.evaluate(seen) == 1
+            rows = int(np.count_nonzero(true))
+            made = {name: made[name][true] for name in self._wanted}
+        return {name: made[name] for name in self._wanted}, rows
+
+
+class _Clamped(Mapping[str, NDArray[Any]]):
+    """Columns as expressions see them: numbers between their bounds, each clamped when it is first read."""
+
+    def __init__(self, schema: Schema, cells: Cells) -> None:
+        self._schema, self._cells = schema, cells
+        self._seen: Cells = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._seen:
+            column, cells = self._schema[name], self._cells[name]
+            number = isinstance(column, Number)
+            self._seen[name] = np.clip(cells, column.low, column.high) if number else cells
+        return self._seen[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+
+def _fitted(expression: Expression, column: Column, found: NDArray[Any]) -> NDArray[Any]:
+    """Return what an expression gives as a column of the schema holds it."""
+    if isinstance(column, Number):
+        return found
+    if expression.kind == "boolean":
+        return found.astype(np.int64)
+    codes = [column.values.index(value) for value in expression.values]
+    return np.array([*codes, -1], np.int64)[found]  # a missing cell has the code -1, which is the last place
