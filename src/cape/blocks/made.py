@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.arrays import Integers
 from cape.data.columns import Category, Column, Number
 from cape.data.schema import Schema
 from cape.errors import DataError
@@ -82,8 +83,9 @@ class _Clamped(Mapping[str, NDArray[Any]]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self._seen:
             column, cells = self._schema[name], self._cells[name]
-            number = isinstance(column, Number)
-            self._seen[name] = np.clip(cells, column.low, column.high) if number else cells
+            if isinstance(column, Number):
+                cells = np.clip(cells, column.low, column.high)
+            self._seen[name] = cells
         return self._seen[name]
 
     def __iter__(self) -> Any:
@@ -100,4 +102,6 @@ def _fitted(expression: Expression, column: Column, found: NDArray[Any]) -> NDAr
     if expression.kind == "boolean":
         return found.astype(np.int64)
     codes = [column.values.index(value) for value in expression.values]
-    return np.array([*codes, -1], np.int64)[found]  # a missing cell has the code -1, which is the last place
+    places = np.array([*codes, -1], np.int64)  # a missing cell has the code -1, the last place
+    fitted: Integers = places[found]
+    return fitted

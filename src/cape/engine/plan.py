@@ -125,6 +125,10 @@ class Plan(Shown):
         """Return what it was planned for, the guarantee, and what would halve the error."""
         assumed = " (assumed; give the sizes of your sites)" if self.assumed_rows else ""
         rows = f"For {self.rows:,} rows{assumed}; local is the largest site alone, scaled up to all rows."
+        if self.schema.where is not None:
+            rows += (
+                " Planned as if all of them met the condition: if one in k does, means are k times as noisy."
+            )
         legend = LEGEND if self.shapes.assumed else ""
         return [note for note in (self.no_answer, f"{rows} {self.guarantee}", self.advice, legend) if note]
 
