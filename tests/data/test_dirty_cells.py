@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Design, Gram, Moments, Nearest, Table
 from cape.data import Category, Csv, Database, Number, Schema, lines
+from cape.data.sources import open_source
 from cape.errors import DataError, InvalidInput
 from tests.slices import examples
 
@@ -353,3 +354,18 @@ def test_the_first_row_of_a_file_without_a_header_does_not_decide_how_it_is_read
         source = Csv(str(path), columns=("x", "y"))
         table = Table("a", source, Schema(x=(0, 10), y=(0, 10)), unreadable="missing")
         assert table.rows() == 2
+
+
+def test_the_line_of_a_row_is_known(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\n  \nx,y\n1,2\n\n3,4\n")
+    (tmp_path / "b.csv").write_bytes(b"x,y\r\n5,6")
+    reader = open_source("alpha", str(tmp_path / "*.csv"), lenient=True)
+    assert isinstance(reader, lines.LineReader)
+    assert [reader.line_of(row)[1] for row in range(reader.rows())] == [4, 5, 6, 2]
+    assert [Path(reader.line_of(row)[0]).name for row in (2, 3)] == ["a.csv", "b.csv"]
+    with pytest.raises(IndexError):
+        reader.line_of(4)
+    (tmp_path / "c.csv").write_bytes(b"1,2\n3,4\n")
+    bare = open_source("alpha", Csv(tmp_path / "c.csv", columns=("x", "y")), lenient=True)
+    assert isinstance(bare, lines.LineReader)
+    assert bare.line_of(1)[1] == 2

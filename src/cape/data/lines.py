@@ -16,6 +16,7 @@ import glob
 import gzip
 import io
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -85,6 +86,29 @@ class LineReader:
     def rows(self) -> int:
         """Return the number of lines, but for headers."""
         return sum(chunk.count(_END) for path in self._paths for chunk in self._chunks(path))
+
+    def line_of(self, row: int) -> tuple[str, int]:
+        """Return the file and the number of the line, as editors count from 1, that a row (from 0) stands in."""
+        for path, above, rows in self._extents:
+            if row < rows:
+                return path, above + row + 1
+            row -= rows
+        raise IndexError(row)
+
+    @cached_property
+    def _extents(self) -> list[tuple[str, int, int]]:
+        """Each file with the number of lines down to its header, and of those below."""
+        found = []
+        for path in self._paths:
+            above = 0
+            if self._columns is None:
+                with self._opened(path) as file:
+                    self._header(file)
+                    end = file.tell()
+                    file.seek(0)
+                    above = file.read(end).count(_END)
+            found.append((path, above, sum(chunk.count(_END) for chunk in self._chunks(path))))
+        return found
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         names = self.names()
