@@ -103,10 +103,13 @@ class Batches:
                 reader.text and f"{name}_duplicated_0" in names
             ):  # as polars renames
                 raise faults.twice(site, name)
+        unknown = reader.notation.unknown(names) if reader.notation else None
+        if unknown is not None:
+            raise faults.not_recoded(site, unknown)
         chosen = list(dict.fromkeys(wanted)) or names[:1]  # without a column there are no rows to count
         size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
         batches = faults.guarded(site, reader.what, reader.advice, lambda: reader.batches(chosen, size))
-        cells: Lenient | Strict = (Lenient if self._lenient else Strict)(site, self._schema, text=reader.text)
+        cells: Lenient | Strict = (Lenient if self._lenient else Strict)(site, self._schema, reader.notation)
         offset = 0
         while True:
             batch = faults.guarded(site, reader.what, reader.advice, lambda: next(batches, None))

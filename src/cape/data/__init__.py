@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cape.data.files import Csv, Excel, File
 from cape.data.schema import Category, Number, Schema, Site
 
 if TYPE_CHECKING:
-    from cape.data.sources import Csv, Database
+    from cape.data.sources import Database
 
-__all__ = ["Category", "Csv", "Database", "Number", "Schema", "Site"]
+__all__ = ["Category", "Csv", "Database", "Excel", "File", "Number", "Schema", "Site"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Csv", "Database"):
-        from cape.data import sources
+    if name == "Database":
+        from cape.data.sources import Database
 
-        return getattr(sources, name)
+        return Database
     raise AttributeError(f"module 'cape.data' has no attribute {name!r}")

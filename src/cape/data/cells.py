@@ -1,8 +1,9 @@
 """Cells to numbers: a column of a batch becomes float64 (NaN for missing) or codes (-1 for missing).
 
 Numbers are integers, floats, decimals or booleans (0 and 1). Which cells are a category:
-`cape.data.categories`. What else does not fit the schema is an error at its row (`Strict`), or counts as
-missing (`Lenient`). To the first, text is a number only in files that have nothing but text.
+`cape.data.categories`; how the texts of a file are read: `cape.data.notation`. What else does not fit the
+schema is an error at its row (`Strict`), or counts as missing (`Lenient`). To the first, text is a number in
+files only.
 
 Claim of `Lenient`. It never raises, and what it makes of a cell depends on that cell and the type of its
 column alone: a number or a code, or "missing" where the schema says that a cell may be.
@@ -27,7 +28,9 @@ from numpy.typing import NDArray
 from cape.arrays import Flags, Floats, Integers
 from cape.data import faults
 from cape.data.categories import Codes
+from cape.data.notation import Keys, Notation
 from cape.data.schema import Category, Column, Number, Schema
+from cape.errors import DataError, InvalidInput
 
 __all__ = ["Cells", "Lenient", "Strict", "code_of", "is_missing", "number_of"]
 
@@ -37,8 +40,14 @@ _TEXT = (pl.String, pl.Categorical, pl.Enum)
 class Cells(ABC):
     """Reads the columns of one site's batches; `offset` is the row that a batch starts with."""
 
-    def __init__(self, site: str, schema: Schema, *, text: bool) -> None:
-        self._site, self._schema, self._text = site, schema, text
+    def __init__(self, site: str, schema: Schema, notation: Notation | None = None) -> None:
+        self._site, self._schema, self._notation = site, schema, notation
+        self._keys: dict[str, Keys] = {}
+        try:
+            if notation is not None:
+                notation.check(schema)
+        except InvalidInput as error:
+            raise DataError(site, str(error)) from None
 
     def read(self, series: pl.Series, offset: int) -> NDArray[Any]:
         """Return the column as numbers or as codes, whichever the schema says."""
@@ -48,8 +57,8 @@ class Cells(ABC):
         return self._codes(series, column, offset)
 
     def _numbers(self, series: pl.Series, column: Number, offset: int) -> Floats:
-        kind = series.dtype
-        if kind == pl.Float64:  # nothing to parse
+        kind, notation = series.dtype, self._notation
+        if kind == pl.Float64 and notation is None:  # nothing to parse
             found: Floats = series.to_numpy()
             return found if column.missing else self._complete(series.name, found, np.isnan(found), offset)
         if kind == pl.Object:
@@ -59,6 +68,9 @@ class Cells(ABC):
             missing = series.is_null()
             if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
                 parsed = series.cast(pl.Float64)
+                parsed = parsed if notation is None else notation.changed(parsed, series.name)
+            elif kind in _TEXT and notation is not None:
+                parsed = notation.numbers(series.cast(pl.String))
             elif kind in _TEXT:
                 parsed = self._parse_text(series)
             else:
@@ -68,7 +80,7 @@ class Cells(ABC):
         return numbers if column.missing else self._complete(series.name, numbers, np.isnan(numbers), offset)
 
     def _codes(self, series: pl.Series, column: Category, offset: int) -> Integers:
-        kind, keys = series.dtype, column.codes
+        kind, notation, keys = series.dtype, self._notation, column.codes
         if kind == pl.Object:
             codes = pl.Series(series.name, [code_of(value, keys) for value in series], dtype=pl.Int64)
             missing = _objects_missing(series)
@@ -76,14 +88,24 @@ class Cells(ABC):
             if kind.is_float():
                 series = series.fill_nan(None)
             missing = series.is_null()
-            codes = _match(series, keys)
+            if notation is None:
+                codes = _match(series, keys.texts, keys.numerals)
+            elif kind in _TEXT:
+                codes = notation.codes(series.cast(pl.String), self._keys_of(series.name, column, notation))
+            else:
+                codes = _match(series, {}, self._keys_of(series.name, column, notation).numerals)
         self._judge(series, column, codes.is_null() & ~missing, offset)
         filled: Integers = codes.fill_null(-1).to_numpy()
         return filled if column.missing else self._complete(series.name, filled, filled < 0, offset)
 
+    def _keys_of(self, name: str, column: Category, notation: Notation) -> Keys:
+        if name not in self._keys:
+            self._keys[name] = notation.keys(name, column)
+        return self._keys[name]
+
     @abstractmethod
     def _parse_text(self, series: pl.Series) -> pl.Series:
-        """Return a column of text as float64, null where it is no number."""
+        """Return a column of text that is in no file as float64, null where it is no number."""
 
     @abstractmethod
     def _parse_objects(self, series: pl.Series) -> pl.Series:
@@ -102,8 +124,6 @@ class Strict(Cells):
     """A cell that does not fit the schema is an error."""
 
     def _parse_text(self, series: pl.Series) -> pl.Series:
-        if self._text:
-            return series.cast(pl.Float64, strict=False)
         return _nothing(series, pl.Float64)
 
     def _parse_objects(self, series: pl.Series) -> pl.Series:
@@ -115,9 +135,9 @@ class Strict(Cells):
         row = int(unreadable.arg_max() or 0)
         if isinstance(column, Category) and _comparable(series, row, column.codes):
             raise faults.unknown_category(self._site, series.name, column, offset + row)
-        text_file = self._text and isinstance(column, Number)
+        in_file = self._notation is not None and series.dtype in _TEXT
         raise faults.wrong_type(
-            self._site, series.name, column, _name(series, row), offset + row, text_file=text_file
+            self._site, series.name, column, _name(series, row), offset + row, in_file=in_file
         )
 
     def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
@@ -133,13 +153,12 @@ class Lenient(Cells):
     many such cells were read, by column.
     """
 
-    def __init__(self, site: str, schema: Schema, *, text: bool) -> None:
-        super().__init__(site, schema, text=text)
+    def __init__(self, site: str, schema: Schema, notation: Notation | None = None) -> None:
+        super().__init__(site, schema, notation)
         self.unreadable: Counter[str] = Counter()
 
     def _parse_text(self, series: pl.Series) -> pl.Series:
-        plain = series if self._text else series.cast(pl.String).str.strip_chars()
-        return plain.cast(pl.Float64, strict=False)
+        return series.cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
 
     def _parse_objects(self, series: pl.Series) -> pl.Series:
         # polars refuses text with a lone surrogate
@@ -166,15 +185,15 @@ def _nothing(series: pl.Series, kind: Any) -> pl.Series:
     return pl.Series(series.name, [None], dtype=kind).new_from_index(0, len(series))
 
 
-def _match(series: pl.Series, keys: Codes) -> pl.Series:
+def _match(series: pl.Series, texts: dict[str, int], numerals: dict[int, int]) -> pl.Series:
     """Return codes, null where the cell is null or no category."""
     kind = series.dtype
     codes: dict[Any, int]
     if kind in _TEXT:
-        values, codes = series.cast(pl.String), dict(keys.texts)
+        values, codes = series.cast(pl.String), dict(texts)
     elif kind.is_numeric() or kind == pl.Boolean:
         whole = series.cast(pl.Float64) if kind.is_decimal() else series
-        values, codes = whole.cast(pl.Int64, strict=False), dict(keys.numerals)
+        values, codes = whole.cast(pl.Int64, strict=False), dict(numerals)
         if whole.dtype.is_float():  # 1.5 is not 1
             same = values.cast(whole.dtype) == whole
             values = values.to_frame().select(pl.when(same).then(pl.first())).to_series()

@@ -30,7 +30,7 @@ def sqlite_path(uri: str) -> Path | None:
 class SqliteReader:
     """A query on SQLite, whose cells may each have a type of their own."""
 
-    what, advice, text = _WHAT, _ADVICE, False
+    what, advice, text, notation = _WHAT, _ADVICE, False, None
 
     def __init__(self, query: str, connection: Path | sqlite3.Connection, *, lenient: bool = False) -> None:
         self._query, self._connection = query.strip().rstrip(";"), connection
@@ -80,7 +80,7 @@ class SqliteReader:
 class QueryReader:
     """A query on any connection that `polars.read_database` takes."""
 
-    what, advice, text = _WHAT, _ADVICE, False
+    what, advice, text, notation = _WHAT, _ADVICE, False, None
 
     def __init__(self, query: str, connection: Any) -> None:
         self._query, self._connection = query, connection
@@ -110,7 +110,7 @@ class UriReader:
 
     what = _WHAT
     advice = f"{_ADVICE}, and that polars' driver for it is installed (pip install connectorx)"
-    text = False
+    text, notation = False, None
 
     def __init__(self, query: str, uri: str) -> None:
         self._query, self._uri = query, uri

@@ -23,6 +23,7 @@ __all__ = [
     "no_header",
     "not_in_header",
     "not_lazy",
+    "not_recoded",
     "too_large",
     "twice",
     "unknown_category",
@@ -70,6 +71,11 @@ def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
     return DataError(site, f"no column {_named(column)} in the table; {advice}", column)
 
 
+def not_recoded(site: str, column: str) -> DataError:
+    """A column that `recode` names, and a file does not have."""
+    return DataError(site, f"recode names a column {_named(column)}, which is not in the file; correct it")
+
+
 def no_header(site: str, column: str) -> DataError:
     """A text file in which no name of the schema stands in the first line: it may be a person's cells."""
     return DataError(
@@ -110,18 +116,34 @@ def type_name(kind: Any) -> str:
 
 
 def wrong_type(
-    site: str, name: str, column: Column, found: str, row: int | None = None, *, text_file: bool = False
+    site: str, name: str, column: Column, found: str, row: int | None = None, *, in_file: bool = False
 ) -> DataError:
     """A cell, or a whole column, of a type that cannot hold what the schema says."""
-    advice = ""
-    if text_file:
+    advice = _as_categories(column)
+    if in_file and not advice:
         advice = (
-            "; if a sign such as '?' or NA stands for a missing cell, say so: null_values = ['?'], in the "
-            "study file or in Csv(path, ...)"
+            "; if a sign such as '?' stands for a missing cell, say so: null_values = ['?'], in the study "
+            "file or in Csv(path, ...)"
         )
-    elif "text" in found:
+        if found == "text":
+            advice += "; if numbers have a decimal comma: decimal = ','"
+    elif "text" in found and not advice:
         advice = "; if a sign such as '?' stands for a missing cell, make it null first"
     return _fault(site, name, row, f"expected {_expected(column)}, found {found}{advice}")
+
+
+def _as_categories(column: Column) -> str:
+    """Return what to write where a list of two numbers, or of digits in quotes, was meant otherwise."""
+    if isinstance(column, Category):
+        digits = [int(v) for v in column.values if isinstance(v, str) and v.isascii() and v.isdigit()]
+        if len(digits) < len(column.values) or [str(number) for number in digits] != list(column.values):
+            return ""
+        return f"; for numbers write them without quotes: {{categories = {digits[:_SHOWN]}}}"
+    low, high = column.low, column.high
+    if high - low != 1 or not low.is_integer():
+        return ""
+    pair = [int(low), int(high)]
+    return f"; if {pair[0]} and {pair[1]} are its values, and not bounds, write {{categories = {pair}}}"
 
 
 def unknown_category(site: str, name: str, column: Category, row: int | None = None) -> DataError:

@@ -5,35 +5,35 @@ line is replaced by any other gives the same number of rows, and the same cells 
 Reason. The file is cut at line ends before anything else is looked at. A line with an odd number of quotes,
 which could run on into the next, is put aside; so is one that the parser refuses, or makes anything but one
 row of (by halving what it was read with), and one with more cells than the header. Every cell of a line that
-was put aside is `BROKEN`, a text that is neither a number nor a category. Bytes that are not UTF-8 become
-U+FFFD. A cell can therefore hold no line break: a quoted one with a line break in it makes two broken lines.
+was put aside is `BROKEN`, a text that is neither a number nor a category. Bytes that are invalid in the
+file's encoding become U+FFFD, line by line (`cape.data.encodings`). A cell can therefore hold no line break:
+a quoted one with a line break in it makes two broken lines.
 Tested in tests/data/test_dirty_cells.py, with lines of random bytes among good ones.
 """
 
 from __future__ import annotations
 
-import glob
-import gzip
 import io
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import BinaryIO
 
 import numpy as np
 import polars as pl
 
+from cape.data.encodings import opened
+from cape.data.notation import Notation
+from cape.data.readers import trimmed
 from cape.errors import DataError
 
-__all__ = ["BROKEN", "LineReader"]
+__all__ = ["BROKEN", "LineReader", "first_line", "names_in"]
 
 BROKEN = "\0"
 """What stands for each cell of a line that cannot be read."""
 
 _CHUNK = 1 << 24
 _LONGEST = 1 << 26  # bytes of a line; a longer one is put aside
-_QUOTE, _END, _MARK = b'"', b"\n", b"\xef\xbb\xbf"  # the last may stand at the start of a file
-
-
-_File = io.BufferedReader | gzip.GzipFile
+_QUOTE, _END = b'"', b"\n"
 
 
 class LineReader:
@@ -44,22 +44,19 @@ class LineReader:
     def __init__(
         self,
         site: str,
-        path: str,
-        pattern: bool,
+        paths: Sequence[str],
+        what: str,
         advice: str,
+        notation: Notation,
         *,
         separator: str,
         columns: Sequence[str] | None,
-        null_values: Sequence[str],
+        encoding: str | None,
     ) -> None:
-        self.what, self.advice = f"{path!r}", advice
-        self._site = site
-        self._paths = sorted(glob.glob(path, recursive=True)) if pattern else [path]
+        self.what, self.advice, self.notation = what, advice, notation
+        self._site, self._paths, self._encoding = site, list(paths), encoding
         self._separator = separator.encode()
-        if len(self._separator) != 1:
-            raise DataError(site, f"separator must be a sign of one byte, not {separator!r}")
         self._columns = None if columns is None else list(columns)
-        self._nulls = list(null_values)
 
     def names(self) -> list[str]:
         """Return the names of the columns; none if no file holds a line."""
@@ -68,27 +65,21 @@ class LineReader:
         found: list[str] = []
         for path in self._paths:
             with self._opened(path) as file:
-                names = self._header(file)
+                names, _ = self._header(file)
             if found and names and names != found:
                 raise DataError(self._site, f"the files of {self.what} have different first lines")
             found = found or names
         return found
 
-    def _opened(self, path: str) -> _File:
-        """Open a file, packed or not. Without a header its first bytes are a person's: then its name says."""
-        if self._columns is not None:
-            packed = path.lower().endswith(".gz")
-        else:
-            with open(path, "rb") as file:
-                packed = file.read(2) == b"\x1f\x8b"
-        return gzip.open(path, "rb") if packed else open(path, "rb")
+    def _opened(self, path: str) -> BinaryIO:
+        return opened(path, self._encoding, header=self._columns is None)
 
     def rows(self) -> int:
         """Return the number of lines, but for headers."""
         return sum(chunk.count(_END) for path in self._paths for chunk in self._chunks(path))
 
     def line_of(self, row: int) -> tuple[str, int]:
-        """Return the file and the number of the line, as editors count from 1, that a row (from 0) stands in."""
+        """Return the file and the line, counted from 1 as in an editor, of a row, counted from 0."""
         for path, above, rows in self._extents:
             if row < rows:
                 return path, above + row + 1
@@ -103,10 +94,7 @@ class LineReader:
             above = 0
             if self._columns is None:
                 with self._opened(path) as file:
-                    self._header(file)
-                    end = file.tell()
-                    file.seek(0)
-                    above = file.read(end).count(_END)
+                    _, above = self._header(file)
             found.append((path, above, sum(chunk.count(_END) for chunk in self._chunks(path))))
         return found
 
@@ -117,26 +105,16 @@ class LineReader:
                 frame = self._parse(_put_aside(chunk, self._broken(len(names))), len(names))
                 yield from self._cells(frame, names, columns).iter_slices(rows)
 
-    def _header(self, file: _File) -> list[str]:
-        """Read the first line that is not blank, and return the names in it."""
-        while line := file.readline(_LONGEST):
-            line = line.removeprefix(_MARK)
-            if line.strip():
-                return pl.read_csv(
-                    io.BytesIO(line.rstrip(b"\r\n") + _END),
-                    separator=self._separator.decode(),
-                    infer_schema=False,
-                    encoding="utf8-lossy",
-                ).columns
-        return []
+    def _header(self, file: BinaryIO) -> tuple[list[str], int]:
+        """Read the first line that is not blank, and return the names in it and its number."""
+        line, number = first_line(file)
+        return names_in(line, self._separator) if line else [], number
 
     def _chunks(self, path: str) -> Iterator[bytes]:
         """Yield a file's lines below the header, many at a time; the last of them ends like the others."""
         with self._opened(path) as file:
             if self._columns is None:
                 self._header(file)
-            elif file.read(len(_MARK)) != _MARK:
-                file.seek(0)
             rest, skipping = b"", False
             while data := file.read(_CHUNK):
                 cut = data.rfind(_END) + 1
@@ -181,20 +159,32 @@ class LineReader:
         return pl.concat([self._parse(half, width) for half in halves])
 
     def _cells(self, frame: pl.DataFrame, names: list[str], columns: Sequence[str]) -> pl.DataFrame:
-        """Return the wanted columns by name: space removed, null where empty, broken lines marked."""
+        """Return the wanted columns by name, with broken lines marked."""
         broken = frame.columns[len(names)]
-        places = {name: frame.columns[names.index(name)] for name in columns}
-        cells = frame.select(pl.col(place).str.strip_chars().alias(name) for name, place in places.items())
-        nulls = [c.name for c in cells if self._nulls or (c == "").any()]  # the parser has made most of them
-        cells = cells.with_columns(
-            pl.when(~pl.col(name).is_in(["", *self._nulls])).then(name).alias(name) for name in nulls
-        )
+        cells = frame.select(pl.col(frame.columns[names.index(name)]).alias(name) for name in columns)
         if frame[broken].null_count() < len(frame):
             whole = frame[broken].is_null()
             cells = cells.with_columns(
                 pl.when(whole).then(name).otherwise(pl.lit(BROKEN)).alias(name) for name in columns
             )
         return cells
+
+
+def first_line(file: BinaryIO) -> tuple[bytes, int]:
+    """Read the first line that is not blank, and return it without its end, and its number, from 1."""
+    number = 0
+    while line := file.readline(_LONGEST):
+        number += 1
+        if line.strip():
+            return line.rstrip(b"\r\n"), number
+    return b"", number
+
+
+def names_in(line: bytes, separator: bytes) -> list[str]:
+    """Return the names of columns in a first line."""
+    text = io.BytesIO(line + _END)
+    frame = pl.read_csv(text, separator=separator.decode(), infer_schema=False, encoding="utf8-lossy")
+    return trimmed(frame.columns)
 
 
 def _put_aside(lines: bytes, broken: bytes) -> bytes:

@@ -10,8 +10,20 @@ import narwhals as nw
 import polars as pl
 
 from cape.data.cells import is_missing
+from cape.data.notation import Notation
 
-__all__ = ["FetchedReader", "FrameReader", "LazyReader", "Reader", "from_values", "text_scan"]
+__all__ = [
+    "FetchedReader",
+    "FrameReader",
+    "LazyReader",
+    "Reader",
+    "from_values",
+    "ipc_scan",
+    "text_scan",
+    "trimmed",
+]
+
+_IPC = b"ARROW1"  # how a file of the format starts
 
 
 class Reader(Protocol):
@@ -20,6 +32,7 @@ class Reader(Protocol):
     what: str
     advice: str
     text: bool  # every cell is text, because the file has no types
+    notation: Notation | None  # how the cells of a file are written; None where there is a null of its own
 
     def names(self) -> list[str]:
         """Return the names of the table's columns."""
@@ -38,10 +51,16 @@ class LazyReader:
     """A polars scan, run by the streaming engine; made anew each time, because it remembers its files."""
 
     def __init__(
-        self, scan: Callable[[], pl.LazyFrame], what: str, advice: str, *, text: bool = False
+        self,
+        scan: Callable[[], pl.LazyFrame],
+        what: str,
+        advice: str,
+        notation: Notation | None = None,
+        *,
+        text: bool = False,
     ) -> None:
         self._scan = scan
-        self.what, self.advice, self.text = what, advice, text
+        self.what, self.advice, self.notation, self.text = what, advice, notation, text
 
     def names(self) -> list[str]:
         return self._scan().collect_schema().names()
@@ -60,7 +79,7 @@ class LazyReader:
 class FrameReader:
     """A DataFrame or an Arrow table, in slices."""
 
-    what, advice, text = "the table", "check that its columns hold plain values", False
+    what, advice, text, notation = "the table", "check that its columns hold plain values", False, None
 
     def __init__(self, frame: nw.DataFrame[Any]) -> None:
         self._frame = frame
@@ -81,6 +100,7 @@ class FetchedReader:
     """A lazy table of another engine, whose columns are fetched whole."""
 
     what, advice, text = "the lazy table", "check that it can be computed on its own", False
+    notation = None
 
     def __init__(self, frame: nw.LazyFrame[Any]) -> None:
         self._frame = frame
@@ -95,23 +115,36 @@ class FetchedReader:
         return FrameReader(self._frame.select(*columns).collect()).batches(columns, rows)
 
 
-def text_scan(
-    path: str, pattern: bool, separator: str, columns: Sequence[str] | None, null_values: Sequence[str]
-) -> pl.LazyFrame:
-    """Scan a text file with every cell as text, space around it removed, and what is empty as null.
+def text_scan(paths: Sequence[str], separator: str, columns: Sequence[str] | None) -> pl.LazyFrame:
+    """Scan text files with every cell as text.
 
     Types are not guessed from the first lines: a cell that does not fit is then found at its row.
     """
-    frame = pl.scan_csv(
-        path,
-        glob=pattern,
+    return pl.scan_csv(
+        list(paths),
+        glob=False,
         separator=separator,
         has_header=columns is None,
         new_columns=None if columns is None else list(columns),
+        with_column_names=trimmed if columns is None else None,
         infer_schema=False,
     )
-    cell = pl.all().str.strip_chars()
-    return frame.with_columns(pl.when(~cell.is_in(["", *null_values])).then(cell))
+
+
+def ipc_scan(paths: Sequence[str]) -> pl.LazyFrame:
+    """Scan files of Arrow's IPC format, which Feather is too; one in its streaming format is loaded."""
+    frames = []
+    for path in paths:
+        with open(path, "rb") as file:
+            whole = file.read(len(_IPC)) == _IPC
+        frames.append(pl.scan_ipc(path, glob=False) if whole else pl.read_ipc_stream(path).lazy())
+    return pl.concat(frames) if len(frames) > 1 else frames[0]
+
+
+def trimmed(names: list[str]) -> list[str]:
+    """Return the names of a header without the space around them, unless two would be the same."""
+    plain = [name.strip() for name in names]
+    return plain if len(set(plain)) == len(plain) else names
 
 
 def from_values(name: str, values: list[Any]) -> pl.Series:

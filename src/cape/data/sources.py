@@ -1,8 +1,9 @@
 """Sources of a site's rows: descriptions of those that need more than a path, and how each is opened.
 
-A path or glob of CSV or Parquet is scanned by polars and streamed, never loaded whole; a database query is
-streamed too where its driver can. DataFrames and Arrow tables are read in slices. What is lazy and not
-polars (DuckDB, Dask, Spark, Ibis) stays a narwhals frame, for `cape.blocks.lazy`.
+A path or glob of CSV, Parquet or Arrow is scanned by polars and streamed, never loaded whole. Files of SPSS,
+Stata and SAS are streamed too, and so is a database query where its driver can; a spreadsheet is loaded.
+DataFrames and Arrow tables are read in slices. What is lazy and not polars (DuckDB, Dask, Spark, Ibis) stays
+a narwhals frame, for `cape.blocks.lazy`.
 
 Opened so that any cell can be read (`lenient`), a text file is read line by line (`cape.data.lines`),
 SQLite's texts need not be UTF-8, and a lazy table is fetched: an engine may stop at a cell it cannot convert.
@@ -10,7 +11,6 @@ SQLite's texts need not be UTF-8, and a lazy table is fetched: an engine may sto
 
 from __future__ import annotations
 
-import glob
 import re
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,50 +22,23 @@ import polars as pl
 
 from cape import check
 from cape.data.database import QueryReader, SqliteReader, UriReader, sqlite_path
+from cape.data.decoded import DecodedReader
+from cape.data.encodings import all_utf8
 from cape.data.faults import guarded
+from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, TEXT, Csv, Excel, File, file_at
+from cape.data.identity import Identity, found, of_files, of_query
 from cape.data.lines import LineReader
-from cape.data.readers import FetchedReader, FrameReader, LazyReader, Reader, text_scan
+from cape.data.notation import Notation
+from cape.data.readers import FetchedReader, FrameReader, LazyReader, Reader, ipc_scan, text_scan
 from cape.errors import DataError, InvalidInput
 
-__all__ = ["Csv", "Database", "open_source"]
+__all__ = ["Database", "identity_of", "open_source"]
 
 _ADVICE = "check that the path is right and that other programs can open the file"
-_TEXT, _PARQUET = {".csv": ",", ".tsv": "\t"}, {".parquet", ".pq"}
 _SOURCES = (
     "a pandas or polars DataFrame, an Arrow table, a lazy table that narwhals knows (polars, DuckDB, Dask, "
-    "Spark, Ibis), a path to CSV or Parquet, Csv(...) or Database(...)"
+    "Spark, Ibis), a path to a file, Csv(...), Excel(...), File(...) or Database(...)"
 )
-
-
-@dataclass(frozen=True)
-class Csv:
-    """A text file (or glob of them) whose layout has to be described.
-
-    Args:
-        path: a path or a glob.
-        null_values: what stands for a missing cell, besides an empty one, as in ["?", "NA"].
-        separator: one character.
-        columns: the names of the columns, for a file without a header line.
-
-    Space around a cell is not part of it.
-    """
-
-    path: str | Path
-    null_values: tuple[str, ...] = ()
-    separator: str = ","
-    columns: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, (str, Path)):
-            raise InvalidInput(f"path must be text or a Path, not {type(self.path).__name__}")
-        object.__setattr__(self, "null_values", _texts("null_values", self.null_values))
-        if not isinstance(self.separator, str) or len(self.separator) != 1:
-            raise InvalidInput(f"separator must be one character, not {check.show(self.separator)}")
-        if self.columns is not None:
-            columns = _texts("columns", self.columns)
-            if not columns or len(set(columns)) != len(columns):
-                raise InvalidInput("columns must be different names, at least one")
-            object.__setattr__(self, "columns", columns)
 
 
 @dataclass(frozen=True)
@@ -87,17 +60,29 @@ class Database:
         if self.connection is None:
             raise InvalidInput("connection must be an open connection or a URI such as sqlite:///file.db")
 
+    @property
+    def identity(self) -> Identity:
+        """What is asked, and of which database."""
+        return of_query(self.query, self.connection)
+
 
 def open_source(site: str, source: Any, *, lenient: bool = False) -> Reader | nw.LazyFrame[Any]:
     """Return a reader of batches for a source, or a narwhals frame if it computes elsewhere."""
     if isinstance(source, Database):
         return _open_database(site, source, lenient)
-    if isinstance(source, Csv):
-        return _open_text(site, source, lenient)
     if isinstance(source, (str, Path)):
-        return _open_path(site, source, lenient)
+        source = file_at(source)
+    if isinstance(source, File):
+        return _open_file(site, source, lenient)
     opened = _open_frame(site, source)
     return FetchedReader(opened) if lenient and isinstance(opened, nw.LazyFrame) else opened
+
+
+def identity_of(source: Any) -> Identity:
+    """Return which rows a source names; empty for tables in memory."""
+    if isinstance(source, (str, Path)):
+        return of_files(source)
+    return source.identity if isinstance(source, (File, Database)) else frozenset()
 
 
 def _open_database(site: str, source: Database, lenient: bool) -> Reader:
@@ -117,44 +102,54 @@ def _open_database(site: str, source: Database, lenient: bool) -> Reader:
     return QueryReader(source.query, connection)
 
 
-def _open_path(site: str, source: str | Path, lenient: bool) -> Reader:
-    suffix = Path(str(source)).suffix.lower()
-    if suffix in _TEXT:
-        return _open_text(site, Csv(source, separator=_TEXT[suffix]), lenient)
-    if "://" in str(source) and suffix not in _PARQUET:
+def _open_file(site: str, source: File, lenient: bool) -> Reader:
+    suffix = Path(str(source.path)).suffix.lower()
+    if isinstance(source, Csv):
+        return _open_text(site, source, lenient)
+    if "://" in str(source.path) and suffix not in PARQUET:
         raise DataError(site, "a database is given as Database(query, connection)")
-    path, pattern = _find(site, source)
-    if suffix not in _PARQUET:
+    paths, what = _find(site, source.path)
+    notation = Notation(source.words)
+    if isinstance(source, Excel):
+        from cape.data.sheets import SheetReader
+
+        return SheetReader(site, _one(site, paths, what), source.sheet, notation, lenient=lenient)
+    if suffix in STATISTICS:
+        from cape.data.statfiles import StatisticsReader
+
+        return StatisticsReader(_one(site, paths, what), notation)
+    if suffix in ARROW:
+        return LazyReader(partial(ipc_scan, paths), what, _ADVICE, notation)
+    if suffix not in PARQUET:
         raise DataError(
             site,
-            f"{path!r} must end in .csv, .tsv, .parquet or .pq; describe other text files with "
-            f"Csv(path, ...), and a folder as 'folder/*.parquet'",
+            f"{what} must end in {', '.join((*TEXT, *PARQUET, *ARROW, *SHEETS, *STATISTICS))}; describe "
+            "other text files with Csv(path, ...), and a folder as 'folder/*.parquet'",
         )
-    what = f"{path!r}"
-    scan = partial(pl.scan_parquet, path, glob=pattern)
+    scan = partial(pl.scan_parquet, paths, glob=False)
     guarded(site, what, _ADVICE, scan)
-    return LazyReader(scan, what, _ADVICE)
+    return LazyReader(scan, what, _ADVICE, notation)
 
 
 def _open_text(site: str, source: Csv, lenient: bool) -> Reader:
-    path, pattern = _find(site, source.path)
-    what = f"{path!r}"
-    advice = f"{_ADVICE}, and that it is UTF-8 text with the same number of cells in every line"
-    if lenient:
-        if "://" in path:
-            raise DataError(site, "a text file must be on this machine here; copy it, or give Parquet")
-        return LineReader(
-            site,
-            path,
-            pattern,
-            advice,
-            separator=source.separator,
-            columns=source.columns,
-            null_values=source.null_values,
-        )
-    scan = partial(text_scan, path, pattern, source.separator, source.columns, source.null_values)
-    guarded(site, what, advice, scan)
-    return LazyReader(scan, what, advice, text=True)
+    paths, what = _find(site, source.path)
+    notation = Notation(source.words, source.decimal, source.thousands)
+    separator, columns, encoding = source.separator or ",", source.columns, source.encoding
+    named = encoding or "UTF-8"
+    advice = (
+        f"{_ADVICE}, that it is {named} text with the same number of cells in every line, or say its "
+        "encoding, as in encoding = 'windows-1252'"
+    )
+    away = "://" in paths[0]
+    if away and (lenient or encoding not in (None, "utf-8")):
+        raise DataError(site, "a text file must be on this machine here; copy it, or give Parquet")
+    starts = partial(all_utf8, paths, encoding, header=columns is None)
+    if not lenient and (away or guarded(site, what, advice, starts)):
+        scan = partial(text_scan, paths, separator, columns)
+        guarded(site, what, advice, scan)
+        return LazyReader(scan, what, advice, notation, text=True)
+    kind = LineReader if lenient else DecodedReader
+    return kind(site, paths, what, advice, notation, separator=separator, columns=columns, encoding=encoding)
 
 
 def _open_frame(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
@@ -175,14 +170,13 @@ def _open_frame(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
     raise DataError(site, f"a source must be {_SOURCES}, not {type(source).__name__}")
 
 
-def _find(site: str, source: str | Path) -> tuple[str, bool]:
-    """Return the path as text and whether it is a pattern, once there is something to read."""
+def _find(site: str, source: str | Path) -> tuple[list[str], str]:
+    """Return the files of a path or a pattern, at least one, and the path as errors show it."""
     try:
         path = str(Path(source).expanduser()) if "://" not in str(source) else str(source)
-        if "://" in path or Path(path).is_file():
-            return path, False
-        if any(sign in path for sign in "*?[") and glob.glob(path, recursive=True):
-            return path, True
+        files = [path] if "://" in path else found(path)
+        if files:
+            return files, f"{path!r}"
         if Path(path).is_dir():
             raise DataError(site, f"{path!r} is a folder; give its files, as in {path + '/*.parquet'!r}")
     except (OSError, ValueError, RuntimeError, re.error) as error:  # too long, a zero byte, an unknown ~user
@@ -194,11 +188,7 @@ def _find(site: str, source: str | Path) -> tuple[str, bool]:
     raise DataError(site, f"{check.show(str(source))} cannot be a path ({kind}); correct it")
 
 
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    try:
-        texts = (values,) if isinstance(values, str) else tuple(values)
-    except TypeError:
-        texts = (None,)
-    if not all(isinstance(text, str) for text in texts):
-        raise InvalidInput(f"{name} must be a list of texts")
-    return texts
+def _one(site: str, paths: list[str], what: str) -> str:
+    if len(paths) > 1:
+        raise DataError(site, f"{what} names several files; of this kind a site has one")
+    return paths[0]

@@ -9,6 +9,8 @@ from cape import check
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
 from cape.data import Schema, Site
+from cape.data.identity import overlap
+from cape.data.sources import identity_of
 from cape.errors import InvalidInput
 
 __all__ = ["SiteSet", "named_sites"]
@@ -26,6 +28,7 @@ class SiteSet:
 
     def __init__(self, sites: Mapping[str, Any], schema: Schema, expected: Any, *, public: bool) -> None:
         self.sources = sites
+        _refuse_twins(sites)
         self.expected = _sizes(expected, self.sources)
         self._schema, self._public = schema, public
         self._tables: dict[str, Table] = {}  # a plan opens none
@@ -57,6 +60,15 @@ class SiteSet:
         lengths = {name: _length(table) for name, table in self.sources.items()}
         found = {name: length for name, length in lengths.items() if length is not None}
         return found if len(found) == len(lengths) else None
+
+
+def _refuse_twins(sources: Mapping[str, Any]) -> None:
+    """Raise if two sites have the same rows: each person in them would be counted twice."""
+    same = overlap({name: identity_of(source) for name, source in sources.items()})
+    if same is not None:
+        first, second, query = same
+        what = "ask the same query" if query else "read the same file"
+        raise InvalidInput(f"sites {first} and {second} {what}; a person's row must be at one site only")
 
 
 def named_sites(sites: Any) -> dict[str, Any]:

@@ -5,22 +5,29 @@ A site on its own machine knows where its rows are; the study then has `name = {
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import structs
+from msgspec import Meta, structs
 
+from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
+from cape.data.identity import Identity, of_files, of_query, overlap
 from cape.errors import InvalidInput
 from cape.study import places
 from cape.study.places import Count, Text
 
 if TYPE_CHECKING:
-    from cape.data import Csv, Database
+    from cape.data import Database
 
 __all__ = ["SourceSpec", "place_of", "read_sites"]
+
+_OF_ALL = ("null_values", "true", "false", "recode")
+_OF_TEXT = ("separator", "columns", "encoding", "decimal", "thousands")
+_Words = Annotated[list[str] | str | None, Meta(description="must be a text or a list of texts")]
+_Sheet = Annotated[str | int | None, Meta(description="must be the name of a sheet, or its number from 1 on")]
 
 
 class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,11 +41,16 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
     @property
+    def identity(self) -> Identity:
+        """Which rows they are, however a path is spelt; empty where only the site knows."""
+        return frozenset()
+
+    @property
     def elsewhere(self) -> bool:
         """Whether only the site itself knows where its rows are."""
         return not self.where
 
-    def source(self) -> str | Csv | Database:
+    def source(self) -> str | File | Database:
         """Return a source for `cape.Consortium`; imports polars only now."""
         raise InvalidInput(
             "the study does not say where a site's rows are: `cape submit` asks the site itself; to run the "
@@ -49,9 +61,16 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(SourceSpec, frozen=True, kw_only=True):
     path: Text
     null_values: list[str] | None = None
-    columns: list[str] | None = None
+    true: _Words = None
+    false: _Words = None
+    recode: dict[str, Any] | None = None
     separator: str | None = None
+    columns: list[str] | None = None
     has_header: bool | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    sheet: _Sheet = None
 
     def __post_init__(self) -> None:
         if "\0" in self.path:
@@ -64,18 +83,30 @@ class _File(SourceSpec, frozen=True, kw_only=True):
     def where(self) -> tuple[str, ...]:
         return (self.path if "://" in self.path else str(Path(self.path).resolve()),)
 
-    def source(self) -> str | Csv:
-        from cape.data import Csv
+    @property
+    def identity(self) -> Identity:
+        return of_files(self.path)
 
-        separator = "\t" if self.path.endswith(".tsv") else ","
-        if (self.null_values, self.columns, self.separator, self.has_header) == (None, None, None, None):
-            return self.path
-        return Csv(
-            self.path,
-            null_values=tuple(self.null_values or ()),
-            separator=separator if self.separator is None else self.separator,
-            columns=None if self.columns is None else tuple(self.columns),
-        )
+    def source(self) -> str | File:
+        suffix, given = Path(self.path).suffix.lower(), self._given()
+        if suffix in SHEETS:
+            self._refuse(given, _OF_TEXT, "a text file")
+            return Excel(self.path, **given) if given else self.path
+        self._refuse(given, ("sheet",), "a spreadsheet")
+        if suffix in (*PARQUET, *ARROW, *STATISTICS):
+            self._refuse(given, _OF_TEXT, "a text file")
+            return File(self.path, **given) if given else self.path
+        return Csv(self.path, **given) if given or self.has_header else self.path
+
+    def _given(self) -> dict[str, Any]:
+        """Return the keys that the study file has, but for rows."""
+        keys = (*_OF_ALL, *_OF_TEXT, "sheet")
+        return {key: value for key in keys if (value := getattr(self, key)) is not None}
+
+    def _refuse(self, given: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
+        for key in keys:
+            if key in given:
+                raise InvalidInput(f"{key} is for {what}, and {self.path!r} is none")
 
 
 class _Query(SourceSpec, frozen=True, kw_only=True):
@@ -90,6 +121,10 @@ class _Query(SourceSpec, frozen=True, kw_only=True):
     @property
     def where(self) -> tuple[str, ...]:
         return self.query, self.connection
+
+    @property
+    def identity(self) -> Identity:
+        return of_query(self.query, self.connection)
 
     def source(self) -> Database:
         from cape.data import Database
@@ -116,12 +151,11 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
 
 def _refuse_twins(sites: Mapping[str, SourceSpec]) -> None:
     """Raise if two sites have the same rows: each person in them would be counted twice."""
-    found: dict[tuple[str, ...], str] = {}
-    for name, place in sites.items():
-        other = name if place.elsewhere else found.setdefault(place.where, name)
-        if other != name:
-            what = "ask the same query" if isinstance(place, _Query) else "read the same file"
-            raise InvalidInput(f"[sites] {other} and {name} {what}; a person's row must be at one site only")
+    same = overlap({name: place.identity for name, place in sites.items()})
+    if same is not None:
+        first, second, query = same
+        what = "ask the same query" if query else "read the same file"
+        raise InvalidInput(f"[sites] {first} and {second} {what}; a person's row must be at one site only")
 
 
 def place_of(described: Any, folder: Path) -> SourceSpec:

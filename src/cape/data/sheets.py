@@ -1,0 +1,69 @@
+"""One sheet of a spreadsheet, read by calamine (fastexcel).
+
+Every cell is read as text, and a date as YYYY-MM-DD: fastexcel would otherwise give all cells of a column one
+type, and what is read of a cell must not depend on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from cape import check
+from cape.data.notation import Notation
+from cape.data.readers import trimmed
+from cape.errors import DataError, MissingExtra
+
+__all__ = ["SheetReader"]
+
+_MIDNIGHT = r"^(\d{4}-\d{2}-\d{2})[ T]00:00:00(?:\.0+)?$"
+
+
+class SheetReader:
+    """A sheet, loaded when it is first asked for."""
+
+    text = True
+    advice = "check that it is a spreadsheet that other programs can open, and has no password"
+
+    def __init__(
+        self, site: str, path: str, sheet: str | int, notation: Notation, *, lenient: bool = False
+    ) -> None:
+        self.what, self.notation = f"{path!r}", notation
+        self._site, self._path, self._sheet, self._lenient = site, path, sheet, lenient
+        _library()
+
+    def names(self) -> list[str]:
+        return self._frame.columns
+
+    def rows(self) -> int:
+        return self._frame.height
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        return self._frame.select(columns).iter_slices(rows)
+
+    @cached_property
+    def _frame(self) -> pl.DataFrame:
+        book = _library().read_excel(self._path)
+        wanted, sheets = self._sheet, list(book.sheet_names)
+        index = wanted - 1 if isinstance(wanted, int) else sheets.index(wanted) if wanted in sheets else -1
+        if not 0 <= index < len(sheets):
+            raise DataError(
+                self._site,
+                f"no sheet {check.show(wanted)} in {self.what}; choose from {check.show(sheets, 300)}",
+            )
+        frame: pl.DataFrame = book.load_sheet(index, dtypes="string").to_polars()
+        if not frame.columns and not self._lenient:
+            raise DataError(self._site, f"the sheet {check.show(sheets[index])} of {self.what} is empty")
+        frame.columns = trimmed(frame.columns)
+        return frame.with_columns(pl.all().str.replace(_MIDNIGHT, "$1"))
+
+
+def _library() -> Any:
+    try:
+        import fastexcel
+    except ImportError:
+        raise MissingExtra("excel", "reading a spreadsheet") from None
+    return fastexcel
