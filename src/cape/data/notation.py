@@ -126,9 +126,7 @@ class Notation:
 
     def numbers(self, series: pl.Series) -> pl.Series:
         """Return a column of text as numbers: NaN for a missing cell, null for a null or no number."""
-        plain = (
-            self.decimal == "." and self.thousands != "."
-        )  # what is a number everywhere is that
+        plain = self.decimal == "." and self.thousands != "."  # what is a number everywhere is that
         found = series.cast(pl.Float64, strict=False) if plain else _constant(series, None, pl.Float64)
         odd = found.is_null() & series.is_not_null()
         rest = series.filter(odd)

@@ -122,7 +122,7 @@ def text_scan(paths: Sequence[str], separator: str, columns: Sequence[str] | Non
     """
     return pl.scan_csv(
         list(paths),
-        glob=False,
+        glob="://" in paths[0],
         separator=separator,
         has_header=columns is None,
         new_columns=None if columns is None else list(columns),

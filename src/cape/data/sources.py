@@ -126,7 +126,7 @@ def _open_file(site: str, source: File, lenient: bool) -> Reader:
             f"{what} must end in {', '.join((*TEXT, *PARQUET, *ARROW, *SHEETS, *STATISTICS))}; describe "
             "other text files with Csv(path, ...), and a folder as 'folder/*.parquet'",
         )
-    scan = partial(pl.scan_parquet, paths, glob=False)
+    scan = partial(pl.scan_parquet, paths, glob="://" in paths[0])
     guarded(site, what, _ADVICE, scan)
     return LazyReader(scan, what, _ADVICE, notation)
 

@@ -106,7 +106,7 @@ class _File(SourceSpec, frozen=True, kw_only=True):
     def _refuse(self, given: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
         for key in keys:
             if key in given:
-                raise InvalidInput(f"{key} is for {what}, and {self.path!r} is none")
+                raise InvalidInput(f"{key} is a key of {what}, and {self.path!r} is not one")
 
 
 class _Query(SourceSpec, frozen=True, kw_only=True):
