@@ -1,9 +1,9 @@
 """Cells to numbers: a column of a batch becomes float64 (NaN for missing) or codes (-1 for missing).
 
-Numbers are integers, floats, decimals or booleans (0 and 1). Which cells are a category:
-`cape.data.categories`; how the texts of a file are read: `cape.data.notation`. What else does not fit the
-schema is an error at its row (`Strict`), or counts as missing (`Lenient`). To the first, text is a number in
-files only.
+Numbers are integers, floats, decimals or booleans (0 and 1); dates become days since 1970-01-01
+(`cape.data.dates`). Which cells are a category: `cape.data.categories`; how the texts of a file are read:
+`cape.data.notation`. What else does not fit the schema is an error at its row (`Strict`), or counts as
+missing (`Lenient`). To the first, text is a number in files only.
 
 Claim of `Lenient`. It never raises, and what it makes of a cell depends on that cell and the type of its
 column alone: a number or a code, or "missing" where the schema says that a cell may be.
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from cape.arrays import Flags, Floats, Integers
 from cape.data import faults
 from cape.data.categories import Codes
+from cape.data.dates import days_of
 from cape.data.notation import Keys, Notation
 from cape.data.schema import Category, Column, Number, Schema
 from cape.errors import DataError, InvalidInput
@@ -53,7 +54,7 @@ class Cells(ABC):
         """Return the column as numbers or as codes, whichever the schema says."""
         column = self._schema.stated[series.name]
         if isinstance(column, Number):
-            return self._numbers(series, column, offset)
+            return (self._days if column.date else self._numbers)(series, column, offset)
         return self._codes(series, column, offset)
 
     def _numbers(self, series: pl.Series, column: Number, offset: int) -> Floats:
@@ -78,6 +79,18 @@ class Cells(ABC):
         self._judge(series, column, parsed.is_null() & ~missing, offset)
         numbers: Floats = parsed.to_numpy()
         return numbers if column.missing else self._complete(series.name, numbers, np.isnan(numbers), offset)
+
+    def _days(self, series: pl.Series, column: Number, offset: int) -> Floats:
+        kind = series.dtype
+        missing = _objects_missing(series) if kind == pl.Object else series.is_null()
+        if self._notation is not None and kind in _TEXT:
+            found = self._notation.days(series.cast(pl.String))
+        else:
+            found = days_of(series)
+            missing = missing | series.is_nan() if kind.is_float() else missing
+        self._judge(series, column, found.is_null() & ~missing, offset)
+        days: Floats = found.to_numpy()
+        return days if column.missing else self._complete(series.name, days, np.isnan(days), offset)
 
     def _codes(self, series: pl.Series, column: Category, offset: int) -> Integers:
         kind, notation, keys = series.dtype, self._notation, column.codes

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from polars.exceptions import PanicException
 
 from cape import check
-from cape.data.schema import Category, Column, hint
+from cape.data.columns import as_date
+from cape.data.schema import Category, Column, Number, hint
 from cape.errors import CapeError, DataError
 
 __all__ = [
@@ -125,7 +126,7 @@ def wrong_type(
             "; if a sign such as '?' stands for a missing cell, say so: null_values = ['?'], in the study "
             "file or in Csv(path, ...)"
         )
-        if found == "text":
+        if found == "text" and not (isinstance(column, Number) and column.date):
             advice += "; if numbers have a decimal comma: decimal = ','"
     elif "text" in found and not advice:
         advice = "; if a sign such as '?' stands for a missing cell, make it null first"
@@ -140,7 +141,7 @@ def _as_categories(column: Column) -> str:
             return ""
         return f"; for numbers write them without quotes: {{categories = {digits[:_SHOWN]}}}"
     low, high = column.low, column.high
-    if high - low != 1 or not low.is_integer():
+    if column.date or high - low != 1 or not low.is_integer():
         return ""
     pair = [int(low), int(high)]
     return f"; if {pair[0]} and {pair[1]} are its values, and not bounds, write {{categories = {pair}}}"
@@ -173,6 +174,11 @@ def _fault(site: str, name: str, row: int | None, problem: str) -> DataError:
 
 
 def _expected(column: Column) -> str:
+    if not isinstance(column, Category) and column.date:
+        return (
+            "a date, or a text such as 2020-01-31 or 31.01.2020 (the schema clamps it to "
+            f"{as_date(column.low)} to {as_date(column.high)})"
+        )
     if not isinstance(column, Category):
         return f"a number (the schema clamps it to {column.low:g} to {column.high:g})"
     shown = ", ".join(repr(value) for value in column.values[:_SHOWN])

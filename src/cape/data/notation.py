@@ -22,6 +22,7 @@ from typing import Any
 import polars as pl
 
 from cape import check
+from cape.data.dates import days_of_texts
 from cape.data.files import NULLS, Words
 from cape.data.schema import Category, Schema
 from cape.errors import InvalidInput
@@ -79,6 +80,8 @@ class Notation:
         for name, column in schema.items():
             if isinstance(column, Category):
                 self.keys(name, column)
+            elif column.date:
+                self._dates(name)
             else:
                 self._changes(name)
 
@@ -151,6 +154,28 @@ class Notation:
         return numbers.replace(
             pl.Series(list(values), dtype=pl.Float64), pl.Series(list(values.values()), dtype=pl.Float64)
         )
+
+    def days(self, series: pl.Series) -> pl.Series:
+        """Return a column of text as days since 1970-01-01: NaN for a missing cell, null for no date."""
+        plain = series.str.strip_chars()
+        changes = _replaced(plain, self._dates(series.name), pl.Float64)
+        found = days_of_texts(plain)
+        null = plain.str.to_lowercase().is_in(self._nulls)
+        found = found.zip_with(~null | plain.is_null(), _constant(plain, math.nan, pl.Float64))
+        return changes.zip_with(changes.is_not_null(), found)
+
+    def _dates(self, name: str) -> dict[str, float]:
+        """Return what `recode` makes of cells in a column of dates."""
+        found = {}
+        for old, new in self.words.columns.get(name, {}).items():
+            day = math.nan if self._is_null(new) else days_of_texts(pl.Series([new]))[0]
+            if day is None:
+                raise InvalidInput(
+                    f"recode of column {check.show(name)} gives {check.show(new)}, and the schema says that "
+                    "its cells are dates, such as 2020-01-31"
+                )
+            found[old] = day
+        return found
 
     def _changes(self, name: str) -> dict[str, float]:
         """Return what `recode` makes of cells in a column of numbers."""
