@@ -69,6 +69,7 @@ def test_the_report_says_what_a_board_asks(page):
         "Test of independence",
         "100% is spent, 0% is left",
         "18 to 90",
+        "the words NA, N/A, #N/A, NaN, null, ., in any case, stand for a missing cell",
     ):
         assert words in text, words
     assert page.count("<svg") == 2 + 3 + 1 + 1  # means; Table One: age and two sexes; histogram; cells

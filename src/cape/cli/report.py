@@ -188,7 +188,8 @@ def _columns(results: Results) -> str:
     names = ("column", "bounds or categories", "cells")
     return (
         "<section><h2>What was known in advance</h2><p>These bounds and categories are public and were "
-        "chosen by people. A value beyond a bound counts as the bound.</p>"
+        "chosen by people. A value beyond a bound counts as the bound. "
+        f"{escape(words.missing_cells(results.study.sites))}</p>"
         f"{html.table(Table(names, tuple(rows)), 'words')}</section>"
     )
 

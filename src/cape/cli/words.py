@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from scipy.special import ndtr, ndtri
 
+from cape.data.files import NULLS
 from cape.engine.execute import Progress
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES
 from cape.engine.stages import Setting
 from cape.show.numbers import count
+from cape.study.sites import SourceSpec
 
-__all__ = ["assumptions", "bet", "capital", "count", "guarantee", "percent", "sentence", "step"]
+__all__ = [
+    "assumptions",
+    "bet",
+    "capital",
+    "count",
+    "guarantee",
+    "missing_cells",
+    "percent",
+    "sentence",
+    "step",
+]
 
 _FALSE_ALARMS = 0.05
 
@@ -71,6 +84,15 @@ def bet(mu: float) -> str:
         f"the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of those who are not in it, they find at "
         f"most {power:.1%} of those who are; blind guessing finds {_FALSE_ALARMS:.0%}."
     )
+
+
+def missing_cells(sites: Mapping[str, SourceSpec]) -> str:
+    """Return what stands for a missing cell in the files of a study."""
+    said = f"In files an empty cell and the words {', '.join(NULLS)}, in any case, stand for a missing cell"
+    own = [f"at {name} also {', '.join(site.nulls)}" for name, site in sites.items() if site.nulls]
+    if any(site.elsewhere for site in sites.values()):
+        own.append("sites on machines of their own may name more")
+    return "; ".join([said, *own]) + ". A listed category is never taken for missing."
 
 
 def assumptions(setting: Setting, scheme: str) -> list[str]:

@@ -19,8 +19,9 @@ _TEXT = """\
 [site]
 name = @NAME@           # the name that all other sites use for you
 
-# Where the rows are: one row for each person. A CSV or Parquet file, relative to this folder, or one of
-#   data = {path = "rows.csv", separator = ";", null_values = ["?", "NA"]}
+# Where the rows are: one row for each person. A file, relative to this folder, or one of
+#   data = {path = "rows.csv", separator = ";", encoding = "windows-1252", decimal = ",", null_values = ["?"]}
+#   data = {path = "rows.xlsx", sheet = "patients", recode = {sex = {f = "female", m = "male"}}}
 #   data = {query = "SELECT * FROM patients", connection = "postgresql://..."}
 data = "data.csv"
 

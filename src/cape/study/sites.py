@@ -46,6 +46,11 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset()
 
     @property
+    def nulls(self) -> tuple[str, ...]:
+        """The stated words for missing cells."""
+        return ()
+
+    @property
     def elsewhere(self) -> bool:
         """Whether only the site itself knows where its rows are."""
         return not self.where
@@ -86,6 +91,10 @@ class _File(SourceSpec, frozen=True, kw_only=True):
     @property
     def identity(self) -> Identity:
         return of_files(self.path)
+
+    @property
+    def nulls(self) -> tuple[str, ...]:
+        return tuple(self.null_values or ())
 
     def source(self) -> str | File:
         suffix, given = Path(self.path).suffix.lower(), self._given()
