@@ -116,7 +116,7 @@ def study(tmp_path: Path) -> Path:
         ill = draw.random(rows) < 0.4
         age = np.clip(draw.normal(50, 10, rows) + 8 * ill, 20, 88).round(1)
         age[0] = SECRET
-        weight = draw.normal(75, 12, rows).round(1)
+        weight = np.clip(draw.normal(75, 12, rows), 42, 138).round(1)
         sex = np.where(draw.random(rows) < 0.5, "female", "male")
         lines = [
             f"{'' if i % 50 == 1 else a},{w},{s},{'yes' if d else 'no'}"

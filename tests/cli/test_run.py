@@ -130,9 +130,9 @@ def test_a_missing_file_is_one_line(cape, study):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("old,70,male,no", "column 'age', row 1"),
-        ("50,70,men,no", "column 'sex', row 1"),
-        ("50,,male,no", "column 'weight', row 1"),
+        ("old,70,male,no", "site 'a': age: 1 cell not a number (line 3)"),
+        ("50,70,men,no", "site 'a': sex: 1 cell not a listed category (line 3)"),
+        ("50,,male,no", "site 'a': weight: 1 cell missing (line 3); the schema says that none is"),
         ("50,70,male", "site 'a'"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_missing_column_is_named(cape, study):
     path.write_text(path.read_text().replace("age,weight", "Age,weight"))
     done = cape("run", study)
     assert done.code == 1
-    assert "no column 'age' in the table; did you mean 'Age'?" in done.err
+    assert "site 'c': age: no such column in the file; did you mean 'Age'?" in done.err
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def test_ctrl_c_while_tables_are_checked_costs_nothing(cape, study, monkeypatch):
-    monkeypatch.setattr("cape.blocks.table.Table.check", interrupt)
+    monkeypatch.setattr("cape.cli.results.survey", interrupt)
     done = cape("run", study, "--out", study.parent / "out")
     assert (done.code, done.err) == (130, "cape: interrupted. Nothing was spent.\n")
     assert not list((study.parent / "out").iterdir())  # an earlier run's files would stay

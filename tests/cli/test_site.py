@@ -129,8 +129,9 @@ def test_check_tells_the_steward_of_rows_and_cells_outside(cape: Cape, world: Wo
     assert "age" in done.out
     assert str(SECRET) not in done.out
     told = json.loads(cape("site", "check", "--site", world.site.path, "--json").out)
-    assert told["rows"] == 400
-    assert told["outside_bounds"]["age"] > 0
+    assert told["survey"]["rows"] == 400
+    (age,) = [column for column in told["survey"]["columns"] if column["name"] == "age"]
+    assert age["below"] + age["above"] > 0
     world.edit("min_rows = 100", "min_rows = 500")
     assert cape("site", "check", "--site", world.site.path).code == 1
 

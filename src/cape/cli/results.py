@@ -11,9 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cape import __version__
-from cape.blocks.table import Table
 from cape.cli import screen, words
+from cape.cli.check import listed
 from cape.cli.sites import Heard, SiteOutcome, outcomes
+from cape.data import troubles
+from cape.data.survey import survey
+from cape.data.troubles import Trouble
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
 from cape.engine.result import Release, ReleaseGuarantee
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from cape.cli.folder import ResultsFolder
 
 __all__ = ["Answered", "Results", "answered", "execute"]
+
+
+_MOST_SAID = 30  # lines about one site's rows
 
 
 @dataclass(frozen=True)
@@ -193,10 +199,39 @@ def execute(
 
 
 def _check_tables(study: Study, steps: screen.Steps) -> None:
+    """Read the rows of all sites, and report to whoever runs this all that is wrong; fail if a run would."""
+    found = []
     for name, place in study.sites.items():
         steps.start(f"checking {name}")
-        Table(name, place.source(), study.setting.schema).check()
+        found.append(survey(name, place.source(), study.setting.schema).shown())
         steps.done()
+    failing = {each.site: troubles.stops(each) for each in found if each.fails()}
+    said = failing or {each.site: troubles.warnings(each) for each in found}
+    if sum(map(len, failing.values())) != 1:  # the error has a single one
+        for site, lines in said.items():
+            more = len(lines) - _MOST_SAID
+            cut = [Trouble("", f"{more} more; `cape check` lists them")] if more > 0 else []
+            if lines:
+                steps.say(listed([*lines[:_MOST_SAID], *cut], steps.width, f"{site}: "))
+    if failing:
+        raise _unusable(failing, study)
+
+
+def _unusable(failing: Mapping[str, Sequence[Trouble]], study: Study) -> DataError:
+    """Return the error for tables that cannot be used; everyone else learns the column at most."""
+    (site, lines), *others = failing.items()
+    advice = f"`cape check {study.path}` shows the cells"
+    if len(lines) == 1 and not others:
+        return DataError(
+            site, f"{lines[0]}; {advice}" if lines[0].column else str(lines[0]), lines[0].column or None
+        )
+    also = f"; the data of {', '.join(name for name, _ in others)} cannot be used either" if others else ""
+    columns = {line.column for line in lines}
+    return DataError(
+        site,
+        f"the data cannot be used{also}. All that is wrong is listed above; {advice}",
+        lines[0].column or None if len(columns) == 1 else None,
+    )
 
 
 def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps: screen.Steps) -> Answered:

@@ -22,10 +22,10 @@ _WIDTH = 110  # if there is no terminal
 _PATIENCE = 1.0  # seconds before a bar appears
 
 
-def console() -> Console:
-    """Return the console for results."""
-    plain = Console()
-    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDTH)
+def console(*, stderr: bool = False) -> Console:
+    """Return the console for results, or for what is said beside them."""
+    plain = Console(stderr=stderr)
+    return plain if plain.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDTH, stderr=stderr)
 
 
 def print_json(value: Any) -> None:
@@ -61,6 +61,15 @@ class Steps:
         """Report the progress of the current step, in the line below."""
         self._bar.line = line
 
+    def say(self, text: str) -> None:
+        """Print lines above the bar, on stderr."""
+        self._bar.console.print(Text(text), soft_wrap=True)
+
+    @property
+    def width(self) -> int:
+        """How many signs a line of `say` may have."""
+        return self._bar.console.width
+
     def done(self) -> None:
         """Count one step."""
         self._bar.advance(self._task)
@@ -74,7 +83,7 @@ def progress(total: int) -> Iterator[Steps]:
         BarColumn(),
         TextColumn("{task.completed:.0f} of {task.total:.0f}"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),
     )

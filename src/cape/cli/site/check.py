@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from cape.cli import screen, words
+from cape.cli.check import show
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.cli.site.verdicts import verdict_table
@@ -64,22 +64,10 @@ def _show(console: Console, checked: Checked) -> None:
     for name, known in (("coordinators", checked.coordinators), ("peers", checked.peers)):
         if not known:
             console.print(escape(f"No {name} yet: nothing can be answered. See `cape site trust --help`."))
-    if checked.rows is not None:
-        console.print(
-            f"The table fits the schema: {checked.rows:,} rows. Outside their bounds, and moved to them: "
-            f"{escape(_cells(checked.outside_bounds))}."
-        )
-        if any(checked.unreadable.values()):
-            console.print(
-                f"Unreadable, and counted as missing: {escape(_cells(checked.unreadable))}. Correct them if "
-                "you can."
-            )
+    if checked.survey is not None:
+        show(console, checked.survey)
         console.print("[dim]This is for you only; nobody else learns it.[/dim]")
     if checked.waiting:
         console.print(escape(f"Waiting for approval: {', '.join(checked.waiting)}."))
     if checked.analyses is not None:
         console.print(verdict_table(checked.analyses, checked.delta))
-
-
-def _cells(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {words.count(n, 'cell')}" for name, n in counts.items() if n) or "none"

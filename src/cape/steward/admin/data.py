@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from cape.data.surveyed import Survey
 from cape.steward.approvals import State
 from cape.steward.codes import Refusal
 
@@ -265,13 +266,11 @@ class Ledger(_Told, frozen=True):
 
 
 class Checked(_Told, frozen=True):
-    """The policy checked against the data; numbers of rows and cells are for the steward only."""
+    """The policy checked against the data; the survey of the rows, without cells, is for the steward only."""
 
     site: str
     problems: tuple[str, ...]
-    rows: int | None
-    outside_bounds: dict[str, int]
-    unreadable: dict[str, int]
+    survey: Survey | None
     approve: str
     expires: str
     coordinators: tuple[str, ...]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
 from cape import __version__, check
+from cape.data import troubles
 from cape.data.schema import hint
+from cape.data.survey import survey
+from cape.data.surveyed import Survey
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
 from cape.steward.admin.data import Hash, Lines, Name, Reason, Text, Year
@@ -180,15 +183,13 @@ class Desk:
         if study is not None:
             asked = document(Study.parse(study, Path(where)))
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
-        problems, rows, outside, unreadable = self._data(policy)
+        problems, found = self._data(policy)
         approvals = self.folder.approvals
         unsettled = () if book.settled else (str(Unsettled()),)
         return data.Checked(
             policy.name,
             (*problems, *unsettled, *approvals.unreadable()),
-            rows,
-            outside,
-            unreadable,
+            found,
             policy.approve,
             policy.expires.isoformat(),
             tuple(policy.coordinators),
@@ -246,24 +247,21 @@ class Desk:
         except CapeError as error:
             return hide(str(error)), None
 
-    def _data(self, policy: Policy) -> tuple[list[str], int | None, dict[str, int], dict[str, int]]:
-        """Return problems, the number of rows, and the numbers of cells out of bounds or unreadable."""
+    def _data(self, policy: Policy) -> tuple[list[str], Survey | None]:
+        """Return problems, and a survey of the rows without cells."""
         problems: list[str] = []
-        rows: int | None = None
-        outside: Mapping[str, int] = {}
-        unreadable: Mapping[str, int] = {}
+        found = None
         try:
             self.folder.identity  # noqa: B018  raises if others can read its file
-            table = self.folder.table(policy)
-            table.check()
-            rows, outside, unreadable = table.rows(), table.clamped(), table.unreadable()
-            if rows < policy.min_rows:
-                problems.append(f"there are {rows:,} rows, and min_rows asks for {policy.min_rows:,}")
+            found = survey(policy.name, policy.data.source(), policy.schema, lenient=True).shown()
+            problems += [f"the table cannot be used: {trouble}" for trouble in troubles.stops(found)]
+            if not problems and found.rows < policy.min_rows:
+                problems.append(f"there are {found.rows:,} rows, and min_rows asks for {policy.min_rows:,}")
         except CapeError as error:
             problems.append(str(error))
         if policy.expires < datetime.now(UTC).date():
             problems.append(f"the policy expired on {policy.expires}; nothing is answered")
-        return problems, rows, dict(outside), dict(unreadable)
+        return problems, found
 
 
 def _what(coordinator: bool) -> str:

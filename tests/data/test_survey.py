@@ -1,0 +1,232 @@
+"""A survey lists everything at once, and finds a trouble exactly where a run would stop."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, strategies
+
+from cape.blocks import Table
+from cape.data import Category, Csv, Database, Number, Schema
+from cape.data.survey import survey
+from cape.data.surveyed import ColumnSurvey, Survey
+from cape.data.troubles import missing, remedy, stops, toml, warnings
+from cape.errors import DataError
+from tests.slices import examples
+
+SCHEMA = Schema(
+    age=(18, 90), weight=Number(40, 140, missing=False), sex=["female", "male"], ill=Category((0, 1))
+)
+HEADER = "age,weight,sex,ill"
+
+
+def write(path: Path, *lines: str) -> str:
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    return str(path)
+
+
+def column(found: Survey, name: str) -> ColumnSurvey:
+    return next(each for each in found.columns if each.name == name)
+
+
+def test_all_troubles_are_found_at_once_with_their_lines(tmp_path):
+    source = write(
+        tmp_path / "a.csv",
+        "50,70,female,0",
+        "fifty,70,F,0",
+        "51,,male,1",
+        "52,70,F,2",
+        "1,2,3,4,5,6",
+        "",
+        "200,70,male,1.0",
+    )
+    found = survey("a", source, SCHEMA)
+    assert found.fails()
+    assert found.rows == 7
+    age, weight, sex, ill = found.columns
+    assert (age.misfits.count, age.misfits.places, age.misfits.cells) == (1, ("3",), {"fifty": 1})
+    assert (weight.gaps.count, weight.gaps.places) == (2, ("4", "7"))
+    assert (sex.misfits.places, sex.misfits.cells, sex.recode) == (("3", "5"), {"F": 2}, {"F": "female"})
+    assert ill.misfits.cells == {"2": 1}
+    assert found.broken.places == ("6",)
+    assert found.blank.places == ("7",)
+    assert (age.above, age.below, age.missing) == (1, 0, 1)
+    said = "\n".join(map(str, [*stops(found), *warnings(found)]))
+    assert "age: 1 cell not a number (line 3): 'fifty'" in said
+    assert "sex: 2 cells not a listed category (lines 3, 5): 'F' (2); did you mean 'female'?" in said
+    assert "1 line with too many cells or an open quote (line 6)" in said
+    assert remedy(found) == 'recode = {F = "female"}'
+    assert missing(found) == "age 1 (14%), weight 2 (29%), sex 1 (14%), ill 1 (14%)"
+
+
+def test_without_cells_no_cell_is_shown(tmp_path):
+    source = write(tmp_path / "a.csv", "qqq,70,qqq,qqq", "999,70,male,1")
+    said = [*stops(survey("a", source, SCHEMA).shown()), *warnings(survey("a", source, SCHEMA).shown())]
+    assert len(said) == 4
+    assert not any("qqq" in str(each) or "999" in str(each) for each in said)
+    assert not remedy(survey("a", source, SCHEMA).shown())
+
+
+CELLS = (
+    ("50", "17.5", "", "x", "1e3", "NaN", "inf", "5,5", '"60"', '"6', "-3"),
+    ("70", "", "y", "300"),
+    ("male", "female", "F", "", "male ", '"male"', '"a\nb"'),
+    ("0", "1", "2", "True", "1.0", "", "x"),
+)
+
+
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=strategies.integers(0, 2**32))
+def test_a_survey_fails_exactly_where_a_run_does(tmp_path, seed):
+    draw = np.random.default_rng(seed)
+    path = tmp_path / "a.csv"
+    clean = draw.random() < 0.5
+    lines = []
+    for _ in range(int(draw.integers(1, 6))):
+        cells = ["50", "70", "male", "1"]
+        for place in np.flatnonzero(draw.random(4) < 0.3):
+            cells[place] = str(draw.choice(CELLS[place][:2] if clean and place != 1 else CELLS[place]))
+        lines.append(
+            ",".join(cells[: 4 if draw.random() < 0.9 else 5]) + ("," if draw.random() < 0.05 else "")
+        )
+    source = write(path, *lines)
+    try:
+        Table("a", source, SCHEMA).check()
+        failed = False
+    except DataError:
+        failed = True
+    assert survey("a", source, SCHEMA).fails() == failed, path.read_text()
+    cells = Table("a", source, SCHEMA, unreadable="missing").unreadable()
+    assert survey("a", source, SCHEMA, lenient=True).unreadable == cells
+
+
+def test_the_first_line_is_understood_as_people_would(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("Age;Sex\n50,5;m\xe4nnlich\n".encode("latin-1"))
+    schema = Schema(age=(18, 90), Sex=["female", "male"])
+    found = survey("a", str(path), schema)
+    assert found.separator == ";"
+    assert found.absent[0].same == ("Age",)
+    assert found.encoding.places == ("2",)
+    assert found.encoding_guess == "latin-1"
+    assert remedy(found).startswith('separator = ";", encoding = "latin-1"')
+    path.write_text("50,70,male\n51,71,male\n")
+    found = survey("a", str(path), SCHEMA)
+    assert found.headless
+    assert "if it has no header, name its columns" in str(stops(found)[0])
+    named = survey(
+        "a", Csv(path, columns=("age", "weight", "sex")), Schema(age=(18, 90), weight=(0, 70), sex=["male"])
+    )
+    assert (named.fails(), named.rows, column(named, "weight").above) == (False, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("\n\n", "the file is empty"),
+        (HEADER + "\n", "the table has no rows"),
+        ("age,weight,sex,ill,age\n1,2,male,1,3\n", "age: the file has more than one column of this name"),
+        ("age,wieght,sex,ill\n1,2,male,1\n", "weight: no such column in the file; did you mean 'wieght'?"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path, text, said):
+    (tmp_path / "a.csv").write_text(text)
+    found = survey("a", tmp_path / "a.csv", SCHEMA)
+    assert found.fails()
+    assert said in "\n".join(map(str, stops(found)))
+
+
+def test_no_file_and_a_folder(tmp_path):
+    assert "no file" in str(stops(survey("a", tmp_path / "no.csv", SCHEMA))[0])
+    assert "is a folder" in str(stops(survey("a", tmp_path, SCHEMA))[0])
+
+
+def test_a_utf16_file_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(HEADER + "\n50,70,male,1\n", encoding="utf-16")
+    assert survey("a", tmp_path / "a.csv", SCHEMA).encoding_guess == "utf-16"
+
+
+def test_lines_are_those_of_each_file_of_a_pattern(tmp_path):
+    write(tmp_path / "a.csv", "50,70,male,1")
+    (tmp_path / "b.csv").write_text("\n\n" + HEADER + "\n50,70,male,1\nx,70,male,1\n")
+    found = survey("a", str(tmp_path / "*.csv"), SCHEMA)
+    assert column(found, "age").misfits.places == ("b.csv:5",)
+    packed = tmp_path / "c.csv"
+    packed.write_bytes(gzip.compress((tmp_path / "b.csv").read_bytes()))
+    assert column(survey("a", packed, SCHEMA), "age").misfits.places == ("5",)
+
+
+def test_a_quoted_line_break_is_no_trouble_to_a_run_but_to_a_daemon(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('age,note\n50,"two\nlines"\n51,one\n')
+    schema = Schema(age=(18, 90))
+    run, daemon = survey("a", path, schema), survey("a", path, schema, lenient=True)
+    assert not run.fails()
+    assert any("a daemon takes every line for a row" in str(each) for each in warnings(run))
+    assert not daemon.fails()
+    assert daemon.unreadable == {"age": 2}
+
+
+def test_another_unit_is_guessed_and_codes_for_missing_cells_are_named():
+    rows = 200
+    mmol = np.linspace(4, 7, rows)
+    frame = pl.DataFrame(
+        {
+            "chol": mmol,
+            "height_cm": np.linspace(1.5, 1.9, rows),
+            "age": np.where(np.arange(rows) < 9, 999, 50),
+            "bmi": np.where(np.arange(rows) < 3, 61.0, 25.0),
+        }
+    )
+    schema = Schema(chol=(100, 400), height_cm=(120, 210), age=(18, 90), bmi=(10, 60))
+    found = survey("a", frame, schema)
+    assert not found.fails()
+    said = "\n".join(map(str, warnings(found)))
+    assert "chol: 100% below 100 (200 cells, which count as 100); multiplied by 38.67" in said
+    assert "is this column in mmol/l?" in said
+    assert "multiplied by 100, they would lie within: is this column in m?" in said
+    assert "age: 9 cells of 999: a code for a missing cell?" in said
+    assert "bmi: 3 cells above 60 count as 60" in said
+    assert column(found, "age").unit is None
+
+
+def test_ids_with_several_rows_are_counted(tmp_path):
+    frame = pl.DataFrame({"age": [50, 51, 52, 53], "patientId": ["a", "b", "a", "a"], "id": [1, 2, 3, 4]})
+    schema = Schema(age=(18, 90))
+    (said,) = warnings(survey("a", frame, schema))
+    assert str(said).startswith("patientId: 2 different ids in 4 rows, up to 3 rows each")
+
+
+def test_other_sources_are_surveyed_too(tmp_path):
+    frame = pl.DataFrame({"age": [50.0, None], "sex": ["male", "man"]})
+    schema = Schema(age=Number(18, 90, missing=False), sex=["female", "male"])
+    frame.write_parquet(tmp_path / "a.parquet")
+    for source in (frame, frame.lazy(), frame.to_pandas(), tmp_path / "a.parquet"):
+        found = survey("a", source, schema)
+        assert (found.unit, found.fails()) == ("row", True)
+        assert column(found, "age").gaps.places == ("2",)
+        assert column(found, "sex").misfits.cells == {"man": 1}
+
+
+def test_a_database_is_surveyed(tmp_path):
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "a.db") as db:
+        db.execute("CREATE TABLE rows (age, sex)")
+        db.executemany("INSERT INTO rows VALUES (?, ?)", [(50, "male"), ("x", "man")])
+    source = Database("SELECT * FROM rows", f"sqlite:///{tmp_path / 'a.db'}")
+    found = survey("a", source, Schema(age=(18, 90), sex=["female", "male"]))
+    assert column(found, "age").misfits.cells == {"x": 1}
+    assert column(found, "sex").misfits.count == 1
+
+
+def test_toml_is_written_so_that_it_reads_back():
+    import tomllib
+
+    value = {'a "b"\\': ["ü", "\x7f\n", 1, 2.5, True], "c": {"d-e": False}}
+    assert tomllib.loads(f"x = {toml(value)}")["x"] == value
