@@ -10,8 +10,10 @@ import typer
 from cape import __version__, check
 from cape.cli.audit import audit
 from cape.cli.bench import bench
+from cape.cli.check import check as check_rows
 from cape.cli.demo import demo
 from cape.cli.deploy import deploy
+from cape.cli.init import init
 from cape.cli.machines import join, serve, status
 from cape.cli.plan import plan
 from cape.cli.run import run
@@ -32,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (demo, plan, run, audit, bench, serve, join, submit, status):
-    app.command()(command)
+for command in (demo, init, check_rows, plan, run, audit, bench, serve, join, submit, status):
+    app.command(command.__name__)(command)
 app.add_typer(site)
 app.add_typer(deploy)
 for group in (app, site, deploy):

@@ -24,6 +24,7 @@ from cape.engine.stages import Setting
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget
 from cape.study import places
+from cape.study.blanks import refuse_blanks
 from cape.study.document import Terms
 from cape.study.places import Text
 from cape.study.sites import SourceSpec, read_sites
@@ -86,6 +87,7 @@ class Study:
         """Return the study of a text; `path` is its file, for errors and relative paths."""
         document = places.parse(path, text)
         with places.at(str(path)):
+            refuse_blanks(document)
             return _read(path, document)
 
     @property
