@@ -35,7 +35,7 @@ def test_everything_is_listed_at_once(cape, study, monkeypatch):
         "age: 1 cell not a number (line 3): 'old'",
         "weight: 1 cell missing (line 5); the schema says that none is",
         "sex: 1 cell not a listed category (line 3): 'Male'; did you mean 'male'?",
-        '  null_values = ["?"], recode = {Male = "male"}',
+        '  null_values = ["?"], recode = {sex = {Male = "male"}}',
         "1 line with too many cells or an open quote (line 7)",
         "age: 1 cell above 90 counts as 90",
     ):

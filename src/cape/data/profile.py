@@ -10,7 +10,7 @@ Tested in tests/cli/test_init.py, with files that differ in their cells only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,9 +19,12 @@ import polars as pl
 
 from cape.data import faults
 from cape.data.clinical import is_id, rounded
+from cape.data.encodings import all_utf8
+from cape.data.files import Csv, File, file_at
 from cape.data.guesses import comma_is_decimal, means_missing
 from cape.data.readers import Reader
-from cape.data.sources import Csv, open_source
+from cape.data.sources import open_source
+from cape.data.survey import likely_separator
 from cape.data.utf8 import not_utf8
 from cape.errors import DataError, InvalidInput
 
@@ -34,7 +37,6 @@ Kind = Literal["number", "date", "text", "unknown"]
 _MOST = 0.5  # of the cells of a column
 _MOST_CATEGORIES = 30
 _BATCH = 1 << 16
-_SEPARATORS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True)
@@ -99,34 +101,27 @@ def _widen(ends: list[Any], new: list[Any]) -> None:
 
 def _opened(path: Path) -> tuple[Reader, dict[str, Any]]:
     """Open a file, a text file by the layout that its first line shows."""
+    file = file_at(path)
     try:
-        opened = open_source("site", str(path), lenient=True)
-        assert not isinstance(opened, nw.LazyFrame)
-        if not opened.text:
-            return opened, {}
+        if not isinstance(file, Csv):
+            return _reader(file), {}
         layout: dict[str, Any] = {}
-        guess = not_utf8(str(path)).guess
-        if guess == "utf-16":
-            raise InvalidInput(f"{path} is UTF-16 text; save it as UTF-8")
-        if guess is not None:
+        opened = _reader(file)
+        if all_utf8([str(path)], None, header=True) and (guess := not_utf8(str(path)).guess):
             layout["encoding"] = guess
         names = faults.guarded("site", opened.what, opened.advice, opened.names)
-        separator = _separator(names, "\t" if path.suffix.lower() == ".tsv" else ",")
-        if separator is None:
-            return opened, layout
-        layout["separator"] = separator
-        again = open_source("site", Csv(path, separator=separator), lenient=True)
-        assert not isinstance(again, nw.LazyFrame)
-        return again, layout
+        separator = likely_separator(names, file.separator or ",")
+        if separator is not None:
+            layout["separator"] = separator
+        return _reader(replace(file, **layout)) if layout else opened, layout
     except DataError as error:
         raise InvalidInput(error.problem) from None
 
 
-def _separator(names: Sequence[str], used: str) -> str | None:
-    """Return the sign that separates cells, if the header was taken for one name."""
-    line = ",".join(names)
-    signs = [sign for sign in _SEPARATORS if sign != used and line.count(sign) >= len(names)]
-    return max(signs, key=line.count) if signs and len(names) <= 2 else None
+def _reader(file: File) -> Reader:
+    opened = open_source("site", file, lenient=True)
+    assert not isinstance(opened, nw.LazyFrame)
+    return opened
 
 
 def _names(reader: Reader, path: Path) -> list[str]:
@@ -169,9 +164,10 @@ def _present(cells: pl.Series) -> pl.Series:
         cells = pl.Series(
             cells.name, [None if each is None else str(each) for each in cells], dtype=pl.String
         )
-    cells = cells.drop_nulls()
     if cells.dtype != pl.String:
-        return cells
+        return cells.drop_nulls()
+    cells = cells.drop_nulls().str.strip_chars()
+    cells = cells.filter(cells != "")
     signs = [cell for cell in cells.unique().to_list() if means_missing(cell) and not _is_cell(cell)]
     return cells.filter(~cells.is_in(signs)) if signs else cells
 

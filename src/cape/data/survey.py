@@ -8,9 +8,8 @@ Tested in tests/data/test_survey.py, against `Table.check` on files with random 
 
 from __future__ import annotations
 
-import glob
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,20 @@ from cape.data import faults
 from cape.data.categories import Value
 from cape.data.cells import Cells, Lenient, Strict
 from cape.data.clinical import is_id
+from cape.data.encodings import all_utf8
+from cape.data.files import Csv, Excel, file_at
 from cape.data.guesses import another_unit, codes_in, comma_is_decimal, means_missing, meant
-from cape.data.lines import BROKEN
+from cape.data.identity import found
+from cape.data.lines import BROKEN, LineReader
+from cape.data.notation import Notation
 from cape.data.readers import FetchedReader, Reader
 from cape.data.schema import Column, Number, Schema
-from cape.data.sources import Csv, open_source
+from cape.data.sources import open_source
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey, Unit
-from cape.data.utf8 import header_line, not_utf8
+from cape.data.utf8 import NotUtf8, not_utf8
 from cape.errors import DataError
 
-__all__ = ["survey"]
+__all__ = ["likely_separator", "survey"]
 
 _BATCH_CELLS = 1 << 21  # 16 MB of float64
 _FEWEST = 1 << 14  # rows of a batch
@@ -43,6 +46,7 @@ _SHOWN = 10  # places and cells of one trouble
 _DISTINCT = 1000  # cells that are told apart
 _BEYOND = 4096  # cells beyond bounds that another unit is looked for in
 _FEW, _OFTEN = 5, 0.02  # cells beyond bounds, and their share, from which on another unit is looked for
+_SEPARATORS = (",", ";", "\t", "|")
 _MOST_IDS = 1 << 26  # 512 MB of hashes
 
 
@@ -51,13 +55,23 @@ def survey(site: str, source: Any, schema: Schema, *, lenient: bool = False) -> 
 
     `lenient` reads as a site's daemon does, which counts cells that do not fit as missing.
     """
-    found = _surveyed(site, source, schema, lenient)
-    path = _path(source)
-    if found.separator is None or path is None:
-        return found
-    layout = source if isinstance(source, Csv) else Csv(path)
-    cells = _surveyed(site, replace(layout, separator=found.separator), schema, lenient)
-    return structs.replace(cells, separator=found.separator)
+    if isinstance(source, (str, Path)):
+        source = file_at(source)
+    first = _surveyed(site, source, schema, lenient)
+    if not isinstance(source, Csv) or not (first.separator or first.encoding_guess):
+        return first
+    layout = replace(
+        source,
+        separator=first.separator or source.separator,
+        encoding=first.encoding_guess or source.encoding,
+    )
+    cells = _surveyed(site, layout, schema, lenient)  # all troubles, if that is right
+    return structs.replace(
+        cells,
+        separator=first.separator,
+        encoding=first.encoding,
+        encoding_guess=first.encoding_guess,
+    )
 
 
 def _surveyed(site: str, source: Any, schema: Schema, lenient: bool) -> Survey:
@@ -74,32 +88,27 @@ class _Tally:
 
     def __init__(self) -> None:
         self.count = 0
-        self._places: list[str] = []
+        self._rows: list[int] = []
         self._cells: Counter[str] = Counter()
 
-    def add(self, flags: Flags, file: str, offset: int, cells: pl.Series | None = None) -> None:
-        """Count the flagged rows of a batch that starts at line `offset` of a file."""
+    def add(self, flags: Flags, offset: int, cells: pl.Series | None = None) -> None:
+        """Count the flagged rows of a batch that starts at row `offset`."""
         rows = np.flatnonzero(flags)
         if not rows.size:
             return
         self.count += rows.size
-        self._places += [f"{file}{offset + int(row)}" for row in rows[: _SHOWN - len(self._places)]]
+        self._rows += [offset + int(row) for row in rows[: _SHOWN - len(self._rows)]]
         if cells is not None and len(self._cells) < _DISTINCT:
             chosen = cells.filter(pl.Series(flags))
-            texts = (
-                pl.Series("cell", [str(each) for each in chosen]) if _odd(chosen) else chosen.cast(pl.String)
-            )
-            found = texts.alias("cell").value_counts(sort=True).head(_DISTINCT)
+            texts = pl.Series([str(each) for each in chosen]) if _odd(chosen) else chosen.cast(pl.String)
+            found = texts.str.strip_chars().alias("cell").value_counts(sort=True).head(_DISTINCT)
             self._cells.update(dict(found.iter_rows()))
 
-    def note(self, lines: Sequence[int], count: int, file: str) -> None:
-        """Count lines that something else has found."""
-        self.count += count
-        self._places += [f"{file}{line}" for line in lines[: _SHOWN - len(self._places)]]
-
-    def spots(self) -> Spots:
+    def spots(self, place: Callable[[int], str]) -> Spots:
+        """Return what was counted, with the first rows as `place` names them."""
         common = sorted(self._cells.items(), key=lambda each: (-each[1], each[0]))
-        return Spots(self.count, tuple(self._places), dict(common[:_SHOWN]), len(self._cells))
+        places = tuple(place(row) for row in self._rows)
+        return Spots(self.count, places, dict(common[:_SHOWN]), len(self._cells))
 
     @property
     def cells(self) -> list[str]:
@@ -115,11 +124,10 @@ def _odd(cells: pl.Series) -> bool:
 class _Recording(Cells):
     """A reading that records what does not fit, in the place of an error or a replacement."""
 
-    def __init__(self, site: str, schema: Schema, *, text: bool) -> None:
-        super().__init__(site, schema, text=text)
+    def __init__(self, site: str, schema: Schema, notation: Notation | None) -> None:
+        super().__init__(site, schema, notation)
         self.misfits = {name: _Tally() for name in schema}
         self.gaps = {name: _Tally() for name in schema}
-        self.file = ""
         self._bad: Flags | None = None
 
     def recorded(self, series: pl.Series, offset: int, broken: Flags) -> tuple[NDArray[Any], Flags]:
@@ -130,11 +138,11 @@ class _Recording(Cells):
 
     def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
         self._bad = unreadable.to_numpy() & ~self._broken
-        self.misfits[series.name].add(self._bad, self.file, offset, series)
+        self.misfits[series.name].add(self._bad, offset, series)
 
     def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
         gaps = missing & ~self._broken
-        self.gaps[name].add(gaps if self._bad is None else gaps & ~self._bad, self.file, offset)
+        self.gaps[name].add(gaps if self._bad is None else gaps & ~self._bad, offset)
         return values
 
 
@@ -158,8 +166,8 @@ class _Work:
         self._twice: tuple[str, ...] = ()
         self._separator: str | None = None
         self._ids: dict[str, list[pl.Series]] = {}
-        self._broken, self._blank, self._encoding = _Tally(), _Tally(), _Tally()
-        self._guess: str | None = None
+        self._broken, self._blank, self._encoding = _Tally(), _Tally(), NotUtf8()
+        self._place: Callable[[int], str] = lambda row: str(row + 1)
         self._joined = False
         self._cells: _Recording | None = None
         self._missing = Counter[str]()
@@ -167,40 +175,26 @@ class _Work:
         self._beyond: dict[str, Floats] = {}
 
     def read(self, source: Any) -> None:
-        """Go through the rows of all files."""
-        files = _files(source)
-        for file, each in files:
-            reader = self._open(each)
-            start = self._start(reader, each, file)
-            if not self._header(reader, each):
-                return
-            self._through(reader, file, start)
+        """Go through all rows."""
+        reader = self._open(source)
+        if isinstance(reader, LineReader):
+            paths = found(str(Path(source.path).expanduser()))
+            self._unit, self._place = "line", _Lines(reader, several=len(paths) > 1)
+            self._encoding = _not_utf8(source, paths)
+        elif isinstance(source, Excel):
+            self._place = lambda row: str(row + 2)  # below the header
+        if not self._header(reader, source):
+            return
+        self._through(reader)
         if self._rows == 0:
             self.problems.append("the table has no rows; a site takes part with at least one")
         if self._unit == "line" and not self._lenient and not self.result().fails(ignore_broken=True):
             self._joined = self._as_a_run(source)
 
     def _open(self, source: Any) -> Reader:
-        opened = open_source(self._site, source, lenient=self._lenient)
-        if isinstance(opened, nw.LazyFrame):
-            return FetchedReader(opened)
-        if opened.text and not self._lenient:  # line by line, so that all bad lines are found
-            again = open_source(self._site, source, lenient=True)
-            assert not isinstance(again, nw.LazyFrame)
-            return again
-        return opened
-
-    def _start(self, reader: Reader, source: Any, file: str) -> int:
-        """Return the number of the first row, as people find it: a text file's lines are counted from 1."""
-        if not reader.text:
-            return 1
-        self._unit = "line"
-        path = str(Path(_path(source) or "").expanduser())
-        found = not_utf8(path)
-        self._guess = self._guess or found.guess
-        self._encoding.note(found.lines, found.count, file)
-        named = isinstance(source, Csv) and source.columns is not None
-        return 1 if named else header_line(path) + 1
+        text = isinstance(source, Csv)  # line by line, so that all bad lines are found
+        opened = open_source(self._site, source, lenient=self._lenient or text)
+        return FetchedReader(opened) if isinstance(opened, nw.LazyFrame) else opened
 
     def _header(self, reader: Reader, source: Any) -> bool:
         """Look at the names of the columns; return whether any of them can be read."""
@@ -217,34 +211,38 @@ class _Work:
         self._absent = tuple(Absent.of(name, names) for name in wanted if name not in names)
         self._wanted = [name for name in wanted if name in names]
         if reader.text and not self._wanted:
-            self._separator = _separator(names, source)
+            used = source.separator if isinstance(source, Csv) else None
+            self._separator = used and likely_separator(names, used)
+        unknown = reader.notation.unknown(names) if reader.notation else None
+        if unknown is not None:
+            raise faults.not_recoded(self._site, unknown)
         for name in names:
             if is_id(name) and name not in self._schema:
                 self._ids.setdefault(name, [])
         return bool(self._wanted)
 
-    def _through(self, reader: Reader, file: str, start: int) -> None:
-        if self._cells is None:
-            kind = _LenientRecording if self._lenient else _StrictRecording
-            self._cells = kind(self._site, self._schema, text=reader.text)
-        self._cells.file = file
+    def _through(self, reader: Reader) -> None:
+        kind = _LenientRecording if self._lenient else _StrictRecording
+        self._cells = kind(self._site, self._schema, reader.notation)
         columns = [*self._wanted, *self._ids]
-        size = max(_FEWEST, _BATCH_CELLS // len(columns))
+        for batch in self._batches(reader, columns, max(_FEWEST, _BATCH_CELLS // len(columns))):
+            self._batch(self._cells, batch, reader.text, self._rows)
+            self._rows += batch.height
+
+    def _batches(self, reader: Reader, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         batches = faults.guarded(
-            self._site, reader.what, reader.advice, lambda: reader.batches(columns, size)
+            self._site, reader.what, reader.advice, lambda: reader.batches(columns, rows)
         )
         while True:
             batch = faults.guarded(self._site, reader.what, reader.advice, lambda: next(batches, None))
             if batch is None:
                 return
-            self._batch(self._cells, batch, reader.text, file, start)
-            start += batch.height
-            self._rows += batch.height
+            yield batch
 
-    def _batch(self, cells: _Recording, batch: pl.DataFrame, text: bool, file: str, offset: int) -> None:
+    def _batch(self, cells: _Recording, batch: pl.DataFrame, text: bool, offset: int) -> None:
         first = batch[self._wanted[0]]
         broken = (first == BROKEN).fill_null(False).to_numpy() if text else np.zeros(batch.height, bool)
-        self._broken.add(broken, file, offset)
+        self._broken.add(broken, offset)
         blank = ~broken
         for name in self._wanted:
             values, bad = cells.recorded(batch[name], offset, broken)
@@ -254,7 +252,7 @@ class _Work:
             self._missing[name] += int(np.count_nonzero(missing))
             if isinstance(column, Number):
                 self._bounds(name, column, values)
-        self._blank.add(blank, file, offset)
+        self._blank.add(blank, offset)
         for name, hashes in self._ids.items():
             hashes.append(_hashed(batch[name], broken))
 
@@ -275,18 +273,13 @@ class _Work:
         """
         reader = open_source(self._site, source)
         assert not isinstance(reader, nw.LazyFrame)
-        strict, offset = Strict(self._site, self._schema, text=True), 0
-        batches = faults.guarded(
-            self._site, reader.what, reader.advice, lambda: reader.batches(self._wanted, _FEWEST)
-        )
+        strict, offset = Strict(self._site, self._schema, reader.notation), 0
         try:
-            while True:
-                batch = faults.guarded(self._site, reader.what, reader.advice, lambda: next(batches, None))
-                if batch is None:
-                    return True
+            for batch in self._batches(reader, self._wanted, _BATCH_CELLS // len(self._wanted)):
                 for name in self._wanted:
                     strict.read(batch[name], offset)
                 offset += batch.height
+            return True
         except DataError as error:
             if not self._broken.count:
                 self.problems.append(error.problem)
@@ -304,11 +297,11 @@ class _Work:
             headless=bool(self._absent) and not self._wanted,
             separator=self._separator,
             twice=self._twice,
-            broken=self._broken.spots(),
+            broken=self._broken.spots(self._place),
             joined=self._joined,
-            blank=self._blank.spots(),
-            encoding=self._encoding.spots(),
-            encoding_guess=self._guess,
+            blank=self._blank.spots(self._place),
+            encoding=Spots(self._encoding.count, self._encoding.places),
+            encoding_guess=self._encoding.guess,
             ids=tuple(_counted(name, hashes) for name, hashes in self._ids.items() if hashes),
         )
 
@@ -321,8 +314,8 @@ class _Work:
             kind="category",
             present=self._rows - missing - misfits.count - self._broken.count,
             missing=missing,
-            misfits=misfits.spots(),
-            gaps=self._cells.gaps[name].spots(),
+            misfits=misfits.spots(self._place),
+            gaps=self._cells.gaps[name].spots(self._place),
         )
         if isinstance(column, Number):
             return self._numeric(found, column, misfits.cells)
@@ -356,37 +349,33 @@ def _first(found: dict[str, Value]) -> dict[str, Value]:
     return dict(list(found.items())[:_SHOWN])
 
 
-def _files(source: Any) -> list[tuple[str, Any]]:
-    """Return the files of a pattern one by one, each with what places in it start with."""
-    path = _path(source)
-    if path is None or "://" in path:
-        return [("", source)]
-    try:
-        there = Path(path).expanduser()
-        if there.is_file() or not any(sign in path for sign in "*?["):
-            return [("", source)]
-        found = sorted(glob.glob(str(there), recursive=True))
-    except (OSError, ValueError, RuntimeError):  # `open_source` says what is wrong
-        return [("", source)]
-    if not found or Path(path).suffix.lower() in (".parquet", ".pq"):
-        return [("", source)]
-    return [
-        (f"{Path(each).name}:", replace(source, path=each) if isinstance(source, Csv) else each)
-        for each in found
+class _Lines:
+    """Names a row by its line, and by its file if there are several."""
+
+    def __init__(self, reader: LineReader, *, several: bool) -> None:
+        self._reader, self._several = reader, several
+
+    def __call__(self, row: int) -> str:
+        path, line = self._reader.line_of(row)
+        return f"{Path(path).name}:{line}" if self._several else str(line)
+
+
+def _not_utf8(file: Csv, paths: list[str]) -> NotUtf8:
+    """Return the lines of text files that are not UTF-8, unless they state another encoding."""
+    if not all_utf8(paths, file.encoding, header=file.columns is None):
+        return NotUtf8()
+    every = [(Path(path).name, not_utf8(path)) for path in paths]
+    places = [
+        f"{name}:{line}" if len(paths) > 1 else str(line) for name, each in every for line in each.lines
     ]
+    guess = next((each.guess for _, each in every if each.guess), None)
+    return NotUtf8(guess, sum(each.count for _, each in every), places=tuple(places[:_SHOWN]))
 
 
-def _path(source: Any) -> str | None:
-    if isinstance(source, Csv):
-        source = source.path
-    return str(source) if isinstance(source, (str, Path)) else None
-
-
-def _separator(names: Sequence[str], source: Any) -> str | None:
+def likely_separator(names: Sequence[str], used: str) -> str | None:
     """Return the sign that probably separates cells, if the header was taken for one name."""
     line = ",".join(names)
-    used = source.separator if isinstance(source, Csv) else ","
-    signs = [sign for sign in (";", "\t", "|", ",") if sign != used and line.count(sign) >= len(names)]
+    signs = [sign for sign in _SEPARATORS if sign != used and line.count(sign) >= len(names)]
     return max(signs, key=line.count) if signs and len(names) <= 2 else None
 
 

@@ -94,7 +94,7 @@ def remedy(survey: Survey) -> str:
     nulls = dict.fromkeys(cell for column in survey.columns for cell in (*column.null_values, *column.codes))
     if nulls:
         keys.append(f"null_values = {toml(list(nulls))}")
-    recode = {cell: value for column in survey.columns for cell, value in column.recode.items()}
+    recode = {column.name: column.recode for column in survey.columns if column.recode}
     if recode:
         keys.append(f"recode = {toml(recode)}")
     return ", ".join(keys)
@@ -131,7 +131,9 @@ def _cells(survey: Survey) -> Iterator[Trouble]:
     """Yield the cells and lines that do not fit."""
     counted = "; they count as missing" if survey.lenient else ""
     if survey.encoding.count:
-        guess = f"; it may be {survey.encoding_guess}" if survey.encoding_guess else ""
+        guess = (
+            f"; it may be {survey.encoding_guess}, as what follows supposes" if survey.encoding_guess else ""
+        )
         yield Trouble(
             "", f"{_count(survey.encoding.count, 'line')} not in UTF-8 {_at(survey, survey.encoding)}{guess}"
         )

@@ -7,12 +7,11 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["NotUtf8", "header_line", "not_utf8"]
+__all__ = ["NotUtf8", "not_utf8"]
 
 _CHUNK = 1 << 24
 _SHOWN = 10
 _START = 4096
-_WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 @dataclass
@@ -22,6 +21,7 @@ class NotUtf8:
     guess: str | None = None
     count: int = 0
     lines: list[int] = field(default_factory=list)
+    places: tuple[str, ...] = ()
 
 
 def not_utf8(path: str) -> NotUtf8:
@@ -30,9 +30,9 @@ def not_utf8(path: str) -> NotUtf8:
     line, windows = 1, False
     for chunk in _chunks(path):
         if line == 1:
-            wide = _WIDE.get(chunk[:2])
-            if wide or chunk[:_START].count(0) * 4 > len(chunk[:_START]):
-                return NotUtf8(wide or "utf-16", 1, [1])
+            start = chunk[:_START]
+            if start.count(0) * 4 > len(start):
+                return NotUtf8("utf-16-le" if start[1::2].count(0) else "utf-16-be", 1, [1])
         try:
             chunk.decode()
             line += chunk.count(b"\n")
@@ -48,17 +48,8 @@ def not_utf8(path: str) -> NotUtf8:
                 found.lines.append(number)
         line += chunk.count(b"\n")
     if found.count:
-        found.guess = "cp1252" if windows else "latin-1"
+        found.guess = "windows-1252" if windows else "latin-1"
     return found
-
-
-def header_line(path: str) -> int:
-    """Return the number of the first line that is not blank: the header of a text file."""
-    with _opened(path) as file:
-        for number, line in enumerate(iter(lambda: file.readline(_CHUNK), b""), 1):
-            if line.removeprefix(b"\xef\xbb\xbf").strip():
-                return number
-    return 1
 
 
 def _opened(path: str) -> io.BufferedReader | gzip.GzipFile:
