@@ -109,10 +109,10 @@ def test_the_first_line_is_understood_as_people_would(tmp_path):
     path.write_bytes("Age;Sex\n50,5;m\xe4nnlich\n".encode("latin-1"))
     schema = Schema(age=(18, 90), Sex=["female", "male"])
     found = survey("a", str(path), schema)
-    assert found.separator == ";"
+    assert found.supposed == {"separator": ";", "encoding": "latin-1", "decimal": ","}
     assert found.absent[0].same == ("Age",)
     assert found.encoding.places == ("2",)
-    assert found.encoding_guess == "latin-1"
+    assert column(found, "age").present == 1, "read as 'Age', with a decimal comma"
     assert remedy(found).startswith('separator = ";", encoding = "latin-1"')
     path.write_text("50,70,male\n51,71,male\n")
     found = survey("a", str(path), SCHEMA)
@@ -122,6 +122,12 @@ def test_the_first_line_is_understood_as_people_would(tmp_path):
         "a", Csv(path, columns=("age", "weight", "sex")), Schema(age=(18, 90), weight=(0, 70), sex=["male"])
     )
     assert (named.fails(), named.rows, column(named, "weight").above) == (False, 2, 1)
+
+
+def test_one_comma_among_numbers_with_points_is_that_cell_s_trouble(tmp_path):
+    found = survey("a", write(tmp_path / "a.csv", "50.5,70,male,1", '"51,5",70,male,1'), SCHEMA)
+    assert found.supposed == {}
+    assert column(found, "age").misfits.cells == {"51,5": 1}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ def test_no_file_and_a_folder(tmp_path):
 
 def test_a_utf16_file_is_named(tmp_path):
     (tmp_path / "a.csv").write_text(HEADER + "\n50,70,male,1\n", encoding="utf-16-le")
-    assert survey("a", tmp_path / "a.csv", SCHEMA).encoding_guess == "utf-16-le"
+    assert survey("a", tmp_path / "a.csv", SCHEMA).supposed == {"encoding": "utf-16-le"}
     (tmp_path / "a.csv").write_text(HEADER + "\n50,70,male,1\n", encoding="utf-16")
     assert not survey("a", tmp_path / "a.csv", SCHEMA).fails()
 

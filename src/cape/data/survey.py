@@ -18,21 +18,20 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 from msgspec import structs
-from numpy.typing import NDArray
 
 from cape.arrays import Flags, Floats
 from cape.data import faults
 from cape.data.categories import Value
-from cape.data.cells import Cells, Lenient, Strict
+from cape.data.cells import Strict
 from cape.data.clinical import is_id
 from cape.data.encodings import all_utf8
 from cape.data.files import Csv, Excel, file_at
 from cape.data.guesses import another_unit, codes_in, comma_is_decimal, means_missing, meant
 from cape.data.identity import found
 from cape.data.lines import BROKEN, LineReader
-from cape.data.notation import Notation
 from cape.data.readers import FetchedReader, Reader
-from cape.data.schema import Column, Number, Schema
+from cape.data.recording import SHOWN, LenientRecording, Recording, StrictRecording, Tally, unwritten
+from cape.data.schema import Number, Schema
 from cape.data.sources import open_source
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey, Unit
 from cape.data.utf8 import NotUtf8, not_utf8
@@ -42,8 +41,6 @@ __all__ = ["likely_separator", "survey"]
 
 _BATCH_CELLS = 1 << 21  # 16 MB of float64
 _FEWEST = 1 << 14  # rows of a batch
-_SHOWN = 10  # places and cells of one trouble
-_DISTINCT = 1000  # cells that are told apart
 _BEYOND = 4096  # cells beyond bounds that another unit is looked for in
 _FEW, _OFTEN = 5, 0.02  # cells beyond bounds, and their share, from which on another unit is looked for
 _SEPARATORS = (",", ";", "\t", "|")
@@ -57,21 +54,34 @@ def survey(site: str, source: Any, schema: Schema, *, lenient: bool = False) -> 
     """
     if isinstance(source, (str, Path)):
         source = file_at(source)
-    first = _surveyed(site, source, schema, lenient)
-    if not isinstance(source, Csv) or not (first.separator or first.encoding_guess):
-        return first
-    layout = replace(
-        source,
-        separator=first.separator or source.separator,
-        encoding=first.encoding_guess or source.encoding,
-    )
-    cells = _surveyed(site, layout, schema, lenient)  # all troubles, if that is right
-    return structs.replace(
-        cells,
-        separator=first.separator,
-        encoding=first.encoding,
-        encoding_guess=first.encoding_guess,
-    )
+    found = _surveyed(site, source, schema, lenient)
+    if lenient:
+        return structs.replace(found, supposed=_likely(found))
+    supposed: dict[str, str] = {}
+    while isinstance(source, Csv) and (new := _likely(found)):  # so that all troubles are found at once
+        source = replace(source, **new)
+        again = _surveyed(site, source, schema, lenient)
+        if "decimal" in new and _misfits(again) >= _misfits(found):
+            break
+        supposed |= new
+        found = structs.replace(again, encoding=found.encoding)
+    return structs.replace(found, supposed=supposed)
+
+
+def _misfits(found: Survey) -> int:
+    return sum(column.misfits.count for column in found.columns)
+
+
+def _likely(found: Survey) -> dict[str, str]:
+    """Return what a text file's layout probably is, where it is not as stated."""
+    layout: dict[str, str] = {}
+    if found.separator is not None:
+        layout["separator"] = found.separator
+    if found.encoding_guess is not None:
+        layout["encoding"] = found.encoding_guess
+    if not layout and any(column.decimal_comma for column in found.columns):
+        layout["decimal"] = ","
+    return layout
 
 
 def _surveyed(site: str, source: Any, schema: Schema, lenient: bool) -> Survey:
@@ -83,77 +93,6 @@ def _surveyed(site: str, source: Any, schema: Schema, lenient: bool) -> Survey:
     return work.result()
 
 
-class _Tally:
-    """Counts cells of one trouble, with the first places and the cells themselves."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._rows: list[int] = []
-        self._cells: Counter[str] = Counter()
-
-    def add(self, flags: Flags, offset: int, cells: pl.Series | None = None) -> None:
-        """Count the flagged rows of a batch that starts at row `offset`."""
-        rows = np.flatnonzero(flags)
-        if not rows.size:
-            return
-        self.count += rows.size
-        self._rows += [offset + int(row) for row in rows[: _SHOWN - len(self._rows)]]
-        if cells is not None and len(self._cells) < _DISTINCT:
-            chosen = cells.filter(pl.Series(flags))
-            texts = pl.Series([str(each) for each in chosen]) if _odd(chosen) else chosen.cast(pl.String)
-            found = texts.str.strip_chars().alias("cell").value_counts(sort=True).head(_DISTINCT)
-            self._cells.update(dict(found.iter_rows()))
-
-    def spots(self, place: Callable[[int], str]) -> Spots:
-        """Return what was counted, with the first rows as `place` names them."""
-        common = sorted(self._cells.items(), key=lambda each: (-each[1], each[0]))
-        places = tuple(place(row) for row in self._rows)
-        return Spots(self.count, places, dict(common[:_SHOWN]), len(self._cells))
-
-    @property
-    def cells(self) -> list[str]:
-        """All different cells."""
-        return list(self._cells)
-
-
-def _odd(cells: pl.Series) -> bool:
-    """Return whether polars cannot write these cells as text."""
-    return cells.dtype == pl.Object or cells.dtype.is_nested() or cells.dtype == pl.Binary
-
-
-class _Recording(Cells):
-    """A reading that records what does not fit, in the place of an error or a replacement."""
-
-    def __init__(self, site: str, schema: Schema, notation: Notation | None) -> None:
-        super().__init__(site, schema, notation)
-        self.misfits = {name: _Tally() for name in schema}
-        self.gaps = {name: _Tally() for name in schema}
-        self._bad: Flags | None = None
-
-    def recorded(self, series: pl.Series, offset: int, broken: Flags) -> tuple[NDArray[Any], Flags]:
-        """Return the column as read, and the cells that are there but do not fit."""
-        self._bad, self._broken = None, broken
-        values = self.read(series, offset)
-        return values, np.zeros(len(series), bool) if self._bad is None else self._bad
-
-    def _judge(self, series: pl.Series, column: Column, unreadable: pl.Series, offset: int) -> None:
-        self._bad = unreadable.to_numpy() & ~self._broken
-        self.misfits[series.name].add(self._bad, offset, series)
-
-    def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
-        gaps = missing & ~self._broken
-        self.gaps[name].add(gaps if self._bad is None else gaps & ~self._bad, offset)
-        return values
-
-
-class _StrictRecording(_Recording, Strict):
-    pass
-
-
-class _LenientRecording(_Recording, Lenient):
-    pass
-
-
 class _Work:
     """One survey under way."""
 
@@ -162,14 +101,15 @@ class _Work:
         self.problems: list[str] = []
         self._rows, self._unit = 0, "row"
         self._wanted: list[str] = []
+        self._named: dict[str, str] = {}  # what the file calls each of them
         self._absent: tuple[Absent, ...] = ()
         self._twice: tuple[str, ...] = ()
         self._separator: str | None = None
         self._ids: dict[str, list[pl.Series]] = {}
-        self._broken, self._blank, self._encoding = _Tally(), _Tally(), NotUtf8()
+        self._broken, self._blank, self._encoding = Tally(), Tally(), NotUtf8()
         self._place: Callable[[int], str] = lambda row: str(row + 1)
         self._joined = False
-        self._cells: _Recording | None = None
+        self._cells: Recording | None = None
         self._missing = Counter[str]()
         self._below, self._above = Counter[str](), Counter[str]()
         self._beyond: dict[str, Floats] = {}
@@ -209,7 +149,10 @@ class _Work:
             if names.count(name) > 1 or (reader.text and f"{name}_duplicated_0" in names)  # as polars renames
         )
         self._absent = tuple(Absent.of(name, names) for name in wanted if name not in names)
-        self._wanted = [name for name in wanted if name in names]
+        self._named = {name: name for name in wanted if name in names} | {
+            each.name: each.same[0] for each in self._absent if len(each.same) == 1
+        }
+        self._wanted = list(self._named)
         if reader.text and not self._wanted:
             used = source.separator if isinstance(source, Csv) else None
             self._separator = used and likely_separator(names, used)
@@ -217,14 +160,14 @@ class _Work:
         if unknown is not None:
             raise faults.not_recoded(self._site, unknown)
         for name in names:
-            if is_id(name) and name not in self._schema:
+            if is_id(name) and name not in self._named.values():
                 self._ids.setdefault(name, [])
         return bool(self._wanted)
 
     def _through(self, reader: Reader) -> None:
-        kind = _LenientRecording if self._lenient else _StrictRecording
+        kind = LenientRecording if self._lenient else StrictRecording
         self._cells = kind(self._site, self._schema, reader.notation)
-        columns = [*self._wanted, *self._ids]
+        columns = list(dict.fromkeys([*self._named.values(), *self._ids]))
         for batch in self._batches(reader, columns, max(_FEWEST, _BATCH_CELLS // len(columns))):
             self._batch(self._cells, batch, reader.text, self._rows)
             self._rows += batch.height
@@ -239,13 +182,13 @@ class _Work:
                 return
             yield batch
 
-    def _batch(self, cells: _Recording, batch: pl.DataFrame, text: bool, offset: int) -> None:
-        first = batch[self._wanted[0]]
+    def _batch(self, cells: Recording, batch: pl.DataFrame, text: bool, offset: int) -> None:
+        first = batch[self._named[self._wanted[0]]]
         broken = (first == BROKEN).fill_null(False).to_numpy() if text else np.zeros(batch.height, bool)
         self._broken.add(broken, offset)
         blank = ~broken
         for name in self._wanted:
-            values, bad = cells.recorded(batch[name], offset, broken)
+            values, bad = cells.recorded(batch[self._named[name]].alias(name), offset, broken)
             column = self._schema.stated[name]
             missing = (np.isnan(values) if isinstance(column, Number) else values < 0) & ~bad & ~broken
             blank &= missing
@@ -295,6 +238,7 @@ class _Work:
             columns=tuple(self._column(name) for name in self._wanted) if self._cells else (),
             absent=self._absent,
             headless=bool(self._absent) and not self._wanted,
+            supposed={},
             separator=self._separator,
             twice=self._twice,
             broken=self._broken.spots(self._place),
@@ -322,7 +266,7 @@ class _Work:
         likely = {cell: meant(cell, column) for cell in misfits.cells}
         recode = {cell: value for cell, value in likely.items() if value is not None}
         nulls = [cell for cell in misfits.cells if cell not in recode and means_missing(cell)]
-        return structs.replace(found, recode=_first(recode), null_values=tuple(nulls[:_SHOWN]))
+        return structs.replace(found, recode=_first(recode), null_values=tuple(nulls[:SHOWN]))
 
     def _numeric(self, found: ColumnSurvey, column: Number, misfits: list[str]) -> ColumnSurvey:
         name = found.name
@@ -340,13 +284,13 @@ class _Work:
             above=self._above[name],
             unit=unit,
             codes={} if column.date else codes,
-            null_values=tuple(cell for cell in misfits if means_missing(cell))[:_SHOWN],
+            null_values=tuple(cell for cell in misfits if means_missing(cell))[:SHOWN],
             decimal_comma=not column.date and comma_is_decimal(misfits),
         )
 
 
 def _first(found: dict[str, Value]) -> dict[str, Value]:
-    return dict(list(found.items())[:_SHOWN])
+    return dict(list(found.items())[:SHOWN])
 
 
 class _Lines:
@@ -369,7 +313,7 @@ def _not_utf8(file: Csv, paths: list[str]) -> NotUtf8:
         f"{name}:{line}" if len(paths) > 1 else str(line) for name, each in every for line in each.lines
     ]
     guess = next((each.guess for _, each in every if each.guess), None)
-    return NotUtf8(guess, sum(each.count for _, each in every), places=tuple(places[:_SHOWN]))
+    return NotUtf8(guess, sum(each.count for _, each in every), places=tuple(places[:SHOWN]))
 
 
 def likely_separator(names: Sequence[str], used: str) -> str | None:
@@ -380,7 +324,7 @@ def likely_separator(names: Sequence[str], used: str) -> str | None:
 
 
 def _hashed(ids: pl.Series, broken: Flags) -> pl.Series:
-    if _odd(ids):
+    if unwritten(ids):
         ids = pl.Series(ids.name, [None if each is None else str(each) for each in ids], dtype=pl.String)
     return ids.filter(pl.Series(~broken)).drop_nulls().hash()
 

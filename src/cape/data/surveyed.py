@@ -105,7 +105,8 @@ class Survey(_Found, frozen=True):
         lenient: whether cells that do not fit count as missing, as at a site's daemon.
         problems: sentences about the file as a whole, each of which would end a run.
         headless: whether the first line has no name of the schema.
-        separator: the sign that probably separates cells, where the header was not understood.
+        separator, encoding_guess: what is probably meant, where the file does not fit what is stated.
+        supposed: the layout that it was read by instead, as keys of [sites].
         broken: lines that fall apart; `joined` if a run reads them, as cells with a line break in them.
         blank: rows without a cell.
         encoding: lines that are not UTF-8.
@@ -120,6 +121,7 @@ class Survey(_Found, frozen=True):
     absent: tuple[Absent, ...]
     headless: bool
     separator: str | None
+    supposed: dict[str, str]
     twice: tuple[str, ...]
     broken: Spots
     joined: bool
@@ -130,10 +132,12 @@ class Survey(_Found, frozen=True):
 
     def fails(self, *, ignore_broken: bool = False) -> bool:
         """Return whether a run would fail. A daemon counts cells that do not fit as missing, and answers."""
-        if self.problems or self.absent or self.twice or self.separator:
+        if self.problems or self.absent or self.twice:
             return True
         if self.lenient:
             return False
+        if self.supposed:
+            return True
         broken = self.broken.count and not self.joined and not ignore_broken
         cells = any(column.misfits.count or column.gaps.count for column in self.columns)
         return bool(broken or self.encoding.count or cells)

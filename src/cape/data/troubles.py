@@ -16,8 +16,14 @@ from cape.data.surveyed import Absent, ColumnSurvey, Spots, Survey
 
 __all__ = ["Trouble", "missing", "remedy", "stops", "toml", "toml_key", "warnings"]
 
+_MANY = 10
 _OFTEN = 0.02  # of the cells of a column
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SUPPOSED = {
+    "separator": "cells separated by {!r}",
+    "encoding": "the encoding {}",
+    "decimal": "a decimal comma",
+}
 _KINDS = {"number": "not a number", "category": "not a listed category", "date": "not a date"}
 
 
@@ -40,6 +46,8 @@ def stops(survey: Survey) -> list[Trouble]:
 def warnings(survey: Survey) -> list[Trouble]:
     """Return what counts otherwise than it stands in the file."""
     found = list(_cells(survey)) if survey.lenient else []
+    if survey.supposed and survey.lenient:
+        found.append(Trouble("", f"the file seems to have {_layout(survey)}, and is not read so"))
     for column in survey.columns:
         found += _beyond(column)
         if survey.rows and column.missing == survey.rows:
@@ -84,13 +92,7 @@ def missing(survey: Survey) -> str:
 
 def remedy(survey: Survey) -> str:
     """Return the keys for the site's entry in [sites] that would mend most of it; empty if there are none."""
-    keys = []
-    if survey.separator is not None:
-        keys.append(f"separator = {toml(survey.separator)}")
-    if survey.encoding_guess is not None:
-        keys.append(f"encoding = {toml(survey.encoding_guess)}")
-    if any(column.decimal_comma for column in survey.columns):
-        keys.append('decimal = ","')
+    keys = [f"{key} = {toml(value)}" for key, value in survey.supposed.items()]
     nulls = dict.fromkeys(cell for column in survey.columns for cell in (*column.null_values, *column.codes))
     if nulls:
         keys.append(f"null_values = {toml(list(nulls))}")
@@ -102,8 +104,8 @@ def remedy(survey: Survey) -> str:
 
 def _file(survey: Survey) -> Iterator[Trouble]:
     yield from (Trouble("", problem) for problem in survey.problems)
-    if survey.separator is not None:
-        yield Trouble("", f"its cells seem to be separated by {survey.separator!r}; what follows supposes it")
+    if survey.supposed and not survey.lenient:
+        yield Trouble("", f"the file seems to have {_layout(survey)}; what follows supposes it")
     if survey.headless:
         yield Trouble("", _headless(survey))
         return
@@ -111,6 +113,10 @@ def _file(survey: Survey) -> Iterator[Trouble]:
         yield Trouble(absent.name, _absent(absent))
     for name in survey.twice:
         yield Trouble(name, "the file has more than one column of this name; rename one")
+
+
+def _layout(survey: Survey) -> str:
+    return ", ".join(_SUPPOSED[key].format(value) for key, value in survey.supposed.items())
 
 
 def _headless(survey: Survey) -> str:
@@ -131,11 +137,8 @@ def _cells(survey: Survey) -> Iterator[Trouble]:
     """Yield the cells and lines that do not fit."""
     counted = "; they count as missing" if survey.lenient else ""
     if survey.encoding.count:
-        guess = (
-            f"; it may be {survey.encoding_guess}, as what follows supposes" if survey.encoding_guess else ""
-        )
         yield Trouble(
-            "", f"{_count(survey.encoding.count, 'line')} not in UTF-8 {_at(survey, survey.encoding)}{guess}"
+            "", f"{_count(survey.encoding.count, 'line')} not in UTF-8 {_at(survey, survey.encoding)}"
         )
     if survey.broken.count and not survey.joined:
         yield Trouble(
@@ -185,8 +188,6 @@ def _beyond(column: ColumnSurvey) -> Iterator[Trouble]:
 
 
 def _meant(column: ColumnSurvey) -> str:
-    if column.decimal_comma:
-        return "; a decimal comma?"
     wanted = dict.fromkeys(str(value) for value in column.recode.values())
     return f"; did you mean {' or '.join(repr(value) for value in wanted)}?" if wanted else ""
 
@@ -204,8 +205,9 @@ def _shown(spots: Spots) -> str:
 
 def _at(survey: Survey, spots: Spots) -> str:
     word = survey.unit if len(spots.places) == 1 else f"{survey.unit}s"
-    more = spots.count - len(spots.places)
-    return f"({word} {', '.join(spots.places)}" + (f" and {_number(more)} more" if more > 0 else "") + ")"
+    shown = spots.places if spots.count * 2 <= survey.rows or spots.count < _MANY else spots.places[:3]
+    more = spots.count - len(shown)
+    return f"({word} {', '.join(shown)}" + (f" and {_number(more)} more" if more > 0 else "") + ")"
 
 
 def _count(number: int, word: str) -> str:
