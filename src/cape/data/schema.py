@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cape import check
 from cape.data.columns import Category, Column, Number, as_date
+from cape.data.person import Person
 from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Schema(Mapping[str, Column]):
     Attributes:
         derived: the expression of each derived column; it reads columns that stand before it.
         where: which rows count; None if all do.
+        person: who is protected, if a person may have several rows; None if each row is a person.
         open: whether the number of rows that count is private. A row that does not count contributes to no
             sum, as one whose cells are all missing: every column then says that a cell may be missing.
     """
@@ -68,6 +70,7 @@ class Schema(Mapping[str, Column]):
         self._stated: dict[str, Column] = {}
         self.derived: dict[str, Expression] = {}
         self.where: Expression | None = None
+        self.person: Person | None = None
         self._conditions: tuple[str, ...] = ()
         for name, description in given.items():
             self._stated[name], expression = _column(name, description, self._stated)
@@ -77,7 +80,7 @@ class Schema(Mapping[str, Column]):
 
     @property
     def open(self) -> bool:
-        return self.where is not None
+        return self.where is not None or (self.person is not None and self.person.open)
 
     def only(self, where: str) -> Schema:
         """Return the schema of the rows among these for which a condition is true."""
@@ -91,6 +94,12 @@ class Schema(Mapping[str, Column]):
         conditions = (*self._conditions, expression.text)
         joined = parse(" and ".join(f"({each})" for each in conditions), self._stated)
         return self._copy(_conditions=conditions, where=joined)
+
+    def of_persons(self, person: Person | None) -> Schema:
+        """Return the schema of a study in which the unit is such a person; None if each row is one."""
+        if person is not None:
+            person.check(self._stated)
+        return self._copy(person=person)
 
     def at(self, sites: Iterable[str]) -> Schema:
         """Return the schema of a study at these sites, which has the column "site" unless there is one."""
@@ -159,7 +168,8 @@ class Schema(Mapping[str, Column]):
     @cached_property
     def key(self) -> str:
         """All that rows are read by, as text: two schemas with the same key read the same."""
-        return json.dumps([self.to_dict(), self._conditions, self._sites], default=str)
+        person = self.person and self.person.to_dict()
+        return json.dumps([self.to_dict(), self._conditions, self._sites, person], default=str)
 
     @property
     def _sites(self) -> list[str]:

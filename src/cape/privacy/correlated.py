@@ -21,6 +21,14 @@ local².
 
 `sensitivity` is that of the sum that one site reports, in the L2 norm, when one record is replaced.
 
+Persons. One who appears at up to q sites (`person_sites`) moves q of the H coordinates, each by at most the
+sensitivity of a site's sum, in the worst case all in the same direction. Then
+
+    mu² = sensitivity² * [ q² / (H local²) + (q - q²/H) / (correlated² + local²) ].
+
+With ring masks that is q times the mu of one site, with the conventional scheme sqrt(q) times. If q > H, it is
+at most that of H = q, which more honest sites than H attain: H is only their smallest number.
+
 Tested in tests/privacy/test_correlated.py and test_view.py, against the joint covariance of the
 whole view in exact arithmetic. `graph_mu` and the functions beside it are for noise that cancels along
 the edges of any graph: see `graph`.
@@ -62,8 +70,9 @@ def mu(
     colluding: int = 0,
     *,
     missing: int = 0,
+    person_sites: int = 1,
 ) -> float:
-    """Return the exact mu of one release.
+    """Return the exact mu of one release, for a person who appears at so many sites.
 
     `missing` counts honest sites whose message is lost after the correlated noise was fixed with
     them in it. With Gaussian noise the adversary then sees fewer messages of the same
@@ -75,7 +84,7 @@ def mu(
     local_std = check.real("local_std", local_std, above=0.0)
     honest, survivors = _honest(sites, colluding, missing)
     ratio = _variance_ratio(correlated_std, local_std, sites)
-    return sensitivity / local_std * math.sqrt(_loss(ratio, honest, survivors))
+    return sensitivity / local_std * math.sqrt(_loss(ratio, honest, survivors, _spread(person_sites, sites)))
 
 
 def local_std(
@@ -85,6 +94,8 @@ def local_std(
     colluding: int,
     correlated_std: CorrelatedStd,
     min_sites: int | None = None,
+    *,
+    person_sites: int = 1,
 ) -> float:
     """Return the local noise with which the release costs mu even at `min_sites` surviving sites.
 
@@ -92,7 +103,8 @@ def local_std(
     mu falls as H grows, and for a given number of honest survivors it falls with every further site
     whose correlated noise is in the sum but whose message is not (Gaussian noise), or
     does not depend on it (ring masks). So whenever at least `min_sites` sites send, whichever sites
-    drop out and when, the release costs at most mu. By default no site may be missing.
+    drop out and when, the release costs at most mu. By default no site may be missing. All of it holds for
+    a person at any number of sites (`person_sites`).
     """
     mu = check.real("mu", mu, above=0.0)
     sensitivity = check.real("sensitivity", sensitivity, above=0.0)
@@ -102,10 +114,11 @@ def local_std(
     honest = check.integer("min_sites", min_sites, least=colluding + 1, most=sites) - colluding
     pooled = sensitivity / mu  # what a trusted curator would add
     ratio = _variance_ratio(correlated_std, pooled, sites)
+    spread = _spread(person_sites, sites)
     if isinstance(correlated_std, str):
-        share = _loss(ratio, honest, honest)
+        share = _loss(ratio, honest, honest, spread)
     else:
-        share = _smallest_share(ratio, honest)
+        share = _smallest_share(ratio, honest, spread)
     return pooled * math.sqrt(share)
 
 
@@ -173,29 +186,35 @@ def default_colluding(sites: int) -> int:
     return colluding
 
 
-def _loss(ratio: float, honest: int, survivors: int) -> float:
+def _loss(ratio: float, honest: int, survivors: int, spread: int = 1) -> float:
     """Return mu² at sensitivity = local_std = 1, with ratio = correlated²/local².
 
-    The covariance of the survivors is ratio (I - 11'/honest) + I.
+    The covariance of the survivors is ratio (I - 11'/honest) + I; a person moves `spread` of them by 1. With
+    ring masks spread² / survivors is a bound if more honest sites may survive than `spread`.
     """
     if ratio == math.inf:
-        return 1.0 / survivors
+        return spread**2 / survivors
+    lost = honest - survivors
+    survivors = max(survivors, spread)
+    honest = survivors + lost
     differences = 1.0 / (1.0 + ratio)
-    return differences + (1.0 - differences) / (honest + ratio * (honest - survivors))
+    return spread * differences + spread**2 * (1.0 - differences) / (honest + ratio * (honest - survivors))
 
 
-def _smallest_share(scaled: float, honest: int) -> float:
-    """Return y = (local_std/pooled)², from 1 = 1/(honest y) + (1 - 1/honest)/(scaled + y).
+def _smallest_share(scaled: float, honest: int, spread: int = 1) -> float:
+    """Return y = (local_std/pooled)², from 1 = q²/(honest y) + (q - q²/honest)/(scaled + y), q the spread.
 
-    That is y² - (1 - scaled) y - scaled/honest = 0; its positive root, without cancellation.
+    That is y² - (q - scaled) y - q² scaled/honest = 0; its positive root, without cancellation.
     """
     if scaled == math.inf:
-        return 1.0 / honest
-    linear = 1.0 - scaled
-    root = math.hypot(linear, 2.0 * math.sqrt(scaled / honest))
+        return spread**2 / honest
+    honest = max(honest, spread)
+    linear = spread - scaled
+    constant = spread**2 * (scaled / honest)
+    root = math.hypot(linear, 2.0 * math.sqrt(constant))
     if linear >= 0.0:
         return 0.5 * (linear + root)
-    return 2.0 * (scaled / (root - linear)) / honest
+    return 2.0 * (constant / (root - linear))
 
 
 def _carried(ratio: float, sites: int, missing: int) -> float:
@@ -224,6 +243,10 @@ def _honest(sites: int, colluding: int, missing: int) -> tuple[int, int]:
     colluding = check.integer("colluding", colluding, least=0, most=sites - 1)
     honest = sites - colluding
     return honest, honest - check.integer("missing", missing, least=0, most=honest - 1)
+
+
+def _spread(person_sites: int, sites: int) -> int:
+    return check.integer("person_sites", person_sites, least=1, most=sites)
 
 
 def _present(sites: int, missing: int) -> tuple[int, int]:

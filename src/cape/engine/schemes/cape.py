@@ -38,10 +38,11 @@ class Cape(Scheme):
     cryptography = "AES-256, X25519 or Ed25519"
 
     def local_std(self, mu: float, parties: Parties) -> float:
-        return correlated.local_std(mu, 1.0, parties.sites, parties.colluding, math.inf)
+        p = parties
+        return correlated.local_std(mu, 1.0, p.sites, p.colluding, math.inf, person_sites=p.person_sites)
 
     def cost_mu(self, local_std: float, parties: Parties) -> float:
-        return _ladder(parties).mu(1.0, local_std)
+        return _ladder(parties).mu(float(parties.person_sites), local_std)
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, math.inf, parties.sites)

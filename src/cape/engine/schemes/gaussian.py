@@ -71,11 +71,15 @@ class CapeGaussian(Messages):
 
     def local_std(self, mu: float, parties: Parties) -> float:
         p = parties
-        return correlated.local_std(mu, 1.0, p.sites, p.colluding, self.correlated_std, p.min_sites)
+        noise = self.correlated_std
+        return correlated.local_std(
+            mu, 1.0, p.sites, p.colluding, noise, p.min_sites, person_sites=p.person_sites
+        )
 
     def cost_mu(self, local_std: float, parties: Parties) -> float:
         alpha = local_std * math.sqrt(self._ratio(local_std, parties))
-        return correlated.mu(1.0, local_std, alpha, parties.honest)
+        sites = max(parties.honest, parties.person_sites)
+        return correlated.mu(1.0, local_std, alpha, sites, person_sites=parties.person_sites)
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, 0.0, parties.sites)

@@ -45,10 +45,14 @@ class Conventional(Messages):
         return "the aggregator and all other sites together"
 
     def local_std(self, mu: float, parties: Parties) -> float:
-        return 1.0 / mu
+        return self.moved(parties) / mu
 
     def cost_mu(self, local_std: float, parties: Parties) -> float:
-        return 1.0 / local_std
+        return self.moved(parties) / local_std
+
+    def moved(self, parties: Parties) -> float:
+        """Return how far one person moves all messages, in the L2 norm, if each moves by at most 1."""
+        return math.sqrt(parties.person_sites)
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return local_std * math.sqrt(parties.sites)
@@ -59,6 +63,9 @@ class Local(Conventional):
 
     name = "local"
     distributed = False
+
+    def moved(self, parties: Parties) -> float:
+        return 1.0
 
     def noisy(self, rows: Mapping[str, int], drop: Mapping[str, str]) -> set[str]:
         return {_largest(rows)}
@@ -90,6 +97,9 @@ class Pooled(Conventional):
 
     name = "pooled"
     distributed = False
+
+    def moved(self, parties: Parties) -> float:
+        return float(parties.person_sites)  # all of a person's rows move the one sum
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return local_std

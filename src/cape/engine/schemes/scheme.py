@@ -41,11 +41,15 @@ ROUNDS = (*SECAGG_ROUNDS, "message")
 
 @dataclass(frozen=True)
 class Parties:
-    """Who takes part: how many sites, how many may collude, how many must survive."""
+    """Who takes part: how many sites, how many may collude, how many must survive.
+
+    `person_sites` is at how many of them one person may appear.
+    """
 
     sites: int
     colluding: int
     min_sites: int
+    person_sites: int = 1
 
     def __post_init__(self) -> None:
         sites = check.integer("sites", self.sites, least=1)
@@ -55,6 +59,11 @@ class Parties:
             raise InvalidInput(f"min_sites is {needed}, but there are only {sites} sites")
         if needed <= colluding:
             raise InvalidInput(f"min_sites ({needed}) must be above colluding ({colluding})")
+        if check.integer("sites of a person", self.person_sites, least=1) > sites:
+            raise InvalidInput(
+                f"a person may appear at {self.person_sites} sites, but there are only {sites}; lower sites "
+                "under [person]"
+            )
 
     @property
     def honest(self) -> int:
@@ -160,7 +169,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def local_std(self, mu: float, parties: Parties) -> float | None:
-        """Return a site's own noise per unit of sensitivity, for a release that costs at most mu."""
+        """Return a site's own noise per unit of sensitivity, for a release that costs at most mu.
+
+        The sensitivity is that of one site's sums. What a person at several sites costs is counted here.
+        """
 
     @abstractmethod
     def cost_mu(self, local_std: float, parties: Parties) -> float:
