@@ -65,6 +65,27 @@ def test_calibration_holds_whatever_is_lost_and_when(noise, sites, colluding, mi
     assert worst == pytest.approx(0.7, rel=1e-12)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3, 3.0, math.inf, "paper"])
+@pytest.mark.parametrize(("sites", "colluding", "min_sites"), [(7, 2, 4), (7, 0, 1), (10, 3, 10), (6, 5, 6)])
+@pytest.mark.parametrize("person_sites", [1, 2, 3, 6])
+def test_calibration_holds_for_a_person_at_several_sites(noise, sites, colluding, min_sites, person_sites):
+    local = correlated.local_std(0.7, 2.0, sites, colluding, noise, min_sites, person_sites=person_sites)
+    fixed = local * math.sqrt(sites) if noise == "paper" else noise
+    worst = 0.0
+    for at_start in range(min_sites, sites + 1):
+        for missing in range(at_start - min_sites + 1):
+            if noise == math.inf and missing:
+                continue
+            for bad in range(colluding + 1):  # fewer may collude, and a person be at more honest sites
+                left = at_start - bad - missing
+                spread = min(person_sites, left)
+                found = correlated.mu(2.0, local, fixed, at_start, bad, missing=missing, person_sites=spread)
+                assert found <= 0.7 * SLACK
+                worst = max(worst, found)
+    if person_sites <= min_sites - colluding or noise != math.inf:
+        assert worst == pytest.approx(0.7, rel=1e-12)
+
+
 @given(scale, scale, st.floats(1e-3, 1e3), sites_and_colluding, st.floats(1.001, 5.0))
 def test_mu_is_monotone_in_every_argument(sensitivity, local, noise, crowd, more):
     sites, colluding = crowd

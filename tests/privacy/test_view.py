@@ -43,11 +43,12 @@ def solve(matrix, right):
     return x
 
 
-def mu_of_view(seen, variances, site_rows, site):
-    """Return mu when the message of `site` moves by 1. `seen` holds rows over the independent noises."""
+def mu_of_view(seen, variances, site_rows, site, *others):
+    """Return mu when the messages of these sites move by 1. `seen` holds rows over the independent noises."""
     size = len(seen)
     sigma = [[sum(a * b * v for a, b, v in zip(r, c, variances, strict=True)) for c in seen] for r in seen]
-    shift = [Fraction(int(row == site_rows[site])) for row in range(size)]
+    moved = {site_rows[each] for each in (site, *others)}
+    shift = [Fraction(int(row in moved)) for row in range(size)]
     x = solve(sigma, shift)
     if x is None:
         return math.inf
@@ -84,6 +85,28 @@ def test_broadcast_noise_has_the_mu_of_its_whole_view(sites, alpha, gamma):
             exact = 3 * mu_of_view(*view, site=missing)
             found = correlated.mu(3.0, float(gamma), float(alpha), sites, colluding, missing=missing)
             assert found == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize(("sites", "colluding", "missing"), [(5, 0, 0), (6, 1, 0), (6, 1, 2), (7, 3, 1)])
+@pytest.mark.parametrize("alpha", [0, Fraction(1, 3), 2, None])
+def test_a_person_at_several_sites_has_the_mu_of_the_whole_view(sites, colluding, missing, alpha):
+    variance = RING if alpha is None else Fraction(alpha) ** 2
+    noise = math.inf if alpha is None else float(alpha)
+    honest = range(missing, sites - colluding)
+    if alpha is None and missing:
+        return  # masks of lost sites are revealed: another view
+    for many in range(1, len(honest) + 1):
+        view = broadcast_view(sites, colluding, missing, variance, Fraction(1, 4))
+        exact = mu_of_view(*view, *honest[:many])
+        found = correlated.mu(
+            1.0, 0.5, noise, sites, colluding, missing=missing, person_sites=many
+        )
+        assert found == pytest.approx(exact, rel=1e-12)
+        one = correlated.mu(1.0, 0.5, noise, sites, colluding, missing=missing)
+        if alpha is None:
+            assert found == pytest.approx(many * one)
+        if alpha == 0:
+            assert found == pytest.approx(math.sqrt(many) * one)
 
 
 @pytest.mark.parametrize(("sites", "colluding"), [(5, 0), (5, 1), (6, 3), (4, 3)])

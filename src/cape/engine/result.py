@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cape.data import Schema
+from cape.data import Person, Schema
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
@@ -38,6 +38,8 @@ class ReleaseGuarantee:
     parties: Parties
     neighbours: Neighbours
     extra: float = 0.0  # what integers in place of reals, a sparse graph of masks and sampling add to delta
+    person: Person | None = None  # who is protected, if not each row
+    open: bool = False  # whether the numbers of rows that count are private under replace-one, too
 
     @property
     def epsilon(self) -> float:
@@ -57,18 +59,13 @@ class ReleaseGuarantee:
         if self.mu == 0:
             return "The answer is public: nothing was asked of the tables, and nothing is spent."
         p = self.parties
-        change = (
-            "one person's row is replaced by any other row"
-            if self.neighbours == "replace-one"
-            else "one person's row is added or left out"
-        )
         scheme = SCHEMES[self.scheme]()
         may_be_lost = p.min_sites < p.sites and scheme.distributed
         return (
-            f"When {change}, the view of {scheme.seen_by(p)} changes by at most mu = {self.mu:.4g}: "
-            f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: one row "
-            "per person, bounds given by people, fresh noise"
-            + (", sizes of sites public" if self.neighbours == "replace-one" else "")
+            f"When {self._change}, the view of {scheme.seen_by(p)} changes by at most mu = {self.mu:.4g}: "
+            f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: "
+            f"{self._assumed}, bounds given by people, fresh noise"
+            + (", sizes of sites public" if self.neighbours == "replace-one" and not self.open else "")
             + (f", at least {p.min_sites} sites answering" if may_be_lost else "")
             + (f", {scheme.cryptography.replace(' or ', ' and ')} unbroken." if scheme.cryptography else ".")
             + (
@@ -77,6 +74,28 @@ class ReleaseGuarantee:
                 else ""
             )
         )
+
+    @property
+    def _change(self) -> str:
+        """How adjacent tables differ."""
+        person, replaced = self.person, self.neighbours == "replace-one"
+        if person is None:
+            return "one person's row is " + (
+                "replaced by any other row" if replaced else "added or left out"
+            )
+        where = "" if person.sites == 1 else f" at {person.sites} sites"
+        if person.rows == 1:
+            what = "replaced by any other person" if replaced else "added or left out"
+            return f"one person, with all rows{where}, is {what}"
+        what = "replaced by any other person's" if replaced else "added or left out"
+        return f"all of one person's rows{where} are {what} (at most {person.rows} count at a site)"
+
+    @property
+    def _assumed(self) -> str:
+        if self.person is None:
+            return "one row per person"
+        sites = "one site" if self.person.sites == 1 else f"{self.person.sites} sites or fewer"
+        return f"each person is at {sites}, under one id"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -87,6 +106,7 @@ class ReleaseGuarantee:
             "neighbours": self.neighbours,
             "colluding": self.parties.colluding,
             "min_sites": self.parties.min_sites,
+            "person": self.person and self.person.to_dict(),
             "statement": self.statement,
         }
 

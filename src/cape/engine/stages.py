@@ -6,6 +6,10 @@ fractions that add up to exactly 1, and mu² adds. With Poisson sampling all sta
 noise is that of `privacy.noise_for_mu`: the whole run is dominated by one Gaussian release of mu² = share
 mu'², but for a slack that the promise adds to delta. mu' is the mu of the budget with twice that slack taken
 off its delta (of a whole share): the budget's own (epsilon, delta) then holds with the slack included.
+Persons. One with k rows at a site moves its sums by at most k times what a row moves them: noise stands against
+k times the query's sensitivity, and rounding to the grid, once a site, is added to that (`calibrate`). That one
+person may move the sums of several sites is in `Parties.person_sites`, by which every scheme's noise per unit of
+a site's sensitivity, and its price, is computed. Where rows are sampled, a person is one row at one site.
 Tested in tests/engine/test_stages.py.
 """
 
@@ -48,6 +52,17 @@ class Setting:
     parties: Parties
     neighbours: Neighbours
 
+    def __post_init__(self) -> None:
+        person = self.schema.person
+        sites = 1 if person is None else person.sites
+        if self.parties.person_sites != sites:
+            object.__setattr__(self, "parties", replace(self.parties, person_sites=sites))
+
+    def of_person(self, query: Query) -> Query:
+        """Return a query with what one person, with all their rows that count at a site, can do to its sums."""
+        rows = 1 if self.schema.person is None else self.schema.person.rows
+        return query if rows == 1 else replace(query, sensitivity=rows * query.sensitivity)
+
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""
         return self if analysis.where is None else replace(self, schema=self.schema.only(analysis.where))
@@ -74,15 +89,25 @@ class Setting:
         `slack` is what sampling adds to delta.
         """
         if query is not None and not query.private:  # nothing is asked of the tables
-            return ReleaseGuarantee(0.0, self.budget.delta, scheme.name, self.parties, self.neighbours)
+            return self._guarantee(0.0, scheme, 0.0)
         extra = scheme.discretisation(self.parties) + scheme.failure(self.parties) + slack
         if extra >= self.budget.delta / 2:
             raise InvalidInput(
                 f"delta must be more than twice {extra:.2g}, the chance that the random graph of masks among "
                 f"{self.parties.sites} sites does not hide a site; not {self.budget.delta:g}"
             )
+        return self._guarantee(self.mu(scheme, share), scheme, extra)
+
+    def _guarantee(self, mu: float, scheme: Scheme, extra: float) -> ReleaseGuarantee:
         return ReleaseGuarantee(
-            self.mu(scheme, share), self.budget.delta, scheme.name, self.parties, self.neighbours, extra
+            mu,
+            self.budget.delta,
+            scheme.name,
+            self.parties,
+            self.neighbours,
+            extra,
+            self.schema.person,
+            self.schema.open,
         )
 
 
@@ -105,6 +130,12 @@ class Stages:
         sampling = check.real("sampling", analysis.sampling, least=_LEAST_SAMPLING, most=1.0)
         if sampling < 1 and len(set(given)) > 1:
             raise InvalidInput("an analysis that samples must have stages of equal size")
+        person = setting.schema.person
+        if sampling < 1 and person is not None and person.open:
+            raise InvalidInput(
+                "an analysis over samples of rows needs one row per person, at one site: leave sampling out, or "
+                "make one row per person with [person.row], and write sites = 1"
+            )
         total = sum(given)
         return cls(
             setting.of(analysis),
@@ -175,7 +206,7 @@ class Stages:
         setting = self.setting
         if self.sampling == 1:
             local_std = setting.local_std(self.scheme, float(self.share * self.parts[stage]))
-            return calibrate(query, setting.schema, local_std), local_std or 0.0
+            return calibrate(setting.of_person(query), setting.schema, local_std), local_std or 0.0
         if query.norm is None:
             raise InvalidInput("a query over a sample must say how much one record alone can add")
         if len(query.blocks) > 1:
