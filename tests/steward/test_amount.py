@@ -122,8 +122,10 @@ def test_sums_are_of_one_adjacency_and_one_unit():
     assert total({Basis(): one, ADD_REMOVE: one}).mu_squared == 5
     assert total({ADD_REMOVE: one}).mu_squared == 1
     assert total({ADD_REMOVE: one}, "replace-one").mu_squared == 4
-    with pytest.raises(Incomparable, match="rows cannot be added"):
+    with pytest.raises(Incomparable, match="protect rows, and others that protect persons"):
         total({Basis(): one, Basis(unit="person", rows=3, sites=2): one})
+    persons = {Basis(unit="person", rows=3, sites=2): one, Basis(unit="person"): one}
+    assert total(persons) == one + one
     for wrong in ({"adjacency": "both"}, {"unit": "cell"}, {"rows": 2}, {"unit": "person", "sites": 0}):
         with pytest.raises(InvalidInput):
             Basis(**wrong)  # type: ignore[arg-type]

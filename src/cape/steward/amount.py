@@ -15,6 +15,10 @@ probability or distance by which the release differs from such a mechanism, what
 change. The slack by which a run over samples is dominated by one Gaussian release holds for its own adjacency
 only: such amounts are not converted but refused. From replace-one to add-remove no factor exists: a release
 of the exact number of rows costs nothing under replace-one.
+A site sees to it that at most so many rows of a person count, and so each release protects whole persons,
+however many rows it counts: such amounts add. One that is stated for a person at q sites holds for persons at
+fewer; a sum holds for persons at no more sites than the fewest that were stated. What protects rows says
+nothing of persons, whose rows it may have counted without limit: the two are never added.
 Rounding: mu is rounded up, and `gaussian.delta`, whose relative error is below 1e-10, is raised by 2e-10.
 
 Tested in tests/steward/test_amount.py, against arithmetic of 50 digits and against exact trade-offs.
@@ -53,7 +57,7 @@ class Basis:
     Attributes:
         adjacency: "replace-one" or "add-remove".
         unit: what adjacent tables differ in: a "row", or a "person".
-        rows, sites: how many rows of a person at one site, and at how many sites; 1 and 1 for a row.
+        rows, sites: how many rows of a person counted at one site, and at how many sites; 1 and 1 for a row.
         sampled: whether it includes the slack of a run over samples, which holds for this adjacency only.
     """
 
@@ -176,8 +180,12 @@ def total(parts: Mapping[Basis, Amount], adjacency: str | None = None) -> Amount
         Incomparable: some protect rows and others persons, or their adjacency cannot be converted.
     """
     paid = {basis: amount for basis, amount in parts.items() if amount != Amount()}
-    if len({(basis.unit, basis.rows, basis.sites) for basis in paid}) > 1:
-        raise Incomparable("releases that protect rows cannot be added to releases that protect persons")
+    if len({basis.unit for basis in paid}) > 1:
+        raise Incomparable(
+            "the ledger holds releases that protect rows, and others that protect persons, which cannot be "
+            "added: [person] in site.toml was changed after the first release; restore it, or begin a new "
+            "folder with `cape site init`"
+        )
     if adjacency is None:
         stated = {basis.adjacency for basis in paid}
         adjacency = "add-remove" if stated == {"add-remove"} else "replace-one"

@@ -26,6 +26,7 @@ class Code(StrEnum):
     ANALYSIS = "analysis"
     COLUMN = "column"
     SCHEMA = "schema"  # a column's bounds or categories differ from this site's
+    PERSON = "person"  # the study counts more rows of a person than this site allows, or none as a person's
     NOISE = "noise"  # the noise in the request is not what this site computes
     RELEASE = "release"  # one release would cost more than the policy allows
     BUDGET = "budget"  # a total would be overdrawn

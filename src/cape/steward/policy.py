@@ -18,13 +18,14 @@ import msgspec
 from msgspec import Meta, structs
 
 from cape.analyses import KINDS
-from cape.data import Schema
+from cape.data import Person, Schema
 from cape.engine.query import Neighbours
 from cape.errors import InvalidInput
 from cape.steward.amount import Allowance, Limit
-from cape.steward.keyring import person, read_keys
+from cape.steward.keyring import person as person_name
+from cape.steward.keyring import read_keys
 from cape.study import places
-from cape.study.places import Count, Natural
+from cape.study.places import Count, Natural, Text
 from cape.study.sites import SourceSpec, place_of
 
 __all__ = ["SCHEMES", "Allowance", "Policy"]
@@ -53,6 +54,7 @@ class Policy:
         schema: its columns, with its own bounds; a study must have the same bounds for those that it uses.
         analyses, columns, schemes, neighbours: the allowed kinds, columns, noise and adjacencies.
         min_rows: with fewer rows nothing is answered.
+        person: whose rows are whose, and how many of a person's may count; None if each row is a person.
         expected_rows: a public estimate of the number of rows; required where the number itself is private.
         other_honest: how many other honest sites must be in every sum.
         colluding: how many sites a study must at least assume to collude with the aggregator.
@@ -75,6 +77,7 @@ class Policy:
     neighbours: frozenset[str]
     min_rows: int
     expected_rows: int | None
+    person: Person | None
     other_honest: int
     colluding: int
     release: Allowance
@@ -115,8 +118,11 @@ class Policy:
 
     @property
     def sizes_public(self) -> bool:
-        """Whether the number of rows is public: under add-remove nothing may depend on it."""
-        return self.adjacency == "replace-one"
+        """Whether the number of rows, or persons, is public: under add-remove nothing may depend on it.
+
+        Where a person may be at several sites, replacing one changes how many persons a site has.
+        """
+        return self.adjacency == "replace-one" and (self.person is None or self.person.sites == 1)
 
     def who(self, key: bytes) -> str | None:
         """Return the name of the coordinator with this key; None if it is unknown."""
@@ -140,6 +146,12 @@ class _Allow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     neighbours: Annotated[list[Neighbours], _some("replace-one")] | None = None
 
 
+class _Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: Text
+    rows: Count = 1
+    sites: Count = 1
+
+
 class _Protect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_rows: Count
     other_honest: Natural
@@ -159,6 +171,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow: _Allow
     protect: _Protect
     budget: _Budget
+    person: _Person | None = None
     coordinators: dict[str, Any] = {}
     peers: dict[str, Any] = {}
 
@@ -168,6 +181,11 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
     site, allow = file.site, file.allow
     with places.at("[schema]"):
         schema = Schema(file.schema)
+    person = None
+    if file.person is not None:
+        with places.at("[person]"):
+            person = Person(**structs.asdict(file.person))
+            person.check(schema)
     with places.at("[allow]"):
         if allow.adjacency is not None and allow.neighbours is not None:
             raise InvalidInput("adjacency and neighbours mean the same; write adjacency only")
@@ -181,11 +199,13 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
             for value in given:
                 places.one_of(name, value, known)
     with places.at("[site]"):
-        person("name", site.name)
-        if site.expected_rows is None and "replace-one" not in neighbours:
+        person_name("name", site.name)
+        private = "replace-one" not in neighbours or (person is not None and person.sites > 1)
+        if site.expected_rows is None and private:
             raise InvalidInput(
-                "expected_rows is missing: under add-remove the number of rows is private, and min_rows is "
-                "compared with this public estimate; write it as in expected_rows = 1000"
+                "expected_rows is missing: under add-remove, or with persons at several sites, the number of "
+                "rows is private, and min_rows is compared with this public estimate; write it as in "
+                "expected_rows = 1000"
             )
         with places.at("data"):
             data = place_of(site.data, path.parent)
@@ -206,6 +226,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         schemes=frozenset(allow.schemes),
         neighbours=frozenset(neighbours),
         expected_rows=site.expected_rows,
+        person=person,
         expires=site.expires,
         coordinators=coordinators,
         peers=peers,

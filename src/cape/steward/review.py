@@ -77,6 +77,7 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             f'"{policy.adjacency}" under [privacy] in the study file, or its steward can add '
             f"{setting.neighbours!r} to adjacency under [allow] in site.toml",
         )
+    check_person(policy, asked)
     check_columns(policy, asked, asked.analysis.query(setting.schema, setting.neighbours))
     if scheme.masked:
         _check_parties(policy, asked)
@@ -86,6 +87,40 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             "one release would cost more than this site's policy allows; give the analysis a smaller "
             "budget share or the study a smaller epsilon, or its steward can raise release under [budget] in "
             "site.toml",
+        )
+
+
+def check_person(policy: Policy, asked: ParsedAnalysis) -> None:
+    """Deny a study that takes other units for persons than this site does, or protects them less."""
+    ours, theirs = policy.person, asked.setting.schema.person
+    if ours is None and theirs is None:
+        return
+    if ours is None:
+        raise Denied(
+            Code.PERSON,
+            "at this site each row is a person; leave [person] out of the study file, or its steward can write "
+            "the same [person] in site.toml",
+        )
+    wanted = f'write [person] with id = "{ours.id}"'
+    if theirs is None:
+        raise Denied(
+            Code.PERSON,
+            f"a person may have several rows at this site; {wanted} and rows = {ours.rows} or fewer in the "
+            "study file",
+        )
+    if theirs.id != ours.id:
+        raise Denied(Code.PERSON, f"another column says whose a row is at this site; {wanted}")
+    if theirs.rows > ours.rows:
+        raise Denied(
+            Code.PERSON,
+            f"at most {ours.rows} rows of a person may count at this site; write rows = {ours.rows} or fewer "
+            "under [person] in the study file",
+        )
+    if theirs.sites < ours.sites:
+        raise Denied(
+            Code.PERSON,
+            f"persons of this site may appear at {ours.sites} sites; write sites = {ours.sites} or more under "
+            "[person] in the study file",
         )
 
 
@@ -181,12 +216,19 @@ def _given_up(asked: ParsedAnalysis) -> Fraction:
 
 def basis_of(policy: Policy, asked: ParsedAnalysis) -> Basis:
     """Return the basis of a cost in this site's ledger: the ledger's adjacency, whatever the request's."""
-    return Basis(policy.adjacency, sampled=asked.stages.sampling < 1)
+    return _stated(policy.adjacency, asked)
+
+
+def _stated(adjacency: str, asked: ParsedAnalysis) -> Basis:
+    sampled, person = asked.stages.sampling < 1, asked.setting.schema.person
+    if person is None:
+        return Basis(adjacency, sampled=sampled)
+    return Basis(adjacency, "person", person.rows, person.sites, sampled)
 
 
 def charged(policy: Policy, asked: ParsedAnalysis, cost: Amount) -> Amount:
     """Convert a cost to the adjacency of this site's ledger, or deny it."""
-    stated = Basis(asked.setting.neighbours, sampled=asked.stages.sampling < 1)
+    stated = _stated(asked.setting.neighbours, asked)
     try:
         return under(policy.adjacency, stated, cost)
     except Incomparable as error:

@@ -19,7 +19,8 @@ _TEXT = """\
 [site]
 name = @NAME@           # the name that all other sites use for you
 
-# Where the rows are: one row for each person. A file, relative to this folder, or one of
+# Where the rows are: one row for each person, unless [person] below says otherwise. A file, relative to this
+# folder, or one of
 #   data = {path = "rows.csv", separator = ";", encoding = "windows-1252", decimal = ",", null_values = ["?"]}
 #   data = {path = "rows.xlsx", sheet = "patients", recode = {sex = {f = "female", m = "male"}}}
 #   data = {query = "SELECT * FROM patients", connection = "postgresql://..."}
@@ -41,6 +42,13 @@ approve = "ask"
 [schema]
 age = [18, 90]
 sex = ["female", "male"]
+
+# If a person may have several rows: the column that says whose a row is (it never leaves this site, and is in
+# no study), how many rows of a person may count in a study, and at how many sites a person may appear.
+# [person]
+# id = "patient_id"
+# rows = 4
+# sites = 1
 
 [allow]
 # The kinds of analyses that are answered: here all kinds. None of them runs code from a study.
