@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from cape.blocks.block import Block, Sums
@@ -14,9 +16,11 @@ from cape.blocks.design import Design
 from cape.blocks.kept import Kept
 from cape.blocks.made import Maker
 from cape.blocks.parts import PART_ROWS, Part, Pass
+from cape.blocks.persons import Choice, Chosen, Digest, as_texts, count_persons
 from cape.blocks.rows import Converter
 from cape.data import faults
 from cape.data.cells import Lenient, Strict
+from cape.data.person import Person
 from cape.data.readers import Reader
 from cape.data.schema import Number, Schema
 from cape.noise import SecureStream
@@ -27,14 +31,25 @@ _BATCH_CELLS = 1 << 21  # 16 MB of float64
 
 
 class Batches:
-    """Computes blocks over a reader's batches, within the memory of a few batches."""
+    """Computes blocks over a reader's batches, within the memory of a few batches.
 
-    def __init__(self, site: str, schema: Schema, reader: Reader, *, lenient: bool = False) -> None:
+    `key` is a secret by which rows of a person are chosen.
+    """
+
+    def __init__(
+        self, site: str, schema: Schema, reader: Reader, *, lenient: bool = False, key: bytes = b""
+    ) -> None:
         self._site, self._schema, self._reader = site, schema, reader
         self._lenient = lenient
+        self._key = sha256(key + schema.key.encode()).digest()
         self.unreadable: dict[str, int] = {}  # of every column, in the last pass that read it to its end
 
     def rows(self) -> int:
+        """Return the number of rows, or of persons, before any `where`."""
+        return self._held if self._schema.person is None else self._persons
+
+    @property
+    def _held(self) -> int:
         return faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
@@ -48,7 +63,7 @@ class Batches:
 
     def keep(self, design: Design, most_cells: int) -> Kept | None:
         """Return the vectors of all complete rows, or None if they might have too many cells."""
-        rows = self.rows()
+        rows = self._held if self._schema.person is None else self._chosen.count
         if rows * design.width(self._schema) > most_cells:
             return None
         kept = Kept(Pass(self._site, self._schema, hold=self._lenient), design, rows)
@@ -83,16 +98,64 @@ class Batches:
     def _made(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
         """Yield the wanted columns of the rows that count, with their number."""
         maker = Maker(self._site, self._schema, wanted)
+        if self._schema.person is not None:
+            yield from self._made_of_persons(maker)
+            return
         for columns, rows in self._read(maker.reads):
             yield maker.make(columns, rows)
 
+    def _made_of_persons(self, maker: Maker) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
+        """Yield the same where rows are a person's; raise if they are not where the choice found them."""
+        chosen, digest, one = self._chosen, Digest(self._key), self._person.row is not None
+        for columns, ids in self._read_ids(maker.reads):
+            start, rows = digest.rows, len(ids)
+            digest.add(ids)
+            flags = chosen.flags(start, rows)
+            if one:
+                columns = {name: cells[flags] for name, cells in columns.items()}
+                yield maker.make(columns | chosen.cells(start, rows), int(np.count_nonzero(flags)))
+            else:
+                yield maker.make(columns, rows, flags)
+        if digest != chosen.digest:
+            raise faults.moved(self._site)
+
+    @property
+    def _person(self) -> Person:
+        assert self._schema.person is not None
+        return self._schema.person
+
+    @cached_property
+    def _chosen(self) -> Chosen:
+        """Which rows of each person count."""
+        choice, maker = Choice(self._schema, self._key), Maker(self._site, self._schema, self._person.reads)
+        among = self._person.row is None  # else a person's row is made before `where` is looked at
+        for columns, ids in self._read_ids(maker.reads if among else self._person.reads):
+            choice.add(ids, columns, maker.matches(columns, len(ids)) if among else None)
+        return choice.result()
+
+    @cached_property
+    def _persons(self) -> int:
+        return count_persons(ids for _, ids in self._read_ids(()))
+
+    def _read_ids(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], pl.Series]]:
+        """Yield the wanted columns, converted, with the id of each row's person."""
+        for columns, batch in self._batches(wanted, self._person.id):
+            yield columns, as_texts(batch[self._person.id])
+
     def _read(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
         """Yield the wanted columns, converted, with their number of rows."""
+        for columns, batch in self._batches(wanted):
+            yield columns, batch.height
+
+    def _batches(
+        self, wanted: Sequence[str], *beside: str
+    ) -> Iterator[tuple[dict[str, NDArray[Any]], pl.DataFrame]]:
+        """Yield the wanted columns, converted, with the batch itself, which has columns beside them."""
         reader, site = self._reader, self._site
         names = faults.guarded(site, reader.what, reader.advice, reader.names)
         if self._lenient and not names:
             return  # an empty file: a table without rows, like one that has only a header
-        for name in wanted:
+        for name in (*wanted, *beside):
             if name not in names:
                 if reader.text and not any(column in names for column in self._schema):
                     raise faults.no_header(site, name)  # what stands there may be cells: show none of it
@@ -106,7 +169,8 @@ class Batches:
         unknown = reader.notation.unknown(names) if reader.notation else None
         if unknown is not None:
             raise faults.not_recoded(site, unknown)
-        chosen = list(dict.fromkeys(wanted)) or names[:1]  # without a column there are no rows to count
+        wanted_cells = dict.fromkeys([*wanted, *beside])
+        chosen = list(wanted_cells) or names[:1]  # without a column there are no rows to count
         size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
         batches = faults.guarded(site, reader.what, reader.advice, lambda: reader.batches(chosen, size))
         cells: Lenient | Strict = (Lenient if self._lenient else Strict)(site, self._schema, reader.notation)
@@ -117,7 +181,7 @@ class Batches:
                 break
             yield (
                 {name: cells.read(batch[name], offset) for name in dict.fromkeys(wanted)},
-                batch.height,
+                batch,
             )
             offset += batch.height
         if isinstance(cells, Lenient):

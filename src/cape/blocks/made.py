@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Integers
+from cape.arrays import Flags, Integers
 from cape.data.columns import Category, Column, Number
 from cape.data.schema import Schema
 from cape.errors import DataError
@@ -54,10 +54,30 @@ class Maker:
                 self._site = name, column.values.index(site)
         self._plain = not self._derived and schema.where is None and self._site is None
 
-    def make(self, cells: Cells, rows: int) -> tuple[Cells, int]:
-        """Return the wanted columns of the rows that count, and how many these are."""
-        if self._plain:
+    def make(self, cells: Cells, rows: int, keep: Flags | None = None) -> tuple[Cells, int]:
+        """Return the wanted columns of the rows that count, and how many these are.
+
+        `keep` says which count, if that is known already; else `where` says it.
+        """
+        if self._plain and keep is None:
             return cells, rows
+        made, seen = self._complete(cells, rows)
+        keep = self._true(seen) if keep is None else keep
+        if keep is not None:
+            rows = int(np.count_nonzero(keep))
+            made = {name: made[name][keep] for name in self._wanted}
+        return {name: made[name] for name in self._wanted}, rows
+
+    def matches(self, cells: Cells, rows: int) -> Flags | None:
+        """Return for which rows `where` is true; None if all count."""
+        return self._true(self._complete(cells, rows)[1])
+
+    def _true(self, seen: Mapping[str, NDArray[Any]]) -> Flags | None:
+        where = self._schema.where
+        return None if where is None else where.evaluate(seen) == 1
+
+    def _complete(self, cells: Cells, rows: int) -> tuple[Cells, Mapping[str, NDArray[Any]]]:
+        """Return all columns, and the same as expressions see them."""
         made = dict(cells)
         if self._site is not None:
             name, code = self._site
@@ -65,12 +85,7 @@ class Maker:
         seen = _Clamped(self._schema, made)
         for name, expression in self._derived.items():
             made[name] = _fitted(expression, self._schema[name], expression.evaluate(seen))
-        where = self._schema.where
-        if where is not None:
-            true = where.evaluate(seen) == 1
-            rows = int(np.count_nonzero(true))
-            made = {name: made[name][true] for name in self._wanted}
-        return {name: made[name] for name in self._wanted}, rows
+        return made, seen
 
 
 class _Clamped(Mapping[str, NDArray[Any]]):

@@ -91,6 +91,11 @@ class Chosen:
     columns: Mapping[str, Floats]
     starts: NDArray[np.int64]
 
+    @property
+    def count(self) -> int:
+        """How many rows count."""
+        return int(np.bitwise_count(self.bits).sum())
+
     def flags(self, start: int, rows: int) -> Flags:
         """Return for each of these rows whether it counts; none beyond the rows that were looked at."""
         first = start // 8

@@ -23,11 +23,12 @@ from cape.blocks.design import Design
 from cape.blocks.kept import Kept
 from cape.blocks.lazy import Pushdown
 from cape.data import faults
-from cape.data.readers import Reader
+from cape.data.readers import FetchedReader, Reader
 from cape.data.schema import Schema
 from cape.data.sources import open_source
 from cape.errors import InvalidInput
 from cape.noise import SecureStream
+from cape.noise.stream import KEY_BYTES
 
 __all__ = ["Table"]
 
@@ -53,6 +54,8 @@ class Table:
             hold the rows. "missing" counts it as missing and, in a column that is never missing, as the
             middle of the bounds or the first category: whether an answer comes then says nothing about a
             row. A line of a text file is then a row, and one that falls apart is a row of such cells.
+        key: the secret by which rows of a person are chosen, for a site that is to choose the same again
+            after a restart; by default a new one.
 
     Raises:
         DataError: when the source cannot be read or does not fit the schema. Its text is for people at
@@ -60,7 +63,13 @@ class Table:
     """
 
     def __init__(
-        self, name: str, source: Any, schema: Schema, *, unreadable: Literal["error", "missing"] = "error"
+        self,
+        name: str,
+        source: Any,
+        schema: Schema,
+        *,
+        unreadable: Literal["error", "missing"] = "error",
+        key: bytes | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a site's name must be text, not {name!r}")
@@ -70,14 +79,17 @@ class Table:
             raise InvalidInput(f"unreadable must be 'error' or 'missing', not {unreadable!r}")
         self._lenient = unreadable == "missing"
         self._views: OrderedDict[str, Table] = OrderedDict()
+        self._key = SecureStream().bytes(KEY_BYTES) if key is None else key
         self._open(name, open_source(name, source, lenient=self._lenient), schema)
 
     def _open(self, name: str, opened: Reader | nw.LazyFrame[Any], schema: Schema) -> None:
         self.name, self.schema, self._opened = name, schema, opened
+        if schema.person is not None and isinstance(opened, nw.LazyFrame):
+            opened = FetchedReader(opened)  # which rows of a person count is decided here
         self._engine: Batches | Pushdown = (
             Pushdown(name, schema, opened)
             if isinstance(opened, nw.LazyFrame)
-            else Batches(name, schema, opened, lenient=self._lenient)
+            else Batches(name, schema, opened, lenient=self._lenient, key=self._key)
         )
         self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
         self._asked: Design | None = None  # the design of the last sums over vectors
@@ -95,7 +107,7 @@ class Table:
             view = self._views.pop(schema.key, None)
             if view is None:
                 view = object.__new__(Table)
-                view._lenient, view._views = self._lenient, OrderedDict()
+                view._lenient, view._views, view._key = self._lenient, OrderedDict(), self._key
                 view._open(self.name, self._opened, schema)
             self._views[schema.key] = view
             while len(self._views) > _MOST_VIEWS:
@@ -103,7 +115,9 @@ class Table:
             return view
 
     def rows(self) -> int:
-        """Return the number of rows before any `where`. Whether it is public depends on the adjacency."""
+        """Return the number of rows, or of persons, before any `where`; the study's adjacency says whether it
+        is public.
+        """
         return self._engine.rows()
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:

@@ -20,6 +20,7 @@ __all__ = [
     "empty",
     "guarded",
     "missing_cell",
+    "moved",
     "no_column",
     "no_header",
     "not_in_header",
@@ -50,6 +51,15 @@ def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
 def empty(site: str) -> DataError:
     """A table without rows."""
     return DataError(site, "the table has no rows; a site takes part with at least one")
+
+
+def moved(site: str) -> DataError:
+    """Rows of persons that are not where they were: a choice among them would not hold."""
+    return DataError(
+        site,
+        "the rows came in another order, or changed, since the rows of each person were chosen; give a query an "
+        "ORDER BY, and leave the table as it is while a study runs",
+    )
 
 
 def _named(column: str) -> str:

@@ -218,6 +218,8 @@ class Person:
                 raise InvalidInput(
                     f"{name} = \"{aggregate}\" needs public bounds: write {name} = [0, 20], say, under [schema]"
                 )
+            if not made.missing and aggregate.function != "count":
+                raise InvalidInput(f"{name}: {aggregate} is missing for a person without a cell; leave out missing")
             read = None if aggregate.column is None else columns[aggregate.column]
             if aggregate.function != "count" and (not isinstance(read, Number) or read.date):
                 raise InvalidInput(f"{name}: {aggregate} must be over a column of numbers")

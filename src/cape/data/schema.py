@@ -147,7 +147,10 @@ class Schema(Mapping[str, Column]):
         return self._stated
 
     def sources(self, names: Iterable[str]) -> list[str]:
-        """Return the columns of a site's table that these depend on, and `where`."""
+        """Return the columns of a site's table that these depend on, and `where`, and which rows count.
+
+        What is computed over a person's rows is not in the table; the person's id is not among them.
+        """
         return [name for name in self._bottom(names) if not getattr(self[name], "site", False)]
 
     def by_site(self, names: Iterable[str]) -> bool:
@@ -156,12 +159,15 @@ class Schema(Mapping[str, Column]):
 
     def _bottom(self, names: Iterable[str]) -> list[str]:
         found: dict[str, None] = {}
+        person = self.person
+        made = {} if person is None else dict(person.aggregates)
         waiting = [*names, *(self.where.columns if self.where else ())]
+        waiting += () if person is None else person.reads
         while waiting:
             name = waiting.pop(0)
             if name in self.derived:
                 waiting += self.derived[name].columns
-            else:
+            elif name not in made:
                 found[name] = None
         return list(found)
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cape import check
-from cape.data import Schema, Site
+from cape.data import Person, Schema, Site
 from cape.engine.execute import Drops, Execution, Progress
 from cape.engine.observer import Observer
 from cape.engine.plan import Plan, make_plan
@@ -58,6 +58,8 @@ class Consortium:
             release or plan names that scheme.
         scheme: how noise is made, "cape" unless a release says otherwise.
         neighbours: "replace-one" (sizes of sites are public) or "add-remove" (they are not).
+        person: who is protected, if a person may have several rows, as in Person("patient_id", rows=4), or as
+            [person] of a study file says it; by default each row is a person.
         sizes: how many rows people expect at each site, for plans; they are never used in a release.
         stream: where all noise and keys come from; the operating system by default. A stream with a
             key makes a run that can be repeated, for tests only.
@@ -74,15 +76,20 @@ class Consortium:
         min_sites: int | None = None,
         scheme: str | Scheme = "cape",
         neighbours: Neighbours = "replace-one",
+        person: Person | Mapping[str, Any] | None = None,
         sizes: Mapping[str, int] | None = None,
         stream: SecureStream | None = None,
         observer: Observer | None = None,
     ) -> None:
         schema = schema if isinstance(schema, Schema) else Schema(schema)
         named = named_sites(sites)
+        if person is not None:
+            schema = schema.of_persons(Person.of(person))
         self.schema = schema.at(named)
         public = neighbours == "replace-one" and not self.schema.open
-        self._sites = SiteSet(named, self.schema, sizes, public=public)
+        self._stream = SecureStream() if stream is None else require_stream(stream)
+        choices = self._stream.fork("persons")
+        self._sites = SiteSet(named, self.schema, sizes, public=public, choices=choices)
         if not isinstance(budget, Budget):
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
         if neighbours not in ("replace-one", "add-remove"):
@@ -91,7 +98,6 @@ class Consortium:
         parties = self._scheme.parties(len(self.sites), colluding, min_sites)
         self._setting = Setting(self.schema, budget, parties, neighbours)
         self._default_min_sites = min_sites is None
-        self._stream = SecureStream() if stream is None else require_stream(stream)
         self._runs, self._lock = itertools.count(1), threading.Lock()
         self._wallet = Wallet(budget)
         self._observer = observer

@@ -12,6 +12,8 @@ from cape.data import Schema, Site
 from cape.data.identity import overlap
 from cape.data.sources import identity_of
 from cape.errors import InvalidInput
+from cape.noise import SecureStream
+from cape.noise.stream import KEY_BYTES
 
 __all__ = ["SiteSet", "named_sites"]
 
@@ -24,13 +26,23 @@ class SiteSet:
         schema: the columns that all tables are read by.
         expected: how many rows people expect at each site.
         public: whether the numbers of rows are public.
+        choices: the randomness by which rows of a person are chosen.
     """
 
-    def __init__(self, sites: Mapping[str, Any], schema: Schema, expected: Any, *, public: bool) -> None:
+    def __init__(
+        self,
+        sites: Mapping[str, Any],
+        schema: Schema,
+        expected: Any,
+        *,
+        public: bool,
+        choices: SecureStream | None = None,
+    ) -> None:
         self.sources = sites
         _refuse_twins(sites)
         self.expected = _sizes(expected, self.sources)
         self._schema, self._public = schema, public
+        self._choices = choices or SecureStream()
         self._tables: dict[str, Table] = {}  # a plan opens none
 
     def table(self, name: str) -> Table | Holder:
@@ -39,7 +51,8 @@ class SiteSet:
         if isinstance(source, Holder):
             return source
         if name not in self._tables:
-            self._tables[name] = Table(name, source, self._schema)
+            key = self._choices.fork(name).bytes(KEY_BYTES)
+            self._tables[name] = Table(name, source, self._schema, key=key)
         return self._tables[name]
 
     def rows(self) -> dict[str, int]:

@@ -202,7 +202,14 @@ class Decider:
         sentence, policy = "this site's table cannot be used for this study", self.policy
         try:
             schema = session.stages.setting.schema
-            rows = self.table().of(schema).rows() if policy.sizes_public else policy.expected_rows or 0
+            public = policy.sizes_public and (schema.person is None or schema.person.sites == 1)
+            if not public and policy.expected_rows is None:
+                raise Denied(
+                    Code.DATA,
+                    "persons of this study may appear at several sites, so that their number here is private; "
+                    "this site's steward can write expected_rows under [site] in site.toml",
+                )
+            rows = self.table().of(schema).rows() if public else policy.expected_rows or 0
             if rows < policy.min_rows:
                 raise Denied(Code.DATA, sentence, "there are fewer rows than min_rows in the policy")
             if session.calibrate()[0].steps:

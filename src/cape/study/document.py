@@ -19,7 +19,7 @@ import msgspec
 
 from cape import check
 from cape.analyses import build
-from cape.data import Schema
+from cape.data import Person, Schema
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Parties, Scheme
 from cape.engine.session import AnalysisSession
@@ -68,13 +68,14 @@ class Document(Terms, frozen=True, kw_only=True):
     neighbours: Neighbours
     schema: dict[str, Any]
     where: str = ""
+    person: dict[str, Any] | None = None
     sites: list[str]
     analyses: list[Any]
     """A request uses its own only; the others may be invalid."""
 
     def columns(self) -> Schema:
         """Return the columns, the column of sites among them, and which rows count."""
-        schema = Schema(self.schema).at(self.sites)
+        schema = Schema(self.schema).of_persons(Person.of(self.person)).at(self.sites)
         return schema.only(self.where) if self.where else schema
 
 

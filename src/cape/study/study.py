@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from cape import check
 from cape.analyses import build
-from cape.data import Schema
+from cape.data import Person, Schema
 from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
@@ -139,6 +139,7 @@ class Study:
             "neighbours": setting.neighbours,
             "schema": setting.schema.to_dict(),
             "where": self.where,
+            "person": setting.schema.person and setting.schema.person.to_dict(),
             "sites": list(self.sites),
         }
 
@@ -183,6 +184,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sites: dict[str, Any]
     analysis: Annotated[list[dict[str, Any]], _AT_LEAST_ONE]
     derive: dict[str, Any] = {}
+    person: dict[str, Any] | None = None
 
 
 def _read(path: Path, document: Mapping[str, Any]) -> Study:
@@ -192,6 +194,8 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
     if file.derive:
         with places.at("[derive]"):
             schema = schema.deriving(file.derive)
+    with places.at("[person]"):
+        schema = schema.of_persons(Person.of(file.person))
     schema = schema.at(file.sites)
     if file.study.where:
         with places.at("[study] where"):
