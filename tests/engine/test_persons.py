@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import polars as pl
 import pytest
 
 import cape
+from cape.analyses.registry import KINDS, build
+from cape.blocks.table import Table
 from cape.data import Person, Schema
+from cape.data.readers import FrameReader
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput
+from cape.errors import DataError, InvalidInput, PrivacyLeakWarning, TooNoisyWarning
+from cape.noise import SecureStream
 from cape.privacy import Budget
 
 SCHEMA = Schema(age=(18, 90), chol=(100, 600), sex=["female", "male"])
@@ -89,3 +92,110 @@ def test_the_statement_names_the_person_and_the_numbers():
     assert "sizes of sites public" not in said.statement
     assert said.to_dict()["person"] == {"id": "id", "rows": 4, "sites": 2, "take": "random"}
     assert said.mu == pytest.approx(BUDGET.cost(0.5).mu)
+
+
+ROWS = 4
+CELLS = {
+    "age": [18.0, 90.0, 54.0, None],
+    "chol": [100.0, 600.0, 350.0, None],
+    "sex": ["female", "male", None],
+    "disease": ["no", "yes", None],
+}
+OPEN = Schema(age=(18, 90), chol=(100, 600), sex=["female", "male"], disease=["no", "yes"]).of_persons(
+    Person("id", rows=ROWS)
+)
+
+
+def frame(person, rng):
+    """Three others with a row each, and one person's rows, none to six of them: some have to be left out."""
+    rest = [(f"other {i}", 40.0 + i, 200.0, "male", "no") for i in range(3)]
+    mine = [("me", *(rng.choice(np.array(cells, object)) for cells in CELLS.values())) for _ in range(person)]
+    kinds = {"id": pl.String, "age": pl.Float64, "chol": pl.Float64, "sex": pl.String, "disease": pl.String}
+    return pl.DataFrame([*rest, *mine], schema=kinds, orient="row")
+
+
+def moved(query, one, two):
+    """How far two tables' sums are apart, each array divided by its scale and unit."""
+    sums = [[part for parts in Table("a", each, OPEN, key=b"k").sums(query.blocks) for part in parts] for each in (one, two)]
+    total = 0.0
+    for first, second, array, scale in zip(*sums, query.arrays(OPEN), query.flat_scales, strict=True):
+        away = (second - first).astype(float) * 2.0**-array.bits / scale
+        total += float((away * away).sum())
+    return math.sqrt(total)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_no_person_moves_the_sums_of_any_analysis_by_more_than_rows_times_what_a_row_does(kind):
+    extra = {"rows": 10} if kind in ("neural-network",) else {}
+    analysis = build({"kind": kind, **KINDS[kind].example, **extra})
+    query = analysis.query(OPEN, "replace-one")
+    rng = np.random.default_rng(len(kind))
+    assert query.blocks
+    for _ in range(12):
+        one, two = (frame(int(rng.integers(0, 7)), rng) for _ in range(2))
+        assert moved(query, one, two) <= ROWS * query.sensitivity * (1 + 1e-9)
+
+
+def test_a_person_with_opposite_rows_moves_a_mean_by_all_that_is_counted():
+    """A factor of 3 instead of 4 would be noticed, and so would a choice of 5 rows."""
+    query = cape.Mean("age").query(OPEN, "replace-one")
+    rest = [("other", 40.0, 200.0, "male", "no")]
+    kinds = ["id", *CELLS]
+    one, two = (
+        pl.DataFrame([*rest, *[("me", age, 200.0, "male", "no")] * 6], schema=kinds, orient="row")
+        for age in (18.0, 90.0)
+    )
+    assert moved(query, one, two) == pytest.approx(ROWS * query.sensitivity, rel=1e-5)
+
+
+def test_numbers_of_rows_are_private_and_asked_for():
+    rng = np.random.default_rng(4)
+    tables = {name: frame(6, rng) for name in "abc"}
+    kept = cape.Consortium(tables, SCHEMA, BUDGET, person=Person("id", rows=4), colluding=1)
+    assert kept.release(cape.Count(), 0.1).rows is None
+    assert kept.plan(cape.Count(), 0.1).noise["rows"]["cape"] > 0
+    with pytest.warns(TooNoisyWarning):
+        assert kept.release(cape.TableOne("age"), 0.1).rows is None
+    public = cape.Consortium(tables, SCHEMA, BUDGET, person={"id": "id"}, colluding=1)
+    counted = public.release(cape.Count(), 0.1)
+    assert (counted.rows, counted.value, counted.share) == (12, 12.0, 0.0)
+
+
+def test_the_same_stream_chooses_the_same_rows():
+    rng = np.random.default_rng(9)
+    tables = {name: frame(6, rng) for name in "abc"}
+
+    def answer(key):
+        stream = SecureStream(key.ljust(32, b"."))
+        person = Person("id", rows=1)
+        consortium = cape.Consortium(tables, SCHEMA, BUDGET, person=person, colluding=1, stream=stream)
+        return consortium.release(cape.Mean("age"), 0.5, scheme="none").value
+
+    with pytest.warns(PrivacyLeakWarning, match="adds no noise"):
+        answers = {key: answer(key) for key in (b"a", b"b", b"c", b"d")}
+        assert answers == {key: answer(key) for key in answers}
+    assert len(set(answers.values())) > 1
+
+
+def test_rows_that_came_in_another_order_have_no_sum():
+    class Shuffled(FrameReader):
+        turned = False
+
+        def batches(self, columns, rows):
+            Shuffled.turned = not Shuffled.turned
+            frame = self._frame.select(*columns)
+            yield (frame[::-1] if Shuffled.turned else frame).to_native()
+
+    table = Table("a", frame(6, np.random.default_rng(2)), OPEN)
+    table._engine._reader = Shuffled(table._opened._frame)
+    with pytest.raises(DataError, match="in another order, or changed"):
+        table.sums(cape.Mean("age").query(OPEN, "replace-one").blocks)
+
+
+def test_the_id_is_in_no_error_and_no_message():
+    table = pl.DataFrame({"id": ["secret-id", "secret-id"], "age": ["x", "y"]})
+    with pytest.raises(DataError) as caught:
+        Table("a", table, SCHEMA.of_persons(Person("id", rows=2))).sums(
+            cape.Mean("age").query(SCHEMA, "replace-one").blocks
+        )
+    assert "secret-id" not in str(caught.value)

@@ -38,6 +38,7 @@ from scipy.special import ndtr
 from cape.audit.bounds import Errors, mu_bound
 from cape.audit.game import Silent
 from cape.audit.world import ANALYSES, OWN, SAMPLED
+from cape.data import Person
 from cape.engine.query import Neighbours
 from cape.errors import InvalidInput
 from cape.privacy import Budget, epsilon
@@ -72,6 +73,7 @@ class Case:
         spare: how many sites may be lost; so many fall silent in the round `silent`, if it names one.
         deployed: whether sites have folders, requests and ledgers (`cape.audit.deployed`); then earlier
             answers may be `forged`.
+        person: who is protected, if not a row; the tables then differ in such a person.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Case:
     spare: int = 0
     silent: Silent = ""
     forged: bool = False
+    person: Person | None = None
 
     @property
     def budget(self) -> Budget:
@@ -131,14 +134,16 @@ class Case:
         return plain if self.scheme == "none" else (*plain, "noise scale")
 
     @property
-    def search(self) -> tuple[str, Neighbours, float, float, int, Look, bool]:
+    def search(self) -> tuple[object, ...]:
         """All that the search for its tables depends on."""
-        return self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look, self.forged
+        asked = self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look, self.forged
+        return *asked, self.person
 
 
 def cases(fast: bool) -> list[Case]:
     """Return the whole table."""
-    known = [*_schemes(fast), *_studies(fast), *_others(fast), *_losses(fast), *_deployed(fast)]
+    known = [*_schemes(fast), *_studies(fast), *_others(fast), *_persons(fast), *_losses(fast)]
+    known += _deployed(fast)
     known += _flagged(fast)
     return [case for case in known if case.analysis not in SAMPLED or samples_too()]
 
@@ -218,6 +223,27 @@ def _others(fast: bool) -> list[Case]:
         found.append(
             Case("conventional/count, epsilon", "count", "conventional", 40_000, 2.0, 0.3, direct=True)
         )
+    return found
+
+
+def _persons(fast: bool) -> list[Case]:
+    """Persons with twice as many rows as may count, at one site or at two."""
+    runs, four = 700 if fast else 2800, Person("person", rows=4)
+    there = Person("person", rows=4, sites=2)
+    found = [
+        Case("cape/mean, 4 rows a person", "mean", "cape", runs, person=four),
+        Case("cape/count, 4 rows a person at 2 sites", "count", "cape", runs, person=there),
+    ]
+    if not fast:
+        for scheme in ("cape-gaussian", "conventional", "local", "pooled"):
+            name = f"{scheme}/mean, 4 rows a person"
+            found.append(Case(name, "mean", scheme, 1000, person=four, powered=False))
+        many = "logistic-regression"
+        found.append(
+            Case(f"cape/{many}, 4 rows a person", many, "cape", 300, person=four, powered=False)
+        )
+        added = Case("cape/mean, 4 rows a person, add-remove", "mean", "cape", 1000, powered=False)
+        found.append(replace(added, neighbours="add-remove", person=four))
     return found
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cape.audit.learned import features, stack
 from cape.audit.likelihood import evidence
 from cape.audit.view import Stage, Watch
-from cape.audit.world import SCHEMA, Remembered, Tables, asked_of, site_names, stream_of
+from cape.audit.world import Remembered, Tables, asked_of, site_names, stream_of
 from cape.engine.consortium import Consortium
 from cape.engine.query import Neighbours
 from cape.engine.result import ReleaseGuarantee
@@ -119,10 +119,10 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
     promises: list[ReleaseGuarantee] = []
 
     def run(number: int, present: bool) -> list[Stage]:
-        world, neighbour = (two, one[target]) if present else (one, two[target])
+        world, neighbour = (two, one) if present else (one, two)
         consortium = Consortium(
             world,
-            SCHEMA,
+            game.tables.schema,
             game.budget,
             colluding=game.colluding,
             min_sites=game.min_sites,
@@ -131,7 +131,7 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
             stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
             observer=watch,
         )
-        watch.start(world, neighbour, len(game.tables.one) - 1)
+        watch.start(world, neighbour, game.tables.shared)
         if game.scheme == "cape-gaussian" and number == runs[0]:
             consortium.prepare(sum(_numbers(game, analysis) for analysis, _ in asked) * len(runs))
         given = [
@@ -195,8 +195,8 @@ def claimed(promises: list[ReleaseGuarantee], budget: Budget) -> tuple[float, fl
 
 def _numbers(game: Game, analysis: Any) -> int:
     """Return the most numbers that one release takes: noise is prepared for them."""
-    query = analysis.query(SCHEMA, game.neighbours)
-    size = sum(array.size for array in query.arrays(SCHEMA))
+    query = analysis.query(game.tables.schema, game.neighbours)
+    size = sum(array.size for array in query.arrays(game.tables.schema))
     return int(size) * len(analysis.stages())
 
 

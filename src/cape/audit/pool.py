@@ -33,7 +33,9 @@ class Search:
     def __call__(self) -> Found:
         """Search."""
         case = self.case
-        found = find(case.analysis, case.neighbours, case.budget, self.seed, case.sites, case.forged)
+        found = find(
+            case.analysis, case.neighbours, case.budget, self.seed, case.sites, case.forged, case.person
+        )
         if case.look != "support":
             return found
         asked = questions(case.analysis, case.neighbours, case.budget, found.tables)

@@ -9,7 +9,8 @@ are those of a real run, and the search also covers the other rows of the tables
 has several releases, a row's vector is what it adds to all of them, each divided by its own noise. If
 earlier answers are forged, the queries are those that follow from them, whatever the rows. With sampling, a
 row's vector is what it adds when it takes part: the worst pair is again the one furthest apart, two
-opposite rows at the bound (`cape.privacy.subsampling`).
+opposite rows at the bound (`cape.privacy.subsampling`). A person's rows add up, so the worst person has the
+worst row as often as it may count; here twice as often, so that half of them have to be left out.
 Tested in tests/audit/test_search.py.
 """
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from cape.audit.deployed import forged_questions
 from cape.audit.game import Game
 from cape.audit.world import (
+    HELD,
     SCHEMA,
     Cell,
     Remembered,
@@ -40,6 +42,7 @@ from cape.audit.world import (
     whole,
 )
 from cape.blocks.table import Table
+from cape.data import Person, Schema
 from cape.data.schema import Number
 from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.consortium import Consortium
@@ -67,32 +70,46 @@ class Found:
 
 
 def find(
-    name: str, neighbours: Neighbours, budget: Budget, seed: int, sites: int = 3, forged: bool = False
+    name: str,
+    neighbours: Neighbours,
+    budget: Budget,
+    seed: int,
+    sites: int = 3,
+    forged: bool = False,
+    person: Person | None = None,
 ) -> Found:
     """Return the worst pair of tables that the search finds for an analysis."""
     steered = not forged and any(len(analysis.stages()) > 1 for analysis, _ in asked_of(name))
     fills = range(_FILLS if steered else 1)
-    found = [_find(name, neighbours, budget, (seed, fill), sites, forged) for fill in fills]
+    found = [_find(name, neighbours, budget, (seed, fill), sites, forged, person) for fill in fills]
     best = max(found, key=lambda each: each.distance)
     return replace(best, tried=sum(each.tried for each in found))
 
 
 def _find(
-    name: str, neighbours: Neighbours, budget: Budget, seed: tuple[int, int], sites: int, forged: bool
+    name: str,
+    neighbours: Neighbours,
+    budget: Budget,
+    seed: tuple[int, int],
+    sites: int,
+    forged: bool,
+    person: Person | None,
 ) -> Found:
     stream = stream_of("search", name, neighbours, *seed)
     rest = random_rows(5, stream)
     others = tuple(tuple(random_rows(4, stream)) for _ in range(sites - 1))
-    start = Tables((*rest, rest[0]), (*rest, rest[0]), others)
+    held = 1 if person is None else HELD * person.rows
+    start = Tables((*rest, *rest[:1] * held), (*rest, *rest[:1] * held), others, person)
     if forged:
         asked = forged_questions(Game(name, "conventional", start, budget, 0, neighbours, forged=True))
     else:
         asked = questions(name, neighbours, budget, start)
-    pair = _Pair(columns_of(name), asked, neighbours)
+    pair = _Pair(columns_of(name), asked, neighbours, start.schema)
     one, two = pair.search(stream)
     last: tuple[Row, ...] = (two,) if neighbours == "replace-one" else ()
-    tables = Tables((*rest, one), (*rest, *last), others)
-    return Found(tables, pair.apart(one, two), pair.tried)
+    tables = Tables((*rest, *(one,) * held), (*rest, *last * held), others, person)
+    times = 1 if person is None else person.rows
+    return Found(tables, times * pair.apart(one, two), pair.tried)
 
 
 class _Questions(Observer):
@@ -110,7 +127,7 @@ def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables)
     observer = _Questions()
     consortium = Consortium(
         tables.sites(Remembered)[0],
-        SCHEMA,
+        tables.schema,
         budget,
         colluding=0,
         neighbours=neighbours,
@@ -128,8 +145,10 @@ def questions(name: str, neighbours: Neighbours, budget: Budget, tables: Tables)
 class _Pair:
     """Two rows whose cells are searched."""
 
-    def __init__(self, columns: tuple[str, ...], asked: Questions, neighbours: Neighbours) -> None:
-        self._asked, self._neighbours = asked, neighbours
+    def __init__(
+        self, columns: tuple[str, ...], asked: Questions, neighbours: Neighbours, schema: Schema
+    ) -> None:
+        self._asked, self._neighbours, self._schema = asked, neighbours, schema
         self._places = [list(SCHEMA).index(column) for column in columns]
         self._known: dict[Row, Floats] = {}
 
@@ -141,7 +160,7 @@ class _Pair:
     def vector(self, row: Row) -> Floats:
         """Return what a row adds, in standard deviations of a site's noise."""
         if row not in self._known:
-            table = Table("search", frame([row]), SCHEMA)
+            table = Table("search", frame([row], self._schema), self._schema)
             self._known[row] = np.concatenate(
                 [
                     exact_sums(table, replace(query, blocks=tuple(whole(query.blocks))), calibration)

@@ -42,7 +42,8 @@ class Stage:
 
     Attributes:
         exact: each site's sums in steps, as they are in this run.
-        other: the sums of the target's site in the neighbouring table.
+        other: the sums of the target's site in the neighbouring table, with what changes at other sites where
+            a person is at several.
         total: what is released.
         seen: each site's message, without the masks that the adversary knows.
         held: what each colluding site contributed: its sums and noise.
@@ -79,6 +80,7 @@ class Watch(Observer):
         self._rungs = rungs
         self.stages: list[Stage] = []
         self._tables: Mapping[str, Remembered] = {}
+        self._also: Mapping[str, Remembered] = {}  # the same of other sites where the person is
         self._neighbour: Remembered | None = None  # the target's table in the world that this run is not in
         self._shared = 0  # how many rows the target's table shares with it: the row at stake comes after them
         self._machines: Mapping[str, secagg.Site] = {}
@@ -87,12 +89,18 @@ class Watch(Observer):
         self._masked: dict[str, bytes] = {}
         self._view: dict[str, Any] = {}  # what the present stage has shown
 
-    def start(self, tables: Mapping[str, Remembered], neighbour: Remembered, shared: int) -> None:
-        """Start a new run; `neighbour` is the table to be told from the real one.
+    def start(
+        self, tables: Mapping[str, Remembered], neighbours: Mapping[str, Remembered], shared: int
+    ) -> None:
+        """Start a new run; `neighbours` are the tables to be told from the real ones.
 
-        Both start with the same `shared` rows, all complete.
+        The target's start with the same `shared` rows, all complete.
         """
-        self._tables, self._neighbour, self._shared, self.stages = tables, neighbour, shared, []
+        self._tables, self._neighbour, self._shared = tables, neighbours[self.target], shared
+        self._also = {
+            name: each for name, each in neighbours.items() if name != self.target and each is not tables[name]
+        }
+        self.stages = []
 
     def asked(self, query: Query, calibration: Calibration) -> None:
         """Remember what is asked."""
@@ -136,6 +144,8 @@ class Watch(Observer):
         else:
             assert self._neighbour is not None
             draw, other = None, exact_sums(self._neighbour, query, calibration)
+            for name, table in self._also.items():  # of a sum over sites, only the whole change shows
+                other = other + exact_sums(table, query, calibration) - exact[name]
         self.stages.append(Stage(**self._view, exact=exact, other=other, draw=draw, total=outcome.total))
         self.unmask(self.stages[-1], outcome.participants, outcome.late)
 

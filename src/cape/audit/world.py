@@ -21,7 +21,7 @@ from cape.blocks import sampling
 from cape.blocks.block import Block
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
-from cape.data import Schema
+from cape.data import Person, Schema
 from cape.data.schema import Category, Number
 from cape.engine.query import Analysis
 from cape.errors import CapeError
@@ -31,6 +31,7 @@ from cape.noise.stream import KEY_BYTES
 
 __all__ = [
     "ANALYSES",
+    "HELD",
     "OWN",
     "SAMPLED",
     "SCHEMA",
@@ -100,6 +101,9 @@ OWN: dict[str, Callable[[], CustomSum | GradientDescent]] = {
 }
 """Analyses with a user's function, which study files cannot name."""
 
+HELD = 2
+"""A person at stake has so many times as many rows as may count."""
+
 STUDIES: dict[str, tuple[tuple[str, float], ...]] = {
     "mean twice": (("mean", 0.5), ("mean", 0.5)),
     "mean and histogram": (("mean", 0.25), ("histogram", 0.75)),
@@ -162,10 +166,13 @@ def random_rows(count: int, stream: SecureStream) -> list[Row]:
     return [tuple(anywhere(name, stream) for name in SCHEMA) for _ in range(count)]
 
 
-def frame(rows: Sequence[Row], schema: Schema = SCHEMA) -> pl.DataFrame:
-    """Return rows as a table."""
+def frame(rows: Sequence[Row], schema: Schema = SCHEMA, ids: Sequence[int] | None = None) -> pl.DataFrame:
+    """Return rows as a table, with whose they are where the unit is a person; by default all different."""
     kinds = {name: pl.Float64 if isinstance(schema[name], Number) else pl.String for name in schema}
-    return pl.DataFrame(list(rows), schema=kinds, orient="row")
+    found = pl.DataFrame(list(rows), schema=kinds, orient="row")
+    if schema.person is None:
+        return found
+    return found.with_columns(pl.Series(schema.person.id, ids or range(len(rows)), dtype=pl.Int64))
 
 
 class Remembered(Holder):
@@ -180,8 +187,11 @@ class Remembered(Holder):
         drawn: the rows that they are over, with sampling.
     """
 
-    def __init__(self, name: str, rows: Sequence[Row]) -> None:
-        self.name, self._rows = name, tuple(rows)
+    def __init__(
+        self, name: str, rows: Sequence[Row], schema: Schema = SCHEMA, shared: int | None = None
+    ) -> None:
+        self.name, self._rows, self._schema = name, tuple(rows), schema
+        self._shared = len(self._rows) if shared is None else shared  # rows after these are one person's
         self._tables: dict[tuple[int, ...], Table] = {}
         self._known: dict[Any, Sums] = {}
         self.given: Sums = []
@@ -190,6 +200,10 @@ class Remembered(Holder):
     def rows(self) -> int:
         """Return the number of rows."""
         return len(self._rows)
+
+    def of(self, schema: Schema) -> Remembered:
+        """Return itself: it reads its rows by the audit's schema, which is the study's."""
+        return self
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> Sums:
         """Return the sums of every block."""
@@ -223,7 +237,9 @@ class Remembered(Holder):
 
     def _table(self, rows: tuple[int, ...]) -> Table:
         if rows not in self._tables:
-            self._tables[rows] = Table(self.name, frame([self._rows[row] for row in rows]), SCHEMA)
+            ids = [row if row < self._shared else -1 for row in rows]
+            made = frame([self._rows[row] for row in rows], self._schema, ids)
+            self._tables[rows] = Table(self.name, made, self._schema)
         return self._tables[rows]
 
 
@@ -244,18 +260,41 @@ def whole(blocks: Sequence[Any]) -> list[Block]:
 class Tables:
     """The rows of the target's site under both hypotheses, and those of the other sites.
 
-    `one` is the target's site as it is, `two` its neighbour.
+    `one` is the target's site as it is, `two` its neighbour. With a `person` the first `shared` rows are of
+    others, and all that follow of the person at stake, also at the second site if the person is at two: there
+    the rows of others come before the same rows.
     """
 
     one: tuple[Row, ...]
     two: tuple[Row, ...]
     others: tuple[tuple[Row, ...], ...]
+    person: Person | None = None
 
-    def sites(self, make: Callable[[str, Sequence[Row]], Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return both worlds; the other sites are shared between them."""
-        names = site_names(1 + len(self.others))
-        rest = {name: make(name, rows) for name, rows in zip(names[1:], self.others, strict=True)}
-        return {names[0]: make(names[0], self.one), **rest}, {names[0]: make(names[0], self.two), **rest}
+    @property
+    def schema(self) -> Schema:
+        """The columns, and who is protected."""
+        return SCHEMA.of_persons(self.person)
+
+    @property
+    def shared(self) -> int:
+        """How many rows of the target's site are not at stake."""
+        return len(self.one) - (1 if self.person is None else HELD * self.person.rows)
+
+    def sites(self, make: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return both worlds; the other sites are shared between them, unless the person is there too."""
+        names, schema = site_names(1 + len(self.others)), self.schema
+        worlds: list[dict[str, Any]] = []
+        for rows in (self.one, self.two):
+            worlds.append({names[0]: make(names[0], rows, schema, self.shared)})
+        for number, (name, rows) in enumerate(zip(names[1:], self.others, strict=True), 1):
+            if self.person is not None and number < self.person.sites:
+                for world, mine in zip(worlds, (self.one, self.two), strict=True):
+                    world[name] = make(name, (*rows, *mine[self.shared :]), schema, len(rows))
+            else:
+                there = make(name, rows, schema)
+                for world in worlds:
+                    world[name] = there
+        return worlds[0], worlds[1]
 
 
 def site_names(count: int) -> list[str]:

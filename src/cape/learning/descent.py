@@ -187,10 +187,11 @@ class Descent(Analysis):
 
     def question(self, schema: Schema, neighbours: Neighbours, parameters: Floats, clip: float) -> Query:
         """Return the query of one step: proof at the head of the module."""
-        if neighbours == "add-remove" and self.training.rows is None:
+        if (neighbours == "add-remove" or schema.open) and self.training.rows is None:
+            why = "under 'add-remove'" if neighbours == "add-remove" else "with where, or with [person]"
             raise InvalidInput(
-                "a step divides by the number of rows, which is private under 'add-remove': "
-                "give the number to assume, as rows = ..."
+                f"a step divides by the number of rows, which is private {why}: give the number to assume, as "
+                "rows = ..."
             )
         block = self.block(schema, parameters, clip)
         beside = 2 / WATCHED**2 if self.training.watched else 0.0
