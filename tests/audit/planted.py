@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from cape.analyses.registry import KINDS
 from cape.audit.cases import Case
 from cape.audit.support import float_noise
-from cape.blocks import gradient, sampling
+from cape.blocks import gradient, persons, sampling
 from cape.blocks.table import Table
+from cape.data import Person
 from cape.engine import contribution as engine_contribution
 from cape.engine import execute
 from cape.engine.calibration import RESOLUTION, Calibration
@@ -205,6 +206,38 @@ def public_surplus() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def rows_of_a_person_ignored() -> Iterator[None]:
+    """Noise is that of one row a person."""
+    with mock.patch.object(Setting, "of_person", lambda setting, query: query):
+        yield
+
+
+@contextmanager
+def sites_of_a_person_ignored() -> Iterator[None]:
+    """Noise is that of one site a person."""
+    real = Setting.local_std
+
+    def local_std(setting: Setting, scheme: Scheme, share: float) -> float | None:
+        alone = replace(setting, schema=setting.schema.of_persons(None))
+        return real(alone, scheme, share)
+
+    with mock.patch.object(Setting, "local_std", local_std):
+        yield
+
+
+@contextmanager
+def all_rows_of_a_person() -> Iterator[None]:
+    """All rows of a person count, with the noise of so many as may."""
+    real = persons.Choice.__init__
+
+    def without_end(choice: persons.Choice, schema: Any, key: bytes) -> None:
+        real(choice, schema.of_persons(replace(schema.person, rows=10_000)), key)
+
+    with mock.patch.object(persons.Choice, "__init__", without_end):
+        yield
+
+
 Bug = Callable[[], AbstractContextManager[None]]
 
 
@@ -269,6 +302,20 @@ PLANTED = {
         ),
         Planted(
             public_surplus, _row("surplus noise is public", "mean", "cape", 250, 2.0, "learned", **_LOST)
+        ),
+        Planted(
+            rows_of_a_person_ignored,
+            _row("a person's rows are one", "mean", "cape", 40, 2.0, _RATIO, person=Person("p", rows=3)),
+        ),
+        Planted(
+            sites_of_a_person_ignored,
+            _row(
+                "a person's sites are one", "mean", "cape", 60, 2.0, _RATIO, person=Person("p", rows=2, sites=2)
+            ),
+        ),
+        Planted(
+            all_rows_of_a_person,
+            _row("all rows of a person", "mean", "cape", 60, 2.0, _RATIO, person=Person("p", rows=3)),
         ),
         Planted(
             float_sampler,

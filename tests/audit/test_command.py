@@ -62,7 +62,7 @@ def test_a_table_and_files(few, run, tmp_path):
     assert "`cape audit --out DIR`" in page
     assert str(tmp_path) not in page
     assert "flagged by likelihood ratio" in page
-    assert "plant twelve bugs" in page
+    assert "plant fifteen bugs" in page
 
 
 @pytest.mark.slow(3.9)

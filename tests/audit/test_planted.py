@@ -30,11 +30,11 @@ def row_of(case: Case, runs: int, bug: Bug = nullcontext, seed: int = SEED):
 
 
 def test_the_report_says_how_many_bugs_are_planted():
-    assert len(PLANTED) == 12
-    assert "twelve bugs" in SAID
+    assert len(PLANTED) == 15
+    assert "fifteen bugs" in SAID
 
 
-@pytest.mark.quick_cases("a float sampler", seconds=8.4)
+@pytest.mark.quick_cases("a float sampler", "a person's rows are one", seconds=8.4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_bug_is_flagged(name):
     planted = PLANTED[name]
@@ -66,6 +66,7 @@ def test_what_does_not_keep_its_claim_is_flagged(name, runs):
         ("cape/neural-network, sampled", 40),
         ("cape/mean twice", 100),
         ("cape/custom-sum", 150),
+        ("cape/mean, 4 rows a person", 150),
         ("pooled/mean, support", 150),
     ],
 )

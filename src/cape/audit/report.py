@@ -66,7 +66,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 PLANTED = (
-    "An audit that could not find a bug would show nothing: the project's tests plant twelve bugs in the "
+    "An audit that could not find a bug would show nothing: the project's tests plant fifteen bugs in the "
     "code, one at a time, and the audit flags each of them."
 )
 
