@@ -62,7 +62,7 @@ def test_the_report_says_what_a_board_asks(page):
         "epsilon = 2 at delta = 1e-06",
         "blind guessing finds 5%",
         "the aggregator and 1 of the 3 sites together",
-        "Every person has one row at one site.",
+        "One row is one person: nobody has several, at one site or at several.",
         "Mean of age and weight",
         "95% interval",
         "mean (SD)",

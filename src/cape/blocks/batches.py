@@ -83,8 +83,9 @@ class Batches:
         return counts
 
     def check(self) -> None:
-        """Read every cell of the schema's columns."""
-        for _ in self._read(self._schema.sources(self._schema)):
+        """Read every cell of the schema's columns, and of the id of persons."""
+        ids = () if self._schema.person is None else (self._schema.person.id,)
+        for _ in self._batches(self._schema.sources(self._schema), *ids):
             pass
 
     def _parts(self, wanted: Sequence[str]) -> Iterator[Part]:

@@ -61,8 +61,9 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below to
     """Return paragraphs on what is guaranteed to one person against anyone who has `seen` this."""
     if not math.isfinite(guarantee.mu):
         return ["No noise was added: these answers are exact, and nobody is protected."]
+    mine = "row" if guarantee.person is None else "rows"
     other = (
-        "if that person's row had been replaced by anyone else's"
+        f"if that person's {mine} had been replaced by anyone else's"
         if guarantee.neighbours == "replace-one"
         else "if that person had not been in the data at all"
     )
@@ -71,18 +72,19 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below to
         f"{other}. How nearly is a number that holds for every person and every adversary, whatever else the "
         f"adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = "
         f"{guarantee.mu:.4g}), exactly accounted.",
-        bet(guarantee.mu),
+        bet(guarantee.mu, mine),
         f"This holds against {SCHEMES[guarantee.scheme]().adversary(guarantee.parties)}.",
     ]
 
 
-def bet(mu: float) -> str:
+def bet(mu: float, mine: str = "row") -> str:
     """Return what mu means for an adversary who has to guess."""
     power = float(ndtr(ndtri(_FALSE_ALARMS) + mu))
     return (
-        "As a bet: suppose that somebody who knows all other rows tries to tell whether a person's row is in "
-        f"the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of those who are not in it, they find at "
-        f"most {power:.1%} of those who are; blind guessing finds {_FALSE_ALARMS:.0%}."
+        f"As a bet: suppose that somebody who knows all other rows tries to tell whether a person's {mine} "
+        f"{'is' if mine == 'row' else 'are'} in the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of "
+        f"those who are not in it, they find at most {power:.1%} of those who are; blind guessing finds "
+        f"{_FALSE_ALARMS:.0%}."
     )
 
 
@@ -97,10 +99,17 @@ def missing_cells(sites: Mapping[str, SourceSpec]) -> str:
 
 def assumptions(setting: Setting, scheme: str) -> list[str]:
     """Return the assumptions of the guarantee, one sentence each."""
-    said = ["Every person has one row at one site."]
+    person = setting.schema.person
+    said = [
+        "One row is one person: nobody has several, at one site or at several. (A study whose persons do says "
+        "so under [person].)"
+        if person is None
+        else f"{person.sentence} A person has one id at a site, which stays there."
+    ]
     said.append("The bounds and categories of the columns were given by people, not computed from the data.")
-    if setting.neighbours == "replace-one":
-        said.append("How many rows each site holds is public.")
+    if setting.sizes_public:
+        held = "rows" if person is None else "persons"
+        said.append(f"How many {held} each site holds is public.")
     said.append("Every release draws fresh noise; running the study again is a new release and costs again.")
     said += SCHEMES[scheme]().assumptions(setting.parties)
     return said

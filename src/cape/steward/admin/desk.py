@@ -247,6 +247,15 @@ class Desk:
         except CapeError as error:
             return hide(str(error)), None
 
+    def _too_few(self, policy: Policy, rows: int) -> list[str]:
+        """Return the problem that there are too few rows, or persons, if there are."""
+        what = "rows"
+        if policy.person is not None:
+            rows, what = self.folder.table(policy).of(policy.schema.of_persons(policy.person)).rows(), "persons"
+        if rows >= policy.min_rows:
+            return []
+        return [f"there are {rows:,} {what}, and min_rows asks for {policy.min_rows:,}"]
+
     def _data(self, policy: Policy) -> tuple[list[str], Survey | None]:
         """Return problems, and a survey of the rows without cells."""
         problems: list[str] = []
@@ -255,8 +264,8 @@ class Desk:
             self.folder.identity  # noqa: B018  raises if others can read its file
             found = survey(policy.name, policy.data.source(), policy.schema, lenient=True).shown()
             problems += [f"the table cannot be used: {trouble}" for trouble in troubles.stops(found)]
-            if not problems and found.rows < policy.min_rows:
-                problems.append(f"there are {found.rows:,} rows, and min_rows asks for {policy.min_rows:,}")
+            if not problems:
+                problems += self._too_few(policy, found.rows)
         except CapeError as error:
             problems.append(str(error))
         if policy.expires < datetime.now(UTC).date():
