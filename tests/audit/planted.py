@@ -310,7 +310,13 @@ PLANTED = {
         Planted(
             sites_of_a_person_ignored,
             _row(
-                "a person's sites are one", "mean", "cape", 60, 2.0, _RATIO, person=Person("p", rows=2, sites=2)
+                "a person's sites are one",
+                "mean",
+                "cape",
+                60,
+                2.0,
+                _RATIO,
+                person=Person("p", rows=2, sites=2),
             ),
         ),
         Planted(

@@ -65,7 +65,9 @@ def test_no_person_moves_the_rounded_sums_further_than_was_paid_for(rows, sites)
     """Rounding happens at each site: q times as much of it as of the rest is counted."""
     query, calibration, local_std = calibrated(Person("id", rows=rows, sites=sites))
     entries = calibration.size
-    moved = rows * query.sensitivity / calibration.local_noise + math.sqrt(entries) * (1 + 2.0**-9) / RESOLUTION
+    moved = (
+        rows * query.sensitivity / calibration.local_noise + math.sqrt(entries) * (1 + 2.0**-9) / RESOLUTION
+    )
     assert moved * local_std == pytest.approx(1.0, rel=1e-12)
     kind = SCHEMES["cape"]()
     assert kind.cost_mu(1 / moved, Parties(5, 1, 4, sites)) == pytest.approx(BUDGET.cost(0.5).mu, rel=1e-9)
@@ -116,7 +118,10 @@ def frame(person, rng):
 
 def moved(query, one, two):
     """How far two tables' sums are apart, each array divided by its scale and unit."""
-    sums = [[part for parts in Table("a", each, OPEN, key=b"k").sums(query.blocks) for part in parts] for each in (one, two)]
+    sums = [
+        [part for parts in Table("a", each, OPEN, key=b"k").sums(query.blocks) for part in parts]
+        for each in (one, two)
+    ]
     total = 0.0
     for first, second, array, scale in zip(*sums, query.arrays(OPEN), query.flat_scales, strict=True):
         away = (second - first).astype(float) * 2.0**-array.bits / scale

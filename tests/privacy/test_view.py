@@ -98,9 +98,7 @@ def test_a_person_at_several_sites_has_the_mu_of_the_whole_view(sites, colluding
     for many in range(1, len(honest) + 1):
         view = broadcast_view(sites, colluding, missing, variance, Fraction(1, 4))
         exact = mu_of_view(*view, *honest[:many])
-        found = correlated.mu(
-            1.0, 0.5, noise, sites, colluding, missing=missing, person_sites=many
-        )
+        found = correlated.mu(1.0, 0.5, noise, sites, colluding, missing=missing, person_sites=many)
         assert found == pytest.approx(exact, rel=1e-12)
         one = correlated.mu(1.0, 0.5, noise, sites, colluding, missing=missing)
         if alpha is None:

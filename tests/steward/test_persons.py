@@ -68,7 +68,9 @@ def test_no_number_of_persons_is_used_where_it_is_private(clinics: World):
 
 def test_a_grant_counts_rows_and_sites_in_its_noise_and_says_no_size(clinics: World):
     one = clinics.granted(clinics.request(document(person={"id": "patient"})))
-    assert one.rows == math.ceil(400 / 6), "the number of persons is public where each counts once, at one site"
+    assert one.rows == math.ceil(400 / 6), (
+        "the number of persons is public where each counts once, at one site"
+    )
     four = clinics.granted(clinics.request(document(person=FOUR)))
     assert four.rows is None
     assert four.local_std == one.local_std

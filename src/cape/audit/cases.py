@@ -239,9 +239,7 @@ def _persons(fast: bool) -> list[Case]:
             name = f"{scheme}/mean, 4 rows a person"
             found.append(Case(name, "mean", scheme, 1000, person=four, powered=False))
         many = "logistic-regression"
-        found.append(
-            Case(f"cape/{many}, 4 rows a person", many, "cape", 300, person=four, powered=False)
-        )
+        found.append(Case(f"cape/{many}, 4 rows a person", many, "cape", 300, person=four, powered=False))
         added = Case("cape/mean, 4 rows a person, add-remove", "mean", "cape", 1000, powered=False)
         found.append(replace(added, neighbours="add-remove", person=four))
     return found

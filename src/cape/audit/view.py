@@ -98,7 +98,9 @@ class Watch(Observer):
         """
         self._tables, self._neighbour, self._shared = tables, neighbours[self.target], shared
         self._also = {
-            name: each for name, each in neighbours.items() if name != self.target and each is not tables[name]
+            name: each
+            for name, each in neighbours.items()
+            if name != self.target and each is not tables[name]
         }
         self.stages = []
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cape.arrays import Flags, Floats
 from cape.data.cells import is_missing
 from cape.data.columns import Number
-from cape.data.person import Aggregate, Person, Take
+from cape.data.person import Aggregate, Take
 from cape.data.schema import Schema
 
 __all__ = ["Choice", "Chosen", "Digest", "as_texts", "count_persons"]
@@ -161,7 +161,9 @@ class Choice:
             return
         part = pl.concat(self._waiting).sort("id", "row")
         self._waiting, self._held = [], 0
-        persons = part.group_by("id").agg(pl.len().alias("rows"), *(e for each in self._sums for e in each.partial))
+        persons = part.group_by("id").agg(
+            pl.len().alias("rows"), *(e for each in self._sums for e in each.partial)
+        )
         part = part.select("id", "row", "order", _place_in_run(part["id"]))
         if self._persons is not None:
             before = self._persons.select("id", pl.col("rows").alias("before"))
@@ -169,13 +171,13 @@ class Choice:
                 pl.col("place") + pl.col("before").fill_null(0)
             )
             merged = [each.merged for each in self._sums]
-            persons = pl.concat([self._persons, persons]).group_by("id").agg(
-                pl.col("rows").sum(), *(e for each in merged for e in each)
+            persons = (
+                pl.concat([self._persons, persons])
+                .group_by("id")
+                .agg(pl.col("rows").sum(), *(e for each in merged for e in each))
             )
         self._persons = persons
-        part = part.select(
-            "id", "row", "order", pl.struct("id", "place").hash(self._seed).alias("tie")
-        )
+        part = part.select("id", "row", "order", pl.struct("id", "place").hash(self._seed).alias("tie"))
         best = part if self._best is None else pl.concat([self._best, part])
         best = best.sort("id", "order", "tie", "row")
         self._best = best.filter(_place_in_run(best["id"]) < self._person.rows)

@@ -51,7 +51,9 @@ class Aggregate:
             found = None
         function = kinds.get(type(found)) if found is not None else None
         inner = None if found is None else found.args.get("this")
-        beside = () if found is None else [key for key, value in found.args.items() if value and key != "this"]
+        beside = (
+            () if found is None else [key for key, value in found.args.items() if value and key != "this"]
+        )
         if function is not None and set(beside) <= {"big_int"}:
             if isinstance(inner, exp.Star) and function == "count" and not any(inner.args.values()):
                 return cls("count", None)
@@ -89,7 +91,9 @@ class OneRow:
         names = [name for name, _ in self.aggregates]
         for name, aggregate in self.aggregates:
             if aggregate.column in names:
-                raise InvalidInput(f"{name}: {aggregate} reads {aggregate.column!r}, which is an aggregate too")
+                raise InvalidInput(
+                    f"{name}: {aggregate} reads {aggregate.column!r}, which is an aggregate too"
+                )
 
     @classmethod
     def of(cls, given: Any) -> OneRow:
@@ -97,7 +101,9 @@ class OneRow:
         if isinstance(given, OneRow):
             return given
         if not isinstance(given, Mapping):
-            raise InvalidInput(f'row must be a table such as {{take = "latest", by = "admitted"}}, not {given!r}')
+            raise InvalidInput(
+                f'row must be a table such as {{take = "latest", by = "admitted"}}, not {given!r}'
+            )
         aggregates = []
         for name, text in given.items():
             if name in ("take", "by"):
@@ -148,7 +154,7 @@ class Person:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id.strip() or not self.id.isprintable():
-            raise InvalidInput(f'id must name the column that says whose a row is, not {check.show(self.id)}')
+            raise InvalidInput(f"id must name the column that says whose a row is, not {check.show(self.id)}")
         check.integer("rows", self.rows, least=1, most=_MOST_ROWS)
         check.integer("sites", self.sites, least=1, most=_MOST_SITES)
         _check_take(self.take, self.by)
@@ -169,12 +175,14 @@ class Person:
         if isinstance(given, str):
             return cls(given)
         if not isinstance(given, Mapping):
-            raise InvalidInput(f'person must be a table such as {{id = "patient_id"}}, not {check.show(given)}')
+            raise InvalidInput(
+                f'person must be a table such as {{id = "patient_id"}}, not {check.show(given)}'
+            )
         unknown = [key for key in given if key not in _KEYS]
         if unknown:
             raise InvalidInput(f"unknown key {check.show(unknown[0])}; choose from {', '.join(_KEYS)}")
         if "id" not in given:
-            raise InvalidInput('the key \'id\' is missing: it names the column that says whose a row is')
+            raise InvalidInput("the key 'id' is missing: it names the column that says whose a row is")
         return cls(**given)
 
     @property
@@ -216,10 +224,12 @@ class Person:
             made = columns.get(name)
             if not isinstance(made, Number) or made.date or made.sql is not None:
                 raise InvalidInput(
-                    f"{name} = \"{aggregate}\" needs public bounds: write {name} = [0, 20], say, under [schema]"
+                    f'{name} = "{aggregate}" needs public bounds: write {name} = [0, 20], say, under [schema]'
                 )
             if not made.missing and aggregate.function != "count":
-                raise InvalidInput(f"{name}: {aggregate} is missing for a person without a cell; leave out missing")
+                raise InvalidInput(
+                    f"{name}: {aggregate} is missing for a person without a cell; leave out missing"
+                )
             read = None if aggregate.column is None else columns[aggregate.column]
             if aggregate.function != "count" and (not isinstance(read, Number) or read.date):
                 raise InvalidInput(f"{name}: {aggregate} must be over a column of numbers")
@@ -239,7 +249,9 @@ class Person:
             which = first.get(self.row.take, "one that the site draws")
             by = f" by {self.row.by}" if self.row.by else ""
             made = ", ".join(name for name, _ in self.aggregates)
-            told = f"Each person counts as one row at a site: {which}{by}" + (f", with {made}" if made else "")
+            told = f"Each person counts as one row at a site: {which}{by}" + (
+                f", with {made}" if made else ""
+            )
         else:
             which = {"latest": "the latest ", "earliest": "the earliest "}.get(self.take, "")
             by = f" by {self.by}" if self.by else ", drawn by the site in secret"

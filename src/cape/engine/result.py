@@ -80,9 +80,7 @@ class ReleaseGuarantee:
         """How adjacent tables differ."""
         person, replaced = self.person, self.neighbours == "replace-one"
         if person is None:
-            return "one person's row is " + (
-                "replaced by any other row" if replaced else "added or left out"
-            )
+            return "one person's row is " + ("replaced by any other row" if replaced else "added or left out")
         where = "" if person.sites == 1 else f" at {person.sites} sites"
         if person.rows == 1:
             what = "replaced by any other person" if replaced else "added or left out"

@@ -251,7 +251,10 @@ class Desk:
         """Return the problem that there are too few rows, or persons, if there are."""
         what = "rows"
         if policy.person is not None:
-            rows, what = self.folder.table(policy).of(policy.schema.of_persons(policy.person)).rows(), "persons"
+            rows, what = (
+                self.folder.table(policy).of(policy.schema.of_persons(policy.person)).rows(),
+                "persons",
+            )
         if rows >= policy.min_rows:
             return []
         return [f"there are {rows:,} {what}, and min_rows asks for {policy.min_rows:,}"]
