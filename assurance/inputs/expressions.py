@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sqlglot import exp
 
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from cape.data import Schema
 from cape.data.expressions import Expression, parse
 
-__all__ = ["SCHEMA", "Expressions", "rows", "written"]
+__all__ = ["SCHEMA", "Expressions", "inspect", "rows", "written"]
 
 Random = np.random.Generator
 
@@ -38,15 +38,18 @@ _NUMBERS = ("age", "bmi", "n", "delta", "tiny", "huge", "stage", '"a b"')
 _EDGES = (0.0, 1e-320, 1e-200, 0.5, 1.0, 1 / 3, 1e200, -1e200)
 _LITERALS = ("0", "1", "2", "0.1", "40", "65.5", "1e-3", "1e-200", "1e200", ".5", "3.", "100")
 _DATES = ("date '2015-03-01'", "date '2000-02-29'", "date '1999-12-31'")
+_CONDITIONS = ("smoker", "age > 40", "sex = 'male'", "ward in ('a', 'é')", "n is null", "true")
+_AROUND = (("(", ")"), ("abs(", ")"), ("not ", ""), ("-", ""), ("date(", ")"), ("n + ", ""))
 _TEXTS = ("'female'", "'male'", "'a'", "'B'", "'é'", "'it''s'", "'other'")
 _WORDS = (
-    *_NUMBERS, *_LITERALS, *_DATES, *_TEXTS, "sex", "ward", "smoker", "born", "seen", "nobody", "(", ")", "(", ")",
-    ",", "+", "-", "*", "/", "%", "<", "<=", "=", "<>", "!=", "and", "or", "not", "between", "in", "is", "null",
-    "case", "when", "then", "else", "end", "true", "false", "cut(", "round(", "coalesce(", "nullif(", "least(",
-    "ln(", "exp(", "sqrt(", "power(", "year(", "days_between(", "date", "sum(", "count(*)", "select", "from", "over",
-    "cast(", "as", "int", "::", ".", ";", "--", "/*", "*/", "||", "current_date", "random()", "interval", "'",
-    '"', "`", "[", "]", "{", "}", "?", ":x", "@x", "$1", "distinct", "like", "exists", "\n", "\\", "\x00", "λ", "union",
-    "if(", "array[1]", "x'1F'", "filter (", "order by", "collate", "->", ":=", "^", "**", "~", "!",
+    *_NUMBERS, *_LITERALS, *_DATES, *_TEXTS, "sex", "ward", "smoker", "born", "seen", "nobody",
+    "(", ")", "(", ")", ",", "+", "-", "*", "/", "%", "<", "<=", "=", "<>", "!=", "and", "or", "not",
+    "between", "in", "is", "null", "case", "when", "then", "else", "end", "true", "false", "cut(", "round(",
+    "coalesce(", "nullif(", "least(", "ln(", "exp(", "sqrt(", "power(", "year(", "days_between(", "date", "sum(",
+    "count(*)", "select", "from", "over", "cast(", "as", "int", "::", ".", ";", "--", "/*", "*/", "||",
+    "current_date", "random()", "interval", "'", '"', "`", "[", "]", "{", "}", "?", ":x", "@x", "$1", "distinct", "like",
+    "exists", "\n", "\\", "\x00", "λ", "union", "if(", "array[1]", "x'1F'", "filter (", "order by", "collate",
+    "->", ":=", "^", "**", "~", "!",
 )  # fmt: skip
 
 
@@ -62,7 +65,9 @@ def rows(random: Random, count: int) -> dict[str, np.ndarray[Any, Any]]:
             cells = np.round(cells)
         else:
             edges = np.array([*_EDGES, column.low, column.high])
-            cells = np.where(random.random(count) < 0.3, edges[random.integers(len(edges), size=count)], cells)
+            cells = np.where(
+                random.random(count) < 0.3, edges[random.integers(len(edges), size=count)], cells
+            )
             cells = np.where(random.random(count) < 0.3, np.round(cells), cells)
         cells = np.clip(cells, column.low, column.high)
         found[name] = np.where(random.random(count) < 0.15, np.nan, cells)
@@ -158,7 +163,9 @@ def _date(random: Random, depth: int, exact: bool) -> str:
 
 def _condition(random: Random, depth: int, exact: bool) -> str:
     if depth <= 0:
-        return str(pick(random, ("smoker", "age > 40", "sex = 'male'", "ward in ('a', 'é')", "n is null", "true")))
+        return str(
+            pick(random, ("smoker", "age > 40", "sex = 'male'", "ward in ('a', 'é')", "n is null", "true"))
+        )
 
     def one(of: str = "boolean") -> str:
         return written(random, of, depth - 1, exact)
@@ -200,7 +207,7 @@ class Expressions(Surface):
         if way < 0.65:
             return text
         if way < 0.67:
-            around = pick(random, (("(", ")"), ("abs(", ")"), ("not ", ""), ("-", ""), ("date(", ")"), ("x + ", "")))
+            around = pick(random, _AROUND)
             times = int(random.integers(1, 300))
             return around[0] * times + text + around[1] * times
         return bend_bytes(text.encode(), random).decode(errors="replace")
@@ -221,17 +228,13 @@ def inspect(expression: Expression, cells: dict[str, np.ndarray[Any, Any]]) -> N
         present = values[~np.isnan(values)]
         interval = expression.root.interval
         assert np.isfinite(present).all()
-        assert ((interval.low <= present) & (present <= interval.high)).all(), "a value lies beyond its bounds"
+        assert ((interval.low <= present) & (present <= interval.high)).all(), (
+            "a value lies beyond its bounds"
+        )
         small = present[(present != 0) & (np.abs(present) < interval.least)]
         assert not len(small), "a value is closer to 0 than can be"
     else:
         most = 2 if expression.kind == "boolean" else len(expression.values)
         assert ((values >= -1) & (values < most)).all()
     if expression.pushable:
-        assert math.isfinite(len(str(expression.sql(lambda name: _quoted(name)))))
-
-
-def _quoted(name: str) -> Any:
-    from sqlglot import exp
-
-    return exp.column(exp.to_identifier(name, quoted=True))
+        assert expression.sql(exp.column).sql("postgres")

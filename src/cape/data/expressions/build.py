@@ -167,11 +167,11 @@ def _alike(nodes: Sequence[Node], what: str) -> list[Node]:
     if not kinds:
         return list(nodes)
     kind = "date" if "date" in kinds else kinds[0]
-    try:
-        found = _expect(kind, nodes, what)
-    except Misuse:
+    other = [node for node in nodes if node.kind not in (kind, "null")]
+    if any(kind != "date" or not _is_text_literal(node) for node in other):
         given = ", ".join(dict.fromkeys(_A[each] for each in kinds))
-        raise Misuse(f"{what} needs values of one kind, not {given}") from None
+        raise Misuse(f"{what} needs values of one kind, not {given}")
+    found = _expect(kind, nodes, what)
     if kind != "text":
         return found
     values = tuple(dict.fromkeys(value for node in found for value in node.values))

@@ -118,9 +118,12 @@ def scan(source: Source, columns: Iterable[str]) -> list[Token]:
     if len(tokens) > MOST_WORDS:
         raise InvalidInput(f"an expression has at most {MOST_WORDS} words and signs, not {len(tokens)}")
     known = set(columns)
-    before, depth, signs = None, 0, 0
+    before, depth, signs, cases = None, 0, 0, 0
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         _check(source, token, before, after, known)
+        cases += (token.token_type == _T.CASE) - (token.token_type == _T.END)
+        if cases < 0:
+            _refuse(source, token, known, called=False)
         depth += token.token_type in (_T.L_PAREN, _T.CASE)
         depth -= token.token_type in (_T.R_PAREN, _T.END)
         signs = signs + 1 if token.token_type in _SIGNS else 0
