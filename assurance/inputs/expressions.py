@@ -42,14 +42,14 @@ _CONDITIONS = ("smoker", "age > 40", "sex = 'male'", "ward in ('a', 'é')", "n i
 _AROUND = (("(", ")"), ("abs(", ")"), ("not ", ""), ("-", ""), ("date(", ")"), ("n + ", ""))
 _TEXTS = ("'female'", "'male'", "'a'", "'B'", "'é'", "'it''s'", "'other'")
 _WORDS = (
-    *_NUMBERS, *_LITERALS, *_DATES, *_TEXTS, "sex", "ward", "smoker", "born", "seen", "nobody",
-    "(", ")", "(", ")", ",", "+", "-", "*", "/", "%", "<", "<=", "=", "<>", "!=", "and", "or", "not",
-    "between", "in", "is", "null", "case", "when", "then", "else", "end", "true", "false", "cut(", "round(",
-    "coalesce(", "nullif(", "least(", "ln(", "exp(", "sqrt(", "power(", "year(", "days_between(", "date", "sum(",
+    *_NUMBERS, *_LITERALS, *_DATES, *_TEXTS, "sex", "ward", "smoker", "born", "seen", "nobody", "(", ")",
+    "(", ")", ",", "+", "-", "*", "/", "%", "<", "<=", "=", "<>", "!=", "and", "or", "not", "between", "in",
+    "is", "null", "case", "when", "then", "else", "end", "true", "false", "cut(", "round(", "coalesce(",
+    "nullif(", "least(", "ln(", "exp(", "sqrt(", "power(", "year(", "days_between(", "date", "sum(",
     "count(*)", "select", "from", "over", "cast(", "as", "int", "::", ".", ";", "--", "/*", "*/", "||",
-    "current_date", "random()", "interval", "'", '"', "`", "[", "]", "{", "}", "?", ":x", "@x", "$1", "distinct", "like",
-    "exists", "\n", "\\", "\x00", "λ", "union", "if(", "array[1]", "x'1F'", "filter (", "order by", "collate",
-    "->", ":=", "^", "**", "~", "!",
+    "current_date", "random()", "interval", "'", '"', "`", "[", "]", "{", "}", "?", ":x", "@x", "$1",
+    "distinct", "like", "exists", "\n", "\\", "\x00", "λ", "union", "if(", "array[1]", "x'1F'", "filter (",
+    "order by", "collate", "->", ":=", "^", "**", "~", "!",
 )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ class Expressions(Surface):
         if way < 0.67:
             around = pick(random, _AROUND)
             times = int(random.integers(1, 300))
-            return around[0] * times + text + around[1] * times
+            return str(around[0] * times + text + around[1] * times)
         return bend_bytes(text.encode(), random).decode(errors="replace")
 
     def feed(self, given: str) -> None:

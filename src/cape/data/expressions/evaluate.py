@@ -37,8 +37,8 @@ def evaluate(root: Node, cells: Mapping[str, Cells], columns: Sequence[str]) -> 
     rows = len(cells[columns[0]])
     result = np.broadcast_to(found[root], (rows,))
     if root.kind == "boolean":
-        return _CODES[result]
-    return result + 0.0 if root.kind in ("number", "date") else np.array(result, dtype=np.int64)
+        return np.take(_CODES, result)
+    return np.asarray(result + 0.0 if root.kind in ("number", "date") else np.array(result, dtype=np.int64))
 
 
 def _value(node: Node, args: list[Cells], cells: Mapping[str, Cells]) -> Cells:
@@ -63,8 +63,8 @@ def _literal(node: Node) -> Cells:
 
 def _missing(kind: str, values: Cells) -> Cells:
     if kind == "boolean":
-        return values == 1
-    return values < 0 if kind == "text" else np.isnan(values)
+        return np.equal(values, 1)
+    return np.less(values, 0) if kind == "text" else np.isnan(values)
 
 
 def _checked(values: Cells) -> Cells:

@@ -6,7 +6,7 @@ A node that is on the list is read with the arguments named there; it is refused
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -29,10 +29,10 @@ _DEEPEST = 60  # levels of the tree, such as terms of a sum
 class _Reader(Parser):
     """sqlglot's parser without any function: whatever is called stays a name with arguments."""
 
-    FUNCTIONS: Any = {}  # noqa: RUF012 - sqlglot declares them like this
-    FUNCTION_PARSERS: Any = {}  # noqa: RUF012
-    NO_PAREN_FUNCTIONS: Any = {}  # noqa: RUF012
-    NO_PAREN_FUNCTION_PARSERS: Any = {"CASE": Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}  # noqa: RUF012
+    FUNCTIONS: ClassVar[Any] = {}
+    FUNCTION_PARSERS: ClassVar[Any] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[Any] = {"CASE": Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
 
 def read(text: str, columns: Mapping[str, Column]) -> tuple[Node, str, tuple[str, ...]]:
@@ -228,7 +228,8 @@ _LIST: dict[type, tuple[set[str], Callable[[_Grammar, Any, int], Node]]] = {
 
 def _canonical(tree: exp.Expression) -> str:
     """Return the text in one spelling: of keywords, spaces, numbers and quotation marks."""
-    return tree.copy().transform(_spelled, copy=False).sql(comments=False, normalize_functions=False)
+    spelled: exp.Expression = tree.copy().transform(_spelled, copy=False)
+    return str(spelled.sql(comments=False, normalize_functions=False))
 
 
 def _spelled(tree: Any) -> Any:

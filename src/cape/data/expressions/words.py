@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from sqlglot import Token, Tokenizer, TokenType
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, Tokenizer, TokenType
 
 from cape import check
 from cape.errors import InvalidInput
