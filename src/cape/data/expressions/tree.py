@@ -8,7 +8,7 @@ Meaning.
 - Every function of a NULL is NULL, also `least` and `greatest`; `coalesce`, `case`, `is null`, `and` and `or`
   are the exceptions, as in SQL.
 - What has no value is NULL: division or remainder by 0, `ln` and `log10` of 0 or less, `sqrt` of less than 0,
-  a negative number to a broken power, and any result beyond `TOP` in either direction.
+  a negative number to a fractional power, and any result beyond `TOP` in either direction.
 - `/` divides doubles: 7 / 2 is 3.5. `%` takes the sign of the dividend. `round` rounds halves away from 0.
 - In a product, a factor smaller than `TINY` counts as 0 where the product could become too small for a
   double: some databases raise an error there. Where bounds rule it out, nothing is replaced.
