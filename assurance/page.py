@@ -26,7 +26,7 @@ Each row has the date and the commit of its measurement; *+ changes* means that 
 _PARTS = {
     "fuzz": (
         "Bad input",
-        "Valid study files, schemas, tables (CSV, Parquet, SQLite, DuckDB if installed, frames), messages "
+        "Valid study files, schemas, expressions, tables (CSV, Parquet, SQLite, DuckDB if installed, frames), messages "
         "of secure aggregation, messages to a site, calls to an aggregator, requests, policies, keys, "
         "pending studies, ledgers, records and checkpoints, corrupted at random; and the commands that read "
         "them (`cape plan` and `run`, and as *stewards* `cape site check`, `approve`, `refuse`, `trust` and "
