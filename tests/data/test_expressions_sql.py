@@ -130,3 +130,8 @@ def test_a_part_that_stands_twice_is_written_twice() -> None:
     shared = parse("nullif(age + n, 40)", SCHEMA).sql(column)
     assert shared.sql().count('"age" + "n"') == 2
     assert all(each.parent is not None for each in shared.find_all(exp.Column))
+
+
+def test_a_null_has_its_type() -> None:
+    """Spark asks for it in conditions."""
+    assert "WHEN NULL" not in parse("case when null then 1 else age end", SCHEMA).sql(column).sql("spark")

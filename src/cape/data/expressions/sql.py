@@ -67,12 +67,20 @@ def _written(node: Node, args: list[Sql]) -> Sql:
     if op == "literal":
         return _literal(node)
     if op == "null":
-        return exp.Null()
+        return _null(node.kind)
     if op in _SIGNS:
         return _binary(_SIGNS[op], *args)
     if op in _ARITHMETIC:
         return _binary(_ARITHMETIC[op], *args)
     return _WRITE[op](node, args)
+
+
+def _null(kind: str) -> Sql:
+    """Return NULL with its type, which some databases ask for in conditions."""
+    if kind == "text":
+        return exp.Null()
+    number = exp.cast(exp.Null(), "double")
+    return _binary(exp.EQ, number, double(0.0)) if kind == "boolean" else number
 
 
 def _literal(node: Node) -> Sql:
