@@ -28,8 +28,8 @@ _PARTS = {
         "Bad input",
         "Valid study files, schemas, expressions, tables (CSV, Parquet, SQLite, DuckDB if installed, "
         "frames), messages of secure aggregation, messages to a site, calls to an aggregator, requests, "
-        "policies, keys, pending studies, ledgers, records and checkpoints, corrupted at random; and the commands that read "
-        "them (`cape plan` and `run`, and as *stewards* `cape site check`, `approve`, `refuse`, `trust` and "
+        "policies, keys, pending studies, ledgers, records and checkpoints, corrupted at random; and the "
+        "commands that read them (`cape plan` and `run`, and as *stewards* `cape site check`, `approve`, `refuse`, `trust` and "
         "`ledger`). Each input must work or be refused with an error of one or two lines, within 5 seconds "
         "and 1 GB. Cells of tables are recognisable values, and no error, log or output may contain one. "
         "*Answers*: noise is steered to where formulas break; no analysis may fail once it is paid for. "
