@@ -199,7 +199,7 @@ def test_tables_in_memory_show_their_lengths_where_sizes_are_public():
 
 
 def test_the_random_graph_of_many_sites_is_in_the_promise():
-    sites = {f"{i:03d}": "nowhere.csv" for i in range(200)}
+    sites = {f"{i:03d}": f"nowhere{i}.csv" for i in range(200)}
     together = Consortium(sites, SCHEMA, BUDGET, colluding=10, min_sites=180)
     promise = together.plan(Average("age"), 0.5).guarantee
     assert 0 < promise.extra < 2.0**-40
@@ -351,7 +351,7 @@ def test_what_a_plan_says_would_halve_the_error_does():
     count = int(plan.halving["sites"])
     for sites, holds in ((count, True), (count - 1, False)):
         larger = Consortium(
-            {str(i): "x.csv" for i in range(sites)},
+            {str(i): f"{i}.csv" for i in range(sites)},
             SCHEMA,
             BUDGET,
             colluding=1,

@@ -32,7 +32,11 @@ class Reader(Protocol):
     what: str
     advice: str
     text: bool  # every cell is text, because the file has no types
-    notation: Notation | None  # how the cells of a file are written; None where there is a null of its own
+
+    @property
+    def notation(self) -> Notation | None:
+        """How the cells of a file are written; None for tables with a null of their own."""
+        ...
 
     def names(self) -> list[str]:
         """Return the names of the table's columns."""
