@@ -11,8 +11,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from cape.blocks import Axis, Counts, Table
 from cape.blocks.batches import Batches
 from cape.data import Category, Csv, File, Number, Schema
+from cape.data.person import Person
 from cape.data.sources import open_source
 from cape.errors import CapeError, DataError, InvalidInput
 
@@ -261,6 +263,16 @@ def test_a_recode_that_fits_nothing_is_found(
 def test_keys_that_cannot_be(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         Csv("a.csv", **keys)
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_blanks_around_an_id_make_no_other_person(lenient: bool, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("who,x\n7,1\n 7 ,2\n7,3\nNA,4\n.,5\n-9,6\n8,7\n" + "7,8,9\n" * lenient)
+    source = Csv(tmp_path / "rows.csv", null_values=["-9"])
+    schema = Schema(x=(0, 100)).of_persons(Person("who", rows=1))
+    table = Table("alpha", source, schema, unreadable="missing" if lenient else "error")
+    (counts,) = table.sums([Counts((Axis("x", (0.0, 3.5, 100.0)),))])
+    assert counts[0].tolist() == [1, 1]  # one row of 7, and that of 8
 
 
 def test_blanks_around_names_are_not_part_of_them(both: Both) -> None:

@@ -140,8 +140,10 @@ class Batches:
 
     def _read_ids(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], pl.Series]]:
         """Yield the wanted columns, converted, with the id of each row's person."""
+        notation = self._reader.notation
         for columns, batch in self._batches(wanted, self._person.id):
-            yield columns, as_texts(batch[self._person.id])
+            ids = batch[self._person.id]
+            yield columns, as_texts(ids if notation is None else notation.ids(ids))
 
     def _read(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
         """Yield the wanted columns, converted, with their number of rows."""

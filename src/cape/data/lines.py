@@ -22,14 +22,11 @@ import numpy as np
 import polars as pl
 
 from cape.data.encodings import opened
-from cape.data.notation import Notation
+from cape.data.notation import BROKEN, Notation
 from cape.data.readers import trimmed
 from cape.errors import DataError
 
 __all__ = ["BROKEN", "LineReader", "first_line", "names_in"]
-
-BROKEN = "\0"
-"""What stands for each cell of a line that cannot be read."""
 
 _CHUNK = 1 << 24
 _LONGEST = 1 << 26  # bytes of a line; a longer one is put aside

@@ -27,8 +27,10 @@ from cape.data.files import NULLS, Words
 from cape.data.schema import Category, Schema
 from cape.errors import InvalidInput
 
-__all__ = ["Keys", "Notation"]
+__all__ = ["BROKEN", "Keys", "Notation"]
 
+BROKEN = "\0"
+"""What stands for each cell of a line that cannot be read."""
 _MISSING = -1
 _BLANK = " \u00a0\u2007\u2009\u202f"  # any of them between thousands, where a blank is stated
 
@@ -163,6 +165,17 @@ class Notation:
         null = plain.str.to_lowercase().is_in(self._nulls)
         found = found.zip_with(~null | plain.is_null(), _constant(plain, math.nan, pl.Float64))
         return changes.zip_with(changes.is_not_null(), found)
+
+    def ids(self, series: pl.Series) -> pl.Series:
+        """Return the ids of persons without blanks around them: null for a missing one, and in a broken line.
+
+        The id "7 " is the person "7", or that person would have more rows than may count.
+        """
+        if series.dtype != pl.String:
+            return series
+        plain = series.str.strip_chars()
+        none = plain.str.to_lowercase().is_in([*self._nulls, BROKEN])
+        return plain.zip_with(~none | plain.is_null(), _constant(plain, None, pl.String))
 
     def _dates(self, name: str) -> dict[str, float]:
         """Return what `recode` makes of cells in a column of dates."""
