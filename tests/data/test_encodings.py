@@ -136,3 +136,12 @@ def test_an_opened_file_is_closed(tmp_path: Path) -> None:
     with opened(str(tmp_path / "rows.csv"), "iso8859-1", header=True) as file:
         assert file.read().decode() == TEXT
     assert file.closed
+
+
+def test_the_first_cells_of_a_file_without_a_header_do_not_decide_its_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    for first in (b"1;b", b"\xff\xfe;b", b"\xfe\xff;b"):
+        path.write_bytes(first + b"\n2;b\n")
+        found = cells(Csv(path, columns=("x", "g"), separator=";"), SCHEMA, lenient=True)
+        assert found["x"][1:] == [2]
+        assert found["g"][1:] == ["b"]

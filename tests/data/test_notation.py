@@ -14,6 +14,7 @@ import pytest
 from cape.blocks import Axis, Counts, Table
 from cape.blocks.batches import Batches
 from cape.data import Category, Csv, File, Number, Schema
+from cape.data.notation import BROKEN, Notation
 from cape.data.person import Person
 from cape.data.sources import open_source
 from cape.errors import CapeError, DataError, InvalidInput
@@ -273,6 +274,8 @@ def test_blanks_around_an_id_make_no_other_person(lenient: bool, tmp_path: Path)
     table = Table("alpha", source, schema, unreadable="missing" if lenient else "error")
     (counts,) = table.sums([Counts((Axis("x", (0.0, 3.5, 100.0)),))])
     assert counts[0].tolist() == [1, 1]  # one row of 7, and that of 8
+    ids = pl.Series(["7", "\u00a07 ", BROKEN, "na", "-9", None])
+    assert Notation(source.words).ids(ids).to_list() == ["7", "7", None, None, None, None]
 
 
 def test_blanks_around_names_are_not_part_of_them(both: Both) -> None:
