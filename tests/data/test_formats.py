@@ -65,6 +65,17 @@ def test_a_sheet_is_read_cell_by_cell(book: Path, lenient: bool) -> None:
     }
 
 
+def test_numbers_of_a_sheet_keep_their_digits(tmp_path: Path) -> None:
+    numbers = [3.141592653589793, 1.5e-12, -1.234567890123e-7, 123456.7890123456, 1e300, 7.0, 0.0]
+    with xlsxwriter.Workbook(tmp_path / "rows.xlsx") as made:
+        sheet = made.add_worksheet()
+        for row, cell in enumerate(["x", *numbers, "text", "3.141592654"]):
+            sheet.write_string(row, 0, cell) if isinstance(cell, str) else sheet.write_number(row, 0, cell)
+            sheet.write(row, 1, "y")
+    found = cells(tmp_path / "rows.xlsx", Schema(x=(-1e301, 1e301)), lenient=True)["x"]
+    assert found == [*(float(f"{number:.16G}") for number in numbers), None, 3.141592654]
+
+
 def test_dates_of_a_sheet_are_dates(book: Path) -> None:
     reader = open_source("alpha", book)
     (batch,) = reader.batches(["when"], 10)  # type: ignore[union-attr]

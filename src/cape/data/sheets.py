@@ -20,6 +20,7 @@ from cape.errors import DataError, MissingExtra
 __all__ = ["SheetReader"]
 
 _MIDNIGHT = r"^(\d{4}-\d{2}-\d{2})[ T]00:00:00(?:\.0+)?$"
+_ROUNDED = 1e-9
 
 
 class SheetReader:
@@ -57,8 +58,16 @@ class SheetReader:
         frame: pl.DataFrame = book.load_sheet(index, dtypes="string").to_polars()
         if not frame.columns and not self._lenient:
             raise DataError(self._site, f"the sheet {check.show(sheets[index])} of {self.what} is empty")
-        frame.columns = trimmed(frame.columns)
-        return frame.with_columns(pl.all().str.replace(_MIDNIGHT, "$1"))
+        numbers: pl.DataFrame = book.load_sheet(index, dtypes="float").to_polars()
+        whole = [_exact(frame.to_series(i), numbers.to_series(i)) for i in range(frame.width)]
+        return pl.DataFrame(whole, schema=trimmed(frame.columns))
+
+
+def _exact(texts: pl.Series, numbers: pl.Series) -> pl.Series:
+    """Return the texts of a column with all digits of a number: fastexcel rounds them to nine decimals."""
+    read = texts.cast(pl.Float64, strict=False)
+    rounded = ((read != numbers) & ((read - numbers).abs() <= _ROUNDED)).fill_null(False)
+    return numbers.cast(pl.String).zip_with(rounded, texts.str.replace(_MIDNIGHT, "$1"))
 
 
 def _library() -> Any:
