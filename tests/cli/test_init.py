@@ -6,6 +6,7 @@ import io
 import json
 import re
 import tomllib
+from datetime import date
 
 import polars as pl
 import pytest
@@ -98,6 +99,7 @@ def test_what_is_read_from_rows_is_marked_and_must_be_reviewed(cape, rows):
     written = tomllib.loads(text)
     assert written["schema"]["age"] == {"low": 47, "high": 61}
     assert written["schema"]["sex"] == ["F", "M"]
+    assert written["schema"]["admitted"] == {"low": date(2020, 1, 31), "high": date(2021, 6, 30)}
     done = cape("plan", "study.toml")
     assert done.code == 2
     assert "bounds or categories were read from rows" in done.err

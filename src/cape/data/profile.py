@@ -19,6 +19,8 @@ import polars as pl
 
 from cape.data import faults
 from cape.data.clinical import is_id, rounded
+from cape.data.columns import as_date
+from cape.data.dates import days_of
 from cape.data.encodings import all_utf8
 from cape.data.files import Csv, File, file_at
 from cape.data.guesses import comma_is_decimal, means_missing
@@ -79,19 +81,24 @@ def values(path: Path, found: Profile) -> dict[str, list[Any]]:
                 numbers = _numbers(cells, layout).drop_nulls().drop_nans()
                 _widen(ends.setdefault(name, []), [numbers.min(), numbers.max()])
             elif found.kinds[name] == "date":
-                days = cells.str.to_date(strict=False) if cells.dtype == pl.String else cells.cast(pl.Date)
+                days = days_of(cells).drop_nulls()
                 _widen(ends.setdefault(name, []), [days.min(), days.max()])
             else:
                 known = ends.setdefault(name, [])
                 more = [value for value in cells.cast(pl.String).unique().to_list() if value not in known]
                 known += more[: _MOST_CATEGORIES + 1 - len(known)]
-    return {
-        name: [rounded(each[0], up=False), rounded(each[1], up=True)]
-        if found.kinds[name] == "number"
-        else sorted(each)
-        for name, each in ends.items()
-        if each and (found.kinds[name] != "text" or len(each) <= _MOST_CATEGORIES)
-    }
+    return {name: read for name, each in ends.items() if (read := _stated(found.kinds[name], each))}
+
+
+def _stated(kind: Kind, found: list[Any]) -> list[Any]:
+    """Return bounds, rounded outwards, or categories; nothing where there are none, or too many."""
+    if not found:
+        return []
+    if kind == "number":
+        return [rounded(found[0], up=False), rounded(found[1], up=True)]
+    if kind == "date":
+        return [as_date(day) for day in found]
+    return sorted(found) if len(found) <= _MOST_CATEGORIES else []
 
 
 def _widen(ends: list[Any], new: list[Any]) -> None:
@@ -196,7 +203,7 @@ def _kind(column: pl.Series, text: bool, layout: dict[str, Any]) -> Kind:
         layout["decimal"] = ","
     if max(plain, comma) > _MOST:
         return "number"
-    return "date" if _share(cells.str.to_date("%Y-%m-%d", strict=False)) > _MOST else "text"
+    return "date" if _share(days_of(cells)) > _MOST else "text"
 
 
 def _share(read: pl.Series) -> float:
