@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, strategies
 
 from cape.blocks import Table
 from cape.data import Category, Csv, Database, Number, Schema
+from cape.data.person import Person
 from cape.data.survey import survey
 from cape.data.surveyed import ColumnSurvey, Survey
 from cape.data.troubles import missing, remedy, stops, toml, warnings
@@ -208,6 +209,34 @@ def test_ids_with_several_rows_are_counted(tmp_path):
     schema = Schema(age=(18, 90))
     (said,) = warnings(survey("a", frame, schema))
     assert str(said).startswith("patientId: 2 different ids in 4 rows, up to 3 rows each")
+
+
+def test_the_rows_of_persons_that_do_not_count_are_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("age,who\n50,a\n51, a\n52,a\n53,b\n54,\n")
+    schema = Schema(age=(18, 90)).of_persons(Person("who", rows=2))
+    found = survey("a", path, schema)
+    assert not found.fails()
+    assert [str(each) for each in warnings(found)] == [
+        "who: 1 row does not count: a person has up to 3, and [person] lets 2 of them count",
+        "who: 1 row without an id, which counts for nobody",
+    ]
+    one = Schema(age=(18, 90), visits=(0, 9)).of_persons(Person("who", row={"visits": "count(*)"}))
+    assert [each.name for each in survey("a", path, one).columns] == ["age"]
+    assert not survey("a", path, one).fails()
+    gone = survey("a", path, Schema(age=(18, 90)).of_persons(Person("Who")))
+    assert gone.fails()
+    assert "Who: no such column in the file; did you mean 'who'?" in map(str, stops(gone))
+
+
+def test_derived_columns_are_not_looked_for_in_the_file(tmp_path):
+    schema = Schema({"age": (18, 90), "old": {"sql": "age >= 65"}}).only("age > 20").at(["a", "b"])
+    path = tmp_path / "a.csv"
+    path.write_text("age\n50\nx\n")
+    found = survey("a", path, schema)
+    assert [each.name for each in found.columns] == ["age"]
+    assert column(found, "age").misfits.count == 1
+    assert not found.absent
 
 
 def test_other_sources_are_surveyed_too(tmp_path):

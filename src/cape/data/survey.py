@@ -102,6 +102,7 @@ class _Work:
         self._rows, self._unit = 0, "row"
         self._wanted: list[str] = []
         self._named: dict[str, str] = {}  # what the file calls each of them
+        self._read: list[str] = []
         self._absent: tuple[Absent, ...] = ()
         self._twice: tuple[str, ...] = ()
         self._separator: str | None = None
@@ -142,7 +143,8 @@ class _Work:
         if not names:
             self.problems.append("the file is empty: it has no header and no rows")
             return False
-        wanted = self._schema.sources(self._schema)
+        person = self._schema.person
+        wanted = [*self._schema.sources(self._schema), *(() if person is None else (person.id,))]
         self._twice = tuple(
             name
             for name in wanted
@@ -152,6 +154,8 @@ class _Work:
         self._named = {name: name for name in wanted if name in names} | {
             each.name: each.same[0] for each in self._absent if len(each.same) == 1
         }
+        if person is not None and person.id in self._named:
+            self._ids[self._named.pop(person.id)] = []
         self._wanted = list(self._named)
         if reader.text and not self._wanted:
             used = source.separator if isinstance(source, Csv) else None
@@ -160,15 +164,15 @@ class _Work:
         if unknown is not None:
             raise faults.not_recoded(self._site, unknown)
         for name in names:
-            if is_id(name) and name not in self._named.values():
+            if person is None and is_id(name) and name not in self._named.values():
                 self._ids.setdefault(name, [])
-        return bool(self._wanted)
+        self._read = list(dict.fromkeys([*self._named.values(), *self._ids])) or names[:1]
+        return bool(self._wanted) or not self._absent
 
     def _through(self, reader: Reader) -> None:
         kind = LenientRecording if self._lenient else StrictRecording
         self._cells = kind(self._site, self._schema, reader.notation)
-        columns = list(dict.fromkeys([*self._named.values(), *self._ids]))
-        for batch in self._batches(reader, columns, max(_FEWEST, _BATCH_CELLS // len(columns))):
+        for batch in self._batches(reader, self._read, max(_FEWEST, _BATCH_CELLS // len(self._read))):
             self._batch(self._cells, batch, reader.text, self._rows)
             self._rows += batch.height
 
@@ -183,10 +187,10 @@ class _Work:
             yield batch
 
     def _batch(self, cells: Recording, batch: pl.DataFrame, text: bool, offset: int) -> None:
-        first = batch[self._named[self._wanted[0]]]
+        first = batch[self._read[0]]
         broken = (first == BROKEN).fill_null(False).to_numpy() if text else np.zeros(batch.height, bool)
         self._broken.add(broken, offset)
-        blank = ~broken
+        blank = ~broken if self._wanted else np.zeros(batch.height, bool)
         for name in self._wanted:
             values, bad = cells.recorded(batch[self._named[name]].alias(name), offset, broken)
             column = self._schema.stated[name]
@@ -218,7 +222,7 @@ class _Work:
         assert not isinstance(reader, nw.LazyFrame)
         strict, offset = Strict(self._site, self._schema, reader.notation), 0
         try:
-            for batch in self._batches(reader, self._wanted, _BATCH_CELLS // len(self._wanted)):
+            for batch in self._batches(reader, self._read, _BATCH_CELLS // len(self._read)):
                 for name in self._wanted:
                     strict.read(batch[name], offset)
                 offset += batch.height
@@ -246,8 +250,20 @@ class _Work:
             blank=self._blank.spots(self._place),
             encoding=Spots(self._encoding.count, self._encoding.places),
             encoding_guess=self._encoding.guess,
-            ids=tuple(_counted(name, hashes) for name, hashes in self._ids.items() if hashes),
+            ids=tuple(self._counted(name, hashes) for name, hashes in self._ids.items() if hashes),
         )
+
+    def _counted(self, name: str, hashes: list[pl.Series]) -> Ids:
+        cells, person = sum(map(len, hashes)), self._schema.person
+        if cells > _MOST_IDS:
+            return Ids(name, cells, cells, 1)
+        counts = pl.concat(hashes).alias("id").value_counts()["count"].to_numpy().astype(np.int64)
+        found = Ids(name, cells, counts.size, int(counts.max(initial=0)))
+        if person is None:
+            return found
+        beyond = 0 if person.row is not None else int(np.maximum(counts - person.rows, 0).sum())
+        nobody = self._rows - self._broken.count - cells
+        return structs.replace(found, rows=person.rows, beyond=beyond, nobody=nobody)
 
     def _column(self, name: str) -> ColumnSurvey:
         assert self._cells is not None
@@ -324,14 +340,11 @@ def likely_separator(names: Sequence[str], used: str) -> str | None:
 
 
 def _hashed(ids: pl.Series, broken: Flags) -> pl.Series:
+    """Return the hashes of ids that are there, without the blanks around them."""
     if unwritten(ids):
         ids = pl.Series(ids.name, [None if each is None else str(each) for each in ids], dtype=pl.String)
-    return ids.filter(pl.Series(~broken)).drop_nulls().hash()
-
-
-def _counted(name: str, hashes: list[pl.Series]) -> Ids:
-    if sum(map(len, hashes)) > _MOST_IDS:
-        return Ids(name, 0, 0, 0)
-    every = pl.concat(hashes).alias("id")
-    counts = every.value_counts()["count"]
-    return Ids(name, len(every), len(counts), int(counts.max() or 0))  # type: ignore[arg-type]
+    ids = ids.filter(pl.Series(~broken)).drop_nulls()
+    if ids.dtype == pl.String:
+        ids = ids.str.strip_chars()
+        ids = ids.filter(ids != "")
+    return ids.hash()

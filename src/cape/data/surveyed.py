@@ -59,12 +59,19 @@ class Unit(_Found, frozen=True):
 
 
 class Ids(_Found, frozen=True):
-    """A column that looks like an identifier: cells, different ones, most rows of one; 0 if not counted."""
+    """A column that identifies persons, or looks so: cells, different ones, and the most rows of one.
+
+    Where a study has [person], `rows` is how many rows of a person count, `beyond` how many do not for that,
+    and `nobody` how many have no id.
+    """
 
     name: str
     cells: int
     persons: int
     most: int
+    rows: int | None = None
+    beyond: int = 0
+    nobody: int = 0
 
 
 class ColumnSurvey(_Found, frozen=True):

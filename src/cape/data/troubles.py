@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cape import check
 from cape.data.columns import as_date
-from cape.data.surveyed import Absent, ColumnSurvey, Spots, Survey
+from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey
 
 __all__ = ["Trouble", "missing", "remedy", "stops", "toml", "toml_key", "warnings"]
 
@@ -69,15 +69,7 @@ def warnings(survey: Survey) -> list[Trouble]:
             )
         )
     for ids in survey.ids:
-        if ids.persons < ids.cells:
-            found.append(
-                Trouble(
-                    ids.name,
-                    f"{_number(ids.persons)} different ids in {_number(ids.cells)} rows, up to "
-                    f"{_number(ids.most)} rows each: without [person] every row counts as another person, "
-                    "and one with many rows is protected less",
-                )
-            )
+        found += _persons(ids)
     return found
 
 
@@ -185,6 +177,26 @@ def _beyond(column: ColumnSurvey) -> Iterator[Trouble]:
         yield Trouble(column.name, said)
     for code, cells in column.codes.items():
         yield Trouble(column.name, f"{_count(cells, 'cell')} of {code}: a code for a missing cell?")
+
+
+def _persons(ids: Ids) -> Iterator[Trouble]:
+    if ids.rows is None and ids.persons < ids.cells:
+        rows = f"{_number(ids.cells)} rows, up to {_number(ids.most)} rows each"
+        yield Trouble(
+            ids.name,
+            f"{_number(ids.persons)} different ids in {rows}: without [person] every row counts as another "
+            "person, and one with many rows is protected less",
+        )
+    if ids.beyond:
+        verb = "does" if ids.beyond == 1 else "do"
+        yield Trouble(
+            ids.name,
+            f"{_count(ids.beyond, 'row')} {verb} not count: a person has up to {_number(ids.most)}, and "
+            f"[person] lets {_number(ids.rows or 1)} of them count",
+        )
+    if ids.nobody:
+        verb = "counts" if ids.nobody == 1 else "count"
+        yield Trouble(ids.name, f"{_count(ids.nobody, 'row')} without an id, which {verb} for nobody")
 
 
 def _meant(column: ColumnSurvey) -> str:

@@ -265,7 +265,8 @@ class Desk:
         found = None
         try:
             self.folder.identity  # noqa: B018  raises if others can read its file
-            found = survey(policy.name, policy.data.source(), policy.schema, lenient=True).shown()
+            schema = policy.schema.of_persons(policy.person)
+            found = survey(policy.name, policy.data.source(), schema, lenient=True).shown()
             problems += [f"the table cannot be used: {trouble}" for trouble in troubles.stops(found)]
             if not problems:
                 problems += self._too_few(policy, found.rows)
