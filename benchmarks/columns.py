@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from cape.data import Category, Number, Schema
 
-__all__ = ["NUMBERS", "SCHEMA", "VISITS", "Columns", "make", "population", "sample"]
+__all__ = ["NUMBERS", "ODDS", "SCHEMA", "VISITS", "Columns", "make", "population", "sample"]
 
 Columns = dict[str, NDArray[np.float64]]
 """Name -> cells, within the bounds; `readmitted` is 0 or 1."""
@@ -49,7 +49,8 @@ SCHEMA = Schema(
 )
 """The columns with their bounds; no cell is missing."""
 
-_INTERCEPT, _INPATIENT, _EMERGENCY = -1.6, 0.34, 0.15  # the log odds of being readmitted
+ODDS = (-1.6, 0.34, 0.15)
+"""The log odds of being readmitted: at first, per inpatient and per emergency visit."""
 
 
 def make(rows: int, seed: int) -> Columns:
@@ -74,7 +75,7 @@ def make(rows: int, seed: int) -> Columns:
     }
     grows = 1 + 0.12 * found["inpatient"] + 0.05 * found["emergency"]
     found["days"] = np.minimum(4.2 * grows * np.exp(0.7 * own[5]), 60.0)
-    odds = _INTERCEPT + _INPATIENT * found["inpatient"] + _EMERGENCY * found["emergency"]
+    odds = ODDS[0] + ODDS[1] * found["inpatient"] + ODDS[2] * found["emergency"]
     found["readmitted"] = (random.random(rows) < 1 / (1 + np.exp(-odds))).astype(np.float64)
     return found
 

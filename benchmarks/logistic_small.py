@@ -1,4 +1,4 @@
-"""Logistic regression on few people and on skewed columns, and how often its intervals hold the truth.
+"""Logistic regression on few people and on skewed columns.
 
 Two kinds of made-up tables with known coefficients. *Small*: an age that is skewed, a score with a standard
 deviation of 15, and a category that 15% have; the best possible AUC is .618. *Skewed*: counts of visits, most
@@ -8,7 +8,6 @@ of them 0, with a kurtosis of up to 180, and days in hospital.
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import tempfile
@@ -22,18 +21,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import binom
 from sklearn.metrics import log_loss, roc_auc_score
 
-from benchmarks.coverage import RUNS
 from benchmarks.harness import Result, Skip, bench
-from cape import Budget, Schema, privacy
+from cape import Budget, Schema
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.data import Category, Number
 from cape.engine.consortium import Consortium
 from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
-from tests.analyses.regression.conversations import converse
 
 Floats = NDArray[np.float64]
 SITES, DELTA = 20, 1e-6
@@ -200,53 +196,3 @@ def skewed() -> Result:
         for name, each in errors.items()
     }
     return Result(float((errors["ours"] / errors["raw"]).max()), 1.0, "lower", detail=detail)
-
-
-@bench("coverage.logistic")
-def coverage(runs: int = RUNS) -> Result:
-    """How many cells are covered less than 93% of the time, or more than 98.5% where sampling dominates.
-
-    Sums are exact and noise is normal, as five sites have it, one of them colluding. A cell counts if a
-    binomial test at .05 over the number of cells finds it, in 400 runs, or 2,000 when asked.
-    """
-    shares, sampled = {}, {}
-    for kind, people in (("small", SMALL), ("skewed", SKEWED)):
-        for rows in (1112, 10_000, 70_000):
-            for epsilon in (1.0, 3.0, 10.0):
-                hits, parts = _covered(people, rows, epsilon, runs)
-                for label, hit in hits.items():
-                    shares[f"{kind} {rows} {epsilon:g} {label}"] = hit
-                    sampled[f"{kind} {rows} {epsilon:g} {label}"] = parts[label]
-    level = SURE / len(shares)
-    low = [cell for cell, hit in shares.items() if binom.cdf(hit, runs, LEAST) < level]
-    high = [
-        cell
-        for cell, hit in shares.items()
-        if sampled[cell] > math.sqrt(0.5) and binom.sf(hit - 1, runs, MOST) < level
-    ]
-    detail = {
-        "least": round(min(shares.values()) / runs, 3),
-        "mean": round(float(np.mean(list(shares.values()))) / runs, 3),
-        "low": {cell: shares[cell] / runs for cell in low},
-        "high": {cell: shares[cell] / runs for cell in high},
-        "cells": {cell: round(hit / runs, 3) for cell, hit in shares.items()},
-    }
-    return Result(float(len(low) + len(high)), 0.0, "lower", unit="cells", detail=detail)
-
-
-def _covered(people: People, rows: int, epsilon: float, runs: int) -> tuple[dict[str, int], dict[str, float]]:
-    """Return how often each interval held the truth, and the median part of the error that is sampling."""
-    analysis, mu = LogisticRegression("y", people.names), float(privacy.mu(epsilon, DELTA))
-    hits: dict[str, int] = {}
-    parts: dict[str, list[float]] = {}
-    for run in range(runs):
-        table = people.table(run, rows)
-        rng = np.random.default_rng(10**6 + run)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooNoisyWarning)
-            found, _ = converse(analysis, people.schema, table, rng, mu=mu)
-        for each, true in zip(found.estimates, people.true, strict=True):
-            low, high = each.interval(0.95)
-            hits[each.label] = hits.get(each.label, 0) + (low <= true <= high)
-            parts.setdefault(each.label, []).append(each.sampling / each.standard_error)
-    return hits, {label: float(np.median(values)) for label, values in parts.items()}

@@ -18,6 +18,7 @@ from scipy.special import expit
 
 from cape import check
 from cape.arrays import Floats
+from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
 from cape.blocks.parts import Part, Pass
@@ -30,6 +31,7 @@ __all__ = ["Scores"]
 
 _LARGEST = 1e100  # of weights
 _LARGEST_TURN = 1e30  # far above any use; squares of lengths stay far below where floats end
+_TYPICAL = 1024  # rows, for plans
 _TINY = 1e-300  # in place of a length of 0
 
 
@@ -82,6 +84,32 @@ class Scores(VectorBlock):
             ),
         )
 
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
+        """The sums of typical rows whose target does not depend on their features."""
+        x, share = typical.rows(self.design, schema, _TYPICAL), self._share(schema)
+        p, u = expit(x @ np.array(self.weights)), x @ np.array(self.turn).T
+        squares, bent = np.einsum("ij,ij->i", u, u), p * (1 - p)
+        v = self._weight(p, squares)
+        spread = v**2 * (share * (1 - p) ** 2 + (1 - share) * p**2)
+        above = np.triu_indices(u.shape[1], 1)
+        found = [np.ones(1), (v * (p - share)) @ u / len(u) / self.bound]
+        for each, unit in ((v * bent, self.curve), (spread, self.bound**2)):
+            total = (u * each[:, None]).T @ u / len(u) / unit
+            found += [np.diagonal(total).copy(), total[above]]
+        return tuple(rows * each for each in found)
+
+    def _share(self, schema: Schema) -> float:
+        return 0.0 if self.design.target is None else schema.category(self.design.target).shares[1]
+
+    def _weight(self, p: Floats, squares: Floats) -> Floats:
+        """Return the weight of rows with these probabilities and squared lengths of u."""
+        longest = np.maximum(p, 1 - p) * np.sqrt(squares)
+        v = np.minimum(
+            self.bound / np.maximum(longest, _TINY),
+            self.curve / np.maximum(p * (1 - p) * squares, _TINY),
+        )
+        return np.minimum(v, 1.0)
+
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
 
@@ -99,14 +127,9 @@ class _Scores:
         p = expit(_along(block.weights, rows.x))
         u = np.stack([_along(row, rows.x) for row in block.turn])
         squares = _along((ONE,) * len(u), u * u)
-        bent = p * (1 - p)
-        longest = np.maximum(p, 1 - p) * np.sqrt(squares)
-        v = np.minimum(
-            block.bound / np.maximum(longest, _TINY), block.curve / np.maximum(bent * squares, _TINY)
-        )
-        np.minimum(v, 1.0, out=v)
+        v = block._weight(p, squares)
         scores = clip_rows((v * (p - (rows.y + ONE) / (2 * ONE)) * u).T, block.bound)
-        roots = clip_rows((np.sqrt(v * bent) * u).T, math.sqrt(block.curve))
+        roots = clip_rows((np.sqrt(v * (p * (1 - p))) * u).T, math.sqrt(block.curve))
         self._count += rows.count
         self._score.add(scores.sum(axis=0))
         self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))

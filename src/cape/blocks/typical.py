@@ -21,12 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaincinv, ndtr
+from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
@@ -53,6 +53,7 @@ _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _CROWD = 0.97  # of the most cells that can lie at a bound
 _SEPARATED = 4.0  # log-odds
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roots are evenly spread mod 1
+_RANKS = 2048  # at which quantiles are kept: the last one is that of 0.02% of rows
 _MODERATE = (0.3, 0.5)  # correlations: medium and large by Cohen's words
 _RARE = 0.1  # the share of all values but the first, where categories are rare
 
@@ -120,12 +121,33 @@ class Shape:
         return np.asarray(betainc(*self._sides, u))
 
     def at(self, ranks: Floats) -> Floats:
-        """Return the t of cells with these ranks, from 0 to 1."""
-        return np.asarray(2 * betaincinv(*self._sides, ranks) - 1)
+        """Return the t of cells with these ranks, from 0 to 1, to within one of `_RANKS` steps."""
+        known = _quantiles(self.expected, self.column.low, self.column.high)
+        return known[np.clip((ranks * _RANKS).astype(np.int64), 0, _RANKS - 1)]
+
+    def _at(self, ranks: Floats) -> Floats:
+        mean, variance, form = (1 + self.mean) / 2, self.variance / 4, self.expected.form
+        if form in ("crowded", "tailed"):
+            part = {"crowded": _crowded_at, "tailed": _tailed_at}[form]
+            u = part(ranks, mean, variance) if mean <= 0.5 else 1 - part(1 - ranks, 1 - mean, variance)
+            return np.asarray(2 * u - 1)
+        t = np.asarray(2 * betaincinv(*self._sides, ranks) - 1)
+        if form == "few":  # as in `below`
+            sd = math.sqrt(self.variance)
+            t = np.clip(self.mean + sd * np.round((t - self.mean) / sd), -1.0, 1.0)
+        return t
 
 
-def _crowded(u: Floats, mean: float, variance: float) -> Floats:
-    """Return the part of cells below u if many of them are 0, for a mean and a variance.
+@lru_cache(maxsize=256)
+def _quantiles(expected: Expected, low: float, high: float) -> Floats:
+    """Return the t of cells at evenly spread ranks; columns with the same shape share them."""
+    found = Shape(Number(low, high, expected=expected))._at((np.arange(_RANKS) + 0.5) / _RANKS)
+    found.setflags(write=False)
+    return found
+
+
+def _around(mean: float, variance: float) -> tuple[float, float, float]:
+    """Return the part of cells that are 0, and the alpha and beta of the others, if many are 0.
 
     With a part q at 0 the others have the mean m / (1 - q) and the mean square (m² + v) / (1 - q): all are
     equal where q = v / (m² + v), which is the most.
@@ -134,8 +156,19 @@ def _crowded(u: Floats, mean: float, variance: float) -> Floats:
     others = mean / (1 - at_bound)
     spread = (mean**2 + variance) / (1 - at_bound) - others**2
     total = max(others * (1 - others) / spread - 1, _LEAST)
-    inside = betainc(others * total, (1 - others) * total, u)
-    return np.asarray(np.where(u <= 0, 0.0, at_bound + (1 - at_bound) * inside))
+    return at_bound, others * total, (1 - others) * total
+
+
+def _crowded(u: Floats, mean: float, variance: float) -> Floats:
+    """Return the part of cells below u if many of them are 0, for a mean and a variance."""
+    at_bound, *sides = _around(mean, variance)
+    return np.asarray(np.where(u <= 0, 0.0, at_bound + (1 - at_bound) * betainc(*sides, u)))
+
+
+def _crowded_at(ranks: Floats, mean: float, variance: float) -> Floats:
+    at_bound, *sides = _around(mean, variance)
+    inside = betaincinv(*sides, np.clip((ranks - at_bound) / (1 - at_bound), 0.0, 1.0))
+    return np.asarray(np.where(ranks <= at_bound, 0.0, inside))
 
 
 def _tailed(u: Floats, mean: float, variance: float) -> Floats:
@@ -143,6 +176,11 @@ def _tailed(u: Floats, mean: float, variance: float) -> Floats:
     spread = math.log1p(variance / mean**2)
     with np.errstate(divide="ignore"):
         return np.asarray(ndtr((np.log(u / mean) + spread / 2) / math.sqrt(spread)))
+
+
+def _tailed_at(ranks: Floats, mean: float, variance: float) -> Floats:
+    spread = math.log1p(variance / mean**2)
+    return np.asarray(np.minimum(mean * np.exp(math.sqrt(spread) * ndtri(ranks) - spread / 2), 1.0))
 
 
 def power(column: Column, exponent: int) -> float:
@@ -253,21 +291,42 @@ def vectors(design: Design, schema: Schema) -> tuple[Floats, Floats]:
 
 
 def rows(design: Design, schema: Schema, many: int) -> Floats:
-    """Return the vectors of so many typical rows: the same ones at every call, evenly spread over ranks."""
-    parts: list[Floats] = []
-    for i, name in enumerate(design.features):
-        column = schema[name]
-        steps = np.arange(many, dtype=np.float64) * math.sqrt(_PRIMES[i % len(_PRIMES)])
-        ranks: Floats = np.asarray((0.5 + steps) % 1.0, np.float64)
+    """Return the vectors of so many typical rows: the same ones at every call, evenly spread over ranks.
+
+    Numbers that go together do so by the ranks of a normal factor that they have in common.
+    """
+    columns = [schema[name] for name in design.features]
+    return _rows(design, tuple((column, column.expected) for column in columns), design.length(schema), many)
+
+
+@lru_cache(maxsize=16)
+def _rows(design: Design, columns: tuple[tuple[Column, object], ...], length: float, many: int) -> Floats:
+    """Return them; what is expected of columns stands beside them, because equal ones may differ in it."""
+    common, parts = ndtri(_ranks(many, len(columns))), []
+    for i, (column, _) in enumerate(columns):
+        ranks = _ranks(many, i)
         if isinstance(column, Number):
-            parts.append(Shape(column).at(ranks)[:, None])
+            shape = Shape(column)
+            loading = shape.expected.loading
+            if loading:
+                ranks = ndtr(loading * common + math.sqrt(1 - loading**2) * ndtri(ranks))
+            parts.append(shape.at(ranks)[:, None])
         else:
             codes = np.searchsorted(np.cumsum(column.shares)[:-1], ranks, side="right")
             parts.append((codes[:, None] == np.arange(1, len(column.values))).astype(np.float64))
-    x = np.concatenate(parts, axis=1) / design.length(schema)
-    if design.cube:
-        return x
-    return np.asarray(x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0))
+    x = np.concatenate(parts, axis=1) / length
+    if not design.cube:
+        x = x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
+    if design.intercept:
+        x = np.column_stack([np.full(many, design.intercept), x]) / math.hypot(1.0, design.intercept)
+    x.setflags(write=False)
+    return np.asarray(x)
+
+
+def _ranks(many: int, place: int) -> Floats:
+    """Return ranks of rows, from 0 to 1, as independent of those at other places as may be."""
+    steps = np.arange(many, dtype=np.float64) * math.sqrt(_PRIMES[place % len(_PRIMES)])
+    return np.asarray((0.5 + steps) % 1.0, np.float64)
 
 
 def correlated(design: Design, schema: Schema, found: Entries) -> Floats:

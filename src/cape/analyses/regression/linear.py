@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Coefficients, Unsure, coefficients, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.linear_model import LinearModel
@@ -21,7 +22,6 @@ from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import Fit, fit
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.regression.sensitivity import joint
-from cape.analyses.table_one import TableOne
 from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
@@ -214,14 +214,7 @@ class LinearRegression(Analysis):
 
     def smaller(self, schema: Schema) -> Iterator[Analysis]:
         """Yield regressions on fewer features, then on each alone, then the target by each category."""
-        for many in range(len(self.features) - 1, 1, -1):
-            yield self.changed(features=self.features[:many])
-        if len(self.features) > 1:
-            for name in self.features:
-                yield self.changed(features=(name,))
-        for name in self.features:
-            if isinstance(schema[name], Category):
-                yield TableOne(self.target, by=name)
+        return fewer(self, schema, self.target, self.features)
 
     def describe(self) -> str:
         return f"linear regression of {self.target} on {joined(self.features)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,9 +16,10 @@ import numpy as np
 
 from cape import check
 from cape.analyses.matrices import CLEAR
+from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Reach, largest, unreliable, widest
 from cape.analyses.regression.logistic_model import LogisticModel
-from cape.analyses.regression.scores import Belief, Point, Step, clipping, score_query
+from cape.analyses.regression.scores import Belief, Point, Step, score_query
 from cape.arrays import Floats
 from cape.blocks import Design
 from cape.blocks.units import Units
@@ -31,6 +32,7 @@ from cape.engine.query import (
     Conversation,
     Estimate,
     Neighbours,
+    Noise,
     Query,
 )
 from cape.errors import InvalidInput, TooNoisyWarning
@@ -169,6 +171,9 @@ class LogisticRegression(Analysis):
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for scores at log-odds of 0, and then at what was found, each time."""
+        return self._told((yield from self._steps(schema, neighbours)), schema)
+
+    def _steps(self, schema: Schema, neighbours: Neighbours) -> Generator[Query, Answer, list[Step]]:
         self._check(schema)
         design, shares = self._design(True), self.stages()
         point, possible = Point.first(design.width(schema)), self._possible(schema)
@@ -178,7 +183,7 @@ class LogisticRegression(Analysis):
             steps.append(step)
             turn = step.trusting.turn(first=len(steps) == 1)
             point = step.next(self._likely(steps, possible).mean, turn, shares[-1] / share)
-        return self._told(steps, schema)
+        return steps
 
     def _possible(self, schema: Schema) -> Floats:
         """Return the largest weights that are possible, if no column moves log-odds by more than 20."""
@@ -188,12 +193,15 @@ class LogisticRegression(Analysis):
 
     def _likely(self, steps: list[Step], possible: Floats) -> Belief:
         """Return what steps say, if log-odds are expected to vary by `SPREAD` over people."""
+        return Belief.after([step.trusting for step in steps], self._before(steps, possible))
+
+    def _before(self, steps: list[Step], possible: Floats) -> Floats:
+        """Return the covariance of weights before anything is seen of the target."""
         turn = steps[0].trusting.turn(first=True)
         covariance = SPREAD**2 / max(len(turn) - self.intercept, 1) * turn.T @ turn
         if self.intercept:
             covariance[0, 0] += 1 + self._first**-2
-        covariance = np.linalg.inv(np.linalg.inv(covariance) + np.diag(possible**-2.0))
-        return Belief.after([step.trusting for step in steps], covariance)
+        return np.linalg.inv(np.linalg.inv(covariance) + np.diag(possible**-2.0))
 
     def _told(self, steps: list[Step], schema: Schema) -> AnalysisResult:
         """Return likely values, with the intervals of estimates that expect no more than what is possible."""
@@ -278,27 +286,63 @@ class LogisticRegression(Analysis):
         return schema.category(self.target).values
 
     def expected(
-        self,
-        schema: Schema,
-        noise: Sequence[Sequence[float]],
-        rows: int,
-        neighbours: Neighbours = "replace-one",
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
-        """Return the noise of each coefficient for log-odds near 0 and independent features."""
-        units = Units(self._design(False), schema)
-        frame = self._frame(len(units.names))
-        values, vectors = np.linalg.eigh(frame @ units.typical() @ frame.T)
-        width, count = len(values), max(rows, 1)
-        if self.steps == 1:
-            of_weights = (vectors * (2 * noise[0][1] / count / values) ** 2) @ vectors.T
-        else:
-            longest = 1 / math.sqrt(float(values[0]))
-            bound, curve = clipping(count, width, noise[0][1], noise[0][3], longest)
-            kept = min(1.0, 2 * bound / math.sqrt(width), 4 * curve / width)  # the weight of a typical row
-            of_weights = (vectors / values) @ vectors.T * (4 * noise[0][1] * bound / count / kept) ** 2
-        errors = np.sqrt(np.diag(units.covariance(frame.T @ of_weights @ frame)))
-        labels = ("intercept", *units.names)
+        """Return the noise of each coefficient after all steps over typical rows, and what it draws to 0.
+
+        That rows are clipped, and how they are whitened, follows from the noise as in a release, which counts
+        the furthest that a coefficient could be drawn to 0; here it is a likely one.
+        """
+        to, free, before, _ = self._planned(schema, noise, rows, neighbours)
+        errors = np.sqrt(np.diag(to @ (free.noise + free.pull @ before @ free.pull.T) @ to.T))
+        labels = ("intercept", *self._design(False).names(schema))
         return {labels[i]: float(errors[i]) for i in range(0 if self.intercept else 1, len(labels))}
+
+    def limits(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return how steep slopes can be, less the furthest that they could be drawn to 0.
+
+        Nor can they be steeper than intervals take to be possible.
+        """
+        to, free, _, possible = self._planned(schema, noise, rows, neighbours)
+        most, drawn = np.abs(to) @ possible, np.abs(to @ free.pull) @ possible
+        places = {name: i for i, name in enumerate(self._design(False).names(schema), 1)}
+        steep = super().limits(schema, noise, rows, neighbours)
+        return {
+            name: float(min(limit, most[places[name]]) - drawn[places[name]]) for name, limit in steep.items()
+        }
+
+    def _planned(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
+    ) -> tuple[Floats, Belief, Floats, Floats]:
+        """Return what steps over typical rows would say if the last one has this noise.
+
+        That is: what makes coefficients of weights; what is known of weights that nothing draws to 0; their
+        covariance before anything is seen; and the largest that are possible.
+        """
+        talk, shares = self._steps(schema, neighbours), self.stages()
+        query, public = next(talk), rows if neighbours == "replace-one" else None
+        steps: list[Step] = []
+        for share in shares:
+            times = math.sqrt(shares[-1] / share)
+            sums = tuple(block.typical(schema, max(rows, 1)) for block in query.blocks)
+            stds = tuple(tuple(times * std for std in each) for each in noise)
+            try:
+                query = talk.send(Answer(sums, stds, public, schema))
+            except StopIteration as told:
+                steps = told.value
+        units, possible = Units(self._design(False), schema), self._possible(schema)
+        return (
+            units.matrix @ self._frame(len(units.names)).T,
+            Belief.after(steps, np.diag(possible**2)),
+            self._before(steps, possible),
+            possible,
+        )
+
+    def smaller(self, schema: Schema) -> Iterator[Analysis]:
+        """Yield regressions on fewer features, then on each alone, then the target by each category."""
+        return fewer(self, schema, self.target, self.features)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
