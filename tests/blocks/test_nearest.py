@@ -12,7 +12,14 @@ from cape.blocks import Design, Nearest, Table, batches
 from cape.data import Schema
 from cape.errors import InvalidInput
 from tests.blocks import reference
-from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.blocks.vectors import (
+    DESIGNS,
+    SCHEMA,
+    any_rows,
+    assert_that_order_and_parts_do_not_matter,
+    frame,
+    large,
+)
 from tests.slices import examples
 
 
@@ -65,14 +72,9 @@ def test_of_equally_near_centres_the_first_counts() -> None:
 
 
 def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = large(20_000)
     blocks = [Nearest(design, centres(design, 4, 3)) for design in DESIGNS]
-    wanted = Table("a", rows, SCHEMA).sums(blocks)
-    assert all((counts > 0).sum() > 1 for counts, _ in wanted)
-    shuffled = rows.sample(fraction=1.0, shuffle=True, seed=2)
-    assert reference.same(Table("a", shuffled, SCHEMA).sums(blocks), wanted)
-    monkeypatch.setattr(batches, "PART_ROWS", 311)
-    assert reference.same(Table("a", rows, SCHEMA).sums(blocks), wanted)
+    assert all((counts > 0).sum() > 1 for counts, _ in Table("a", large(20_000), SCHEMA).sums(blocks))
+    assert_that_order_and_parts_do_not_matter(blocks, monkeypatch)
 
 
 def test_where_rounding_decides_it_decides_the_same_in_any_part(

@@ -15,7 +15,14 @@ from cape.blocks.parts import Pass
 from cape.data import Schema
 from cape.errors import InvalidInput, OverflowRisk
 from tests.blocks import reference
-from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.blocks.vectors import (
+    DESIGNS,
+    SCHEMA,
+    any_rows,
+    assert_that_order_and_parts_do_not_matter,
+    frame,
+    large,
+)
 from tests.slices import examples
 
 TO_NUMBERS = [design for design in DESIGNS if design.target == "y"]
@@ -84,16 +91,7 @@ def test_it_is_squared_residuals_times_products_cut_to_a_length_of_1(size: float
 
 
 def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = large(20_000)
-    blocks = [sandwich(design, 3) for design in TO_NUMBERS]
-    wanted = Table("a", rows, SCHEMA).sums(blocks)
-    shuffled = rows.sample(fraction=1.0, shuffle=True, seed=2)
-    assert reference.same(Table("a", shuffled, SCHEMA).sums(blocks), wanted)
-    monkeypatch.setattr(batches, "PART_ROWS", 311)
-    assert reference.same(Table("a", rows, SCHEMA).sums(blocks), wanted)
-    few, wanted = rows[:200], Table("a", rows[:200], SCHEMA).sums(blocks)
-    monkeypatch.setattr(batches, "PART_ROWS", 1)
-    assert reference.same(Table("a", few, SCHEMA).sums(blocks), wanted)
+    assert_that_order_and_parts_do_not_matter([sandwich(design, 3) for design in TO_NUMBERS], monkeypatch)
 
 
 def test_many_columns_do_not_depend_on_the_part(monkeypatch: pytest.MonkeyPatch) -> None:

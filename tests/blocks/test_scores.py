@@ -11,12 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from cape.blocks import Design, Scores, Table, batches
+from cape.blocks import Design, Scores, Table, batches, typical
 from cape.blocks.parts import Pass
-from cape.data import Schema
+from cape.data import Category, Number, Schema
 from cape.errors import InvalidInput, OverflowRisk
 from tests.blocks import reference
-from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.blocks.vectors import (
+    DESIGNS,
+    SCHEMA,
+    any_rows,
+    assert_that_order_and_parts_do_not_matter,
+    frame,
+    large,
+)
 from tests.slices import examples
 
 TO_CLASSES = [design for design in DESIGNS if design.target == "b"]
@@ -137,16 +144,7 @@ def test_clipped_scores_have_mean_0_where_the_log_odds_are_true() -> None:
 
 
 def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = large(20_000)
-    blocks = [scores(design, 3) for design in TO_CLASSES]
-    wanted = Table("a", rows, SCHEMA).sums(blocks)
-    shuffled = rows.sample(fraction=1.0, shuffle=True, seed=2)
-    assert reference.same(Table("a", shuffled, SCHEMA).sums(blocks), wanted)
-    monkeypatch.setattr(batches, "PART_ROWS", 311)
-    assert reference.same(Table("a", rows, SCHEMA).sums(blocks), wanted)
-    few, wanted = rows[:200], Table("a", rows[:200], SCHEMA).sums(blocks)
-    monkeypatch.setattr(batches, "PART_ROWS", 1)
-    assert reference.same(Table("a", few, SCHEMA).sums(blocks), wanted)
+    assert_that_order_and_parts_do_not_matter([scores(design, 3) for design in TO_CLASSES], monkeypatch)
 
 
 def test_many_columns_are_added_in_one_order_whatever_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +174,20 @@ def test_no_complete_row() -> None:
     for design in TO_CLASSES:
         found = Table("a", table, SCHEMA).sums([scores(design, 1)])[0]
         assert not any(array.any() for array in found)
+
+
+@pytest.mark.parametrize("bound", [0.05, 5.0])
+def test_typical_sums_are_those_of_typical_rows(bound: float) -> None:
+    """Of four rows with the same features one has the second category."""
+    columns = {"x": Number(0, 1, missing=False), "z": Number(-1, 1, missing=False)}
+    schema = Schema({**columns, "b": Category(("no", "yes"), missing=False, expected={"share": 0.25})})
+    t = typical.rows(Design(("x", "z"), cube=True), schema, 1024)
+    rows = pl.DataFrame({"x": (1 + t[:, 0]) / 2, "z": t[:, 1]})
+    four = pl.concat([rows.with_columns(b=pl.lit(value)) for value in ("no", "no", "no", "yes")])
+    block = scores(Design(("x", "z"), "b", intercept=0.5), 7, 1.0, schema, bound)
+    (found,) = Table("a", four, schema).sums([block])
+    for exact, planned, array in zip(found, block.typical(schema, 4096), block.arrays(schema), strict=True):
+        assert np.allclose(exact / 2**array.bits, planned, atol=4096 * 2**-18)
 
 
 @pytest.mark.parametrize("place", ["_score", "_curvature", "_spread"])

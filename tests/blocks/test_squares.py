@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.blocks import Design, Form, Squares, Table, batches
+from cape.blocks import Design, Form, Squares, Table
 from cape.errors import InvalidInput
 from tests.blocks import reference
-from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
+from tests.blocks.vectors import (
+    DESIGNS,
+    SCHEMA,
+    any_rows,
+    assert_that_order_and_parts_do_not_matter,
+    frame,
+    large,
+)
 from tests.slices import examples
 
 WITHOUT_TARGET = [Design(("x", "z")), Design(("x", "z", "g"), cube=True), Design(("z", "g", "x"), norm=0.75)]
@@ -47,13 +54,7 @@ def test_a_form_within_its_bound_is_squared_as_it_is():
 
 
 def test_order_and_batches_do_not_matter(monkeypatch):
-    rows = large(20_000)
-    blocks = [block_of(design, 3) for design in WITHOUT_TARGET]
-    wanted = Table("a", rows, SCHEMA).sums(blocks)
-    shuffled = rows.sample(fraction=1.0, shuffle=True, seed=2)
-    assert reference.same(Table("a", shuffled, SCHEMA).sums(blocks), wanted)
-    monkeypatch.setattr(batches, "PART_ROWS", 311)
-    assert reference.same(Table("a", rows, SCHEMA).sums(blocks), wanted)
+    assert_that_order_and_parts_do_not_matter([block_of(design, 3) for design in WITHOUT_TARGET], monkeypatch)
 
 
 @pytest.mark.parametrize(

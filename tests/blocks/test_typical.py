@@ -56,6 +56,17 @@ def test_every_form_keeps_mean_and_sd(form: str, mean: float) -> None:
     assert np.sqrt(parts @ (middles - found) ** 2) == pytest.approx(0.08, rel=0.02)
 
 
+@pytest.mark.parametrize("form", ["smooth", "crowded", "tailed", "few"])
+@pytest.mark.parametrize("mean", [0.1, 0.9])
+def test_cells_of_every_form_lie_as_it_says(form: str, mean: float) -> None:
+    shape = Shape(Number(0, 1, expected=Expected(mean, 0.08, form)))
+    cells = (1 + shape.at((np.arange(5000) + 0.5) / 5000)) / 2
+    assert cells.mean() == pytest.approx(mean, rel=0.02)
+    assert cells.std() == pytest.approx(0.08, rel=0.06)
+    for edge in (0.03, 0.17, 0.85, 0.96):
+        assert np.mean(cells < edge) == pytest.approx(float(shape.below(edge)), abs=2e-3)
+
+
 def test_crowded_cells_lie_at_the_nearer_bound_and_few_values_far_apart() -> None:
     low, high = (Number(0, 10, expected=Expected(mean, 1.2, "crowded")) for mean in (0.6, 9.4))
     assert Shape(low).below(1e-9) > 0.7
@@ -78,6 +89,14 @@ def test_blocks_add_up_typical_rows() -> None:
     means, covariance = vectors(design, SCHEMA)
     assert means == pytest.approx(first / many)
     assert covariance == pytest.approx(np.cov(x.T), abs=5e-3)
+
+
+def test_typical_rows_go_together_as_far_as_their_columns_do() -> None:
+    schema = Schema({name: Number(0, 1) for name in ("a", "b", "c")})
+    for each in (schema, *together(schema, ("a", "b", "c"))):
+        x = rows(Design(("a", "b", "c"), cube=True), each, 4096)
+        assert np.corrcoef(x.T) == pytest.approx(_correlations(each, tuple(each)), abs=0.03)
+    assert rows(Design(("a", "b"), intercept=0.5), schema, 8)[:, 0] == pytest.approx(0.5 / np.hypot(1, 0.5))
 
 
 def test_products_of_four_entries_are_those_of_independent_columns() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import strategies as st
 
-from cape.blocks import Design
+from cape.blocks import Block, Design, Table, batches
 from cape.data import Category, Schema
+from tests.blocks import reference
 
 SCHEMA = Schema(
     x=(0.1, 0.7),
@@ -64,3 +67,18 @@ def large(rows: int, seed: int = 1) -> pl.DataFrame:
         pl.when(pl.Series(generator.uniform(size=rows) > 0.03)).then(pl.col(name)).alias(name)
         for name in KINDS
     )
+
+
+def assert_that_order_and_parts_do_not_matter(
+    blocks: Sequence[Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = large(20_000)
+    wanted = Table("a", rows, SCHEMA).sums(blocks)
+    assert any(array.any() for sums in wanted for array in sums)
+    shuffled = rows.sample(fraction=1.0, shuffle=True, seed=2)
+    assert reference.same(Table("a", shuffled, SCHEMA).sums(blocks), wanted)
+    monkeypatch.setattr(batches, "PART_ROWS", 311)
+    assert reference.same(Table("a", rows, SCHEMA).sums(blocks), wanted)
+    few, wanted = rows[:200], Table("a", rows[:200], SCHEMA).sums(blocks)
+    monkeypatch.setattr(batches, "PART_ROWS", 1)
+    assert reference.same(Table("a", few, SCHEMA).sums(blocks), wanted)

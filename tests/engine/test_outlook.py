@@ -186,6 +186,13 @@ def test_a_regression_without_an_answer_has_a_smaller_one_whose_release_has_it()
     assert answered == [False, True]
 
 
+def test_a_logistic_regression_without_an_answer_names_a_smaller_one_that_has_it():
+    small = plan(cape.LogisticRegression("ill", ["age", "motion", "score"]), 1.0)
+    assert small.answers.hidden == ("age", "motion", "score")
+    assert small.answers.instead == ("a smaller question: logistic regression of ill on age, in 6 steps",)
+    assert not plan(cape.LogisticRegression("ill", ["age"]), 1.0).answers.hidden
+
+
 def test_where_nothing_smaller_helps_the_plan_names_rows_and_epsilon_that_do():
     analysis, few = cape.Correlation("age", "motion", cut=3.0), 100
     rows, epsilon = plan(analysis, 0.9, rows=few).answers.instead
@@ -237,6 +244,8 @@ def test_smaller_questions_keep_every_other_argument():
     assert [each.features for each in found] == [("age", "motion"), ("age",), ("motion",), ("ill",)]
     assert all(dataclasses.replace(each, features=whole.features) == whole for each in found)
     assert last == cape.TableOne("score", by="ill")
+    odds = cape.LogisticRegression("ill", ["age", "motion"], norm=1.5)
+    assert [each.features for each in odds.smaller(STATED)] == [("age",), ("motion",)]
     assert list(cape.LinearRegression("score", ["age"]).smaller(STATED)) == []
     assert [each.clusters for each in cape.KMeans(["age", "score"], 4).smaller(STATED)] == [3, 2]
     assert list(cape.Correlation("age", "score").smaller(BARE)) == []
