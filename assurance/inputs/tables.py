@@ -17,6 +17,8 @@ from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from cape.blocks import Axis, Counts, Design, Gram, Moments, Table
 from cape.data import Category, Csv, Number, Schema
+from cape.data.survey import survey
+from cape.data.troubles import missing, remedy, stops, warnings
 
 __all__ = ["CANARIES", "SCHEMA", "Frames", "ParquetFiles", "TextFiles", "question"]
 
@@ -81,6 +83,14 @@ def question(table: Table) -> None:
         ]
     )
     table.vectors(Design(("x", "g"), target="n"))
+
+
+def look(source: Any) -> None:
+    """Survey the rows of a source; what a steward is shown of them contains no cell."""
+    found = survey("alpha", source, SCHEMA).shown()
+    said = "\n".join(map(str, [*stops(found), *warnings(found), missing(found), remedy(found)]))
+    if any(secret in said for secret in CANARIES):
+        raise AssertionError("a survey shows a cell")
 
 
 def _rows(random: np.random.Generator) -> list[list[str]]:
@@ -170,7 +180,9 @@ class TextFiles(Surface):
         data, told = given
         path = self.folder / "rows.csv"
         path.write_bytes(data)
-        question(Table("alpha", Csv(path, **told) if told else path, SCHEMA))
+        source = Csv(path, **told) if told else path
+        look(source)
+        question(Table("alpha", source, SCHEMA))
 
 
 _SERIES: list[Any] = [
@@ -255,6 +267,7 @@ class ParquetFiles(Surface):
         """Write it, open it, ask it."""
         path: Path = self.folder / "rows.parquet"
         path.write_bytes(given)
+        look(path)
         question(Table("alpha", path, SCHEMA))
 
 
@@ -332,6 +345,7 @@ class Frames(Surface):
 
     def feed(self, given: Any) -> None:
         """Ask it."""
+        look(given)
         question(Table("alpha", given, SCHEMA))
 
     def show(self, given: Any) -> bytes:

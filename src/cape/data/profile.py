@@ -114,7 +114,8 @@ def _opened(path: Path) -> tuple[Reader, dict[str, Any]]:
             return _reader(file), {}
         layout: dict[str, Any] = {}
         opened = _reader(file)
-        if all_utf8([str(path)], None, header=True) and (guess := not_utf8(str(path)).guess):
+        guess = faults.guarded("site", opened.what, opened.advice, lambda: _guess(str(path)))
+        if guess is not None:
             layout["encoding"] = guess
         names = faults.guarded("site", opened.what, opened.advice, opened.names)
         separator = likely_separator(names, file.separator or ",")
@@ -123,6 +124,10 @@ def _opened(path: Path) -> tuple[Reader, dict[str, Any]]:
         return _reader(replace(file, **layout)) if layout else opened, layout
     except DataError as error:
         raise InvalidInput(error.problem) from None
+
+
+def _guess(path: str) -> str | None:
+    return not_utf8(path).guess if all_utf8([path], None, header=True) else None
 
 
 def _reader(file: File) -> Reader:

@@ -16,7 +16,7 @@ from cape.data.notation import Notation
 from cape.data.schema import Column, Schema
 from cape.data.surveyed import Spots
 
-__all__ = ["SHOWN", "LenientRecording", "Recording", "StrictRecording", "Tally", "unwritten"]
+__all__ = ["SHOWN", "LenientRecording", "Recording", "StrictRecording", "Tally", "as_text"]
 
 SHOWN = 10
 """How many places and cells of one trouble are kept."""
@@ -41,8 +41,7 @@ class Tally:
         self._rows += [offset + int(row) for row in rows[: SHOWN - len(self._rows)]]
         if cells is not None and len(self._cells) < _DISTINCT:
             chosen = cells.filter(pl.Series(flags))
-            texts = pl.Series([str(each) for each in chosen]) if unwritten(chosen) else chosen.cast(pl.String)
-            found = texts.str.strip_chars().alias("cell").value_counts(sort=True).head(_DISTINCT)
+            found = as_text(chosen).str.strip_chars().alias("cell").value_counts(sort=True).head(_DISTINCT)
             self._cells.update(dict(found.iter_rows()))
 
     def spots(self, place: Callable[[int], str]) -> Spots:
@@ -57,9 +56,19 @@ class Tally:
         return list(self._cells)
 
 
-def unwritten(cells: pl.Series) -> bool:
-    """Return whether polars cannot write these cells as text."""
-    return cells.dtype == pl.Object or cells.dtype.is_nested() or cells.dtype == pl.Binary
+def as_text(cells: pl.Series) -> pl.Series:
+    """Return cells of any type as texts."""
+    if cells.dtype != pl.Object:
+        try:
+            return cells.cast(pl.String)
+        except pl.exceptions.PolarsError:
+            pass
+    texts = [None if each is None else _printable(str(each)) for each in cells]
+    return pl.Series(cells.name, texts, dtype=pl.String)
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="replace").decode()  # polars refuses a lone surrogate
 
 
 class Recording(Cells):

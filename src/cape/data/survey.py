@@ -9,10 +9,10 @@ Tested in tests/data/test_survey.py, against `Table.check` on files with random 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -30,7 +30,7 @@ from cape.data.guesses import another_unit, codes_in, comma_is_decimal, means_mi
 from cape.data.identity import found
 from cape.data.lines import BROKEN, LineReader
 from cape.data.readers import FetchedReader, Reader
-from cape.data.recording import SHOWN, LenientRecording, Recording, StrictRecording, Tally, unwritten
+from cape.data.recording import SHOWN, LenientRecording, Recording, StrictRecording, Tally, as_text
 from cape.data.schema import Number, Schema
 from cape.data.sources import open_source
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey, Unit
@@ -56,10 +56,10 @@ def survey(site: str, source: Any, schema: Schema, *, lenient: bool = False) -> 
         source = file_at(source)
     found = _surveyed(site, source, schema, lenient)
     if lenient:
-        return structs.replace(found, supposed=_likely(found))
+        return structs.replace(found, supposed=_likely(found, {}))
     supposed: dict[str, str] = {}
-    while isinstance(source, Csv) and (new := _likely(found)):  # so that all troubles are found at once
-        source = replace(source, **new)
+    while isinstance(source, Csv) and (new := _likely(found, supposed)):  # to find all troubles at once
+        source = replace(source, **cast(dict[str, Any], new))
         again = _surveyed(site, source, schema, lenient)
         if "decimal" in new and _misfits(again) >= _misfits(found):
             break
@@ -72,16 +72,16 @@ def _misfits(found: Survey) -> int:
     return sum(column.misfits.count for column in found.columns)
 
 
-def _likely(found: Survey) -> dict[str, str]:
-    """Return what a text file's layout probably is, where it is not as stated."""
+def _likely(found: Survey, supposed: Mapping[str, str]) -> dict[str, str]:
+    """Return what a text file's layout probably is, where it is neither as stated nor as supposed already."""
     layout: dict[str, str] = {}
     if found.separator is not None:
         layout["separator"] = found.separator
-    if found.encoding_guess is not None:
+    if found.encoding_guess is not None and not found.joined:
         layout["encoding"] = found.encoding_guess
     if not layout and any(column.decimal_comma for column in found.columns):
         layout["decimal"] = ","
-    return layout
+    return {key: value for key, value in layout.items() if key not in supposed}
 
 
 def _surveyed(site: str, source: Any, schema: Schema, lenient: bool) -> Survey:
@@ -121,7 +121,9 @@ class _Work:
         if isinstance(reader, LineReader):
             paths = found(str(Path(source.path).expanduser()))
             self._unit, self._place = "line", _Lines(reader, several=len(paths) > 1)
-            self._encoding = _not_utf8(source, paths)
+            self._encoding = faults.guarded(
+                self._site, reader.what, reader.advice, lambda: _not_utf8(source, paths)
+            )
         elif isinstance(source, Excel):
             self._place = lambda row: str(row + 2)  # below the header
         if not self._header(reader, source):
@@ -129,7 +131,7 @@ class _Work:
         self._through(reader)
         if self._rows == 0:
             self.problems.append("the table has no rows; a site takes part with at least one")
-        if self._unit == "line" and not self._lenient and not self.result().fails(ignore_broken=True):
+        if self._unit == "line" and not self._lenient and not self.result().fails(but_lines=True):
             self._joined = self._as_a_run(source)
 
     def _open(self, source: Any) -> Reader:
@@ -164,7 +166,7 @@ class _Work:
         if unknown is not None:
             raise faults.not_recoded(self._site, unknown)
         for name in names:
-            if person is None and is_id(name) and name not in self._named.values():
+            if person is None and isinstance(name, str) and is_id(name) and name not in self._named.values():
                 self._ids.setdefault(name, [])
         self._read = list(dict.fromkeys([*self._named.values(), *self._ids])) or names[:1]
         return bool(self._wanted) or not self._absent
@@ -214,9 +216,9 @@ class _Work:
             self._beyond[name] = np.concatenate([kept, more])
 
     def _as_a_run(self, source: Any) -> bool:
-        """Read a text file as a run does; return whether its broken lines are no trouble there.
+        """Read a text file as a run does; return whether its odd lines are no trouble there.
 
-        A quoted cell may contain a line break in a run, but not at a daemon.
+        A quoted cell may contain a line break in a run, but not at a daemon; a header may be in any encoding.
         """
         reader = open_source(self._site, source)
         assert not isinstance(reader, nw.LazyFrame)
@@ -228,7 +230,7 @@ class _Work:
                 offset += batch.height
             return True
         except DataError as error:
-            if not self._broken.count:
+            if not self._broken.count and not self._encoding.count:
                 self.problems.append(error.problem)
             return False
 
@@ -341,8 +343,7 @@ def likely_separator(names: Sequence[str], used: str) -> str | None:
 
 def _hashed(ids: pl.Series, broken: Flags) -> pl.Series:
     """Return the hashes of ids that are there, without the blanks around them."""
-    if unwritten(ids):
-        ids = pl.Series(ids.name, [None if each is None else str(each) for each in ids], dtype=pl.String)
+    ids = as_text(ids) if ids.dtype == pl.Object or ids.dtype.is_nested() else ids
     ids = ids.filter(pl.Series(~broken)).drop_nulls()
     if ids.dtype == pl.String:
         ids = ids.str.strip_chars()

@@ -114,9 +114,10 @@ class Survey(_Found, frozen=True):
         headless: whether the first line has no name of the schema.
         separator, encoding_guess: what is probably meant, where the file does not fit what is stated.
         supposed: the layout that it was read by instead, as keys of [sites].
-        broken: lines that fall apart; `joined` if a run reads them, as cells with a line break in them.
+        broken: lines that fall apart.
         blank: rows without a cell.
         encoding: lines that are not UTF-8.
+        joined: whether a run reads such lines all the same, the first as cells with a line break in them.
     """
 
     site: str
@@ -137,17 +138,19 @@ class Survey(_Found, frozen=True):
     encoding_guess: str | None
     ids: tuple[Ids, ...]
 
-    def fails(self, *, ignore_broken: bool = False) -> bool:
-        """Return whether a run would fail. A daemon counts cells that do not fit as missing, and answers."""
+    def fails(self, *, but_lines: bool = False) -> bool:
+        """Return whether a run would fail, not counting odd lines if `but_lines`.
+
+        A daemon counts cells that do not fit as missing, and answers.
+        """
         if self.problems or self.absent or self.twice:
             return True
         if self.lenient:
             return False
         if self.supposed:
             return True
-        broken = self.broken.count and not self.joined and not ignore_broken
-        cells = any(column.misfits.count or column.gaps.count for column in self.columns)
-        return bool(broken or self.encoding.count or cells)
+        lines = (self.broken.count or self.encoding.count) and not self.joined and not but_lines
+        return bool(lines or any(column.misfits.count or column.gaps.count for column in self.columns))
 
     @property
     def unreadable(self) -> dict[str, int]:

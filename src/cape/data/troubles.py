@@ -128,7 +128,7 @@ def _absent(absent: Absent) -> str:
 def _cells(survey: Survey) -> Iterator[Trouble]:
     """Yield the cells and lines that do not fit."""
     counted = "; they count as missing" if survey.lenient else ""
-    if survey.encoding.count:
+    if survey.encoding.count and (survey.supposed or survey.lenient or not survey.joined):
         yield Trouble(
             "", f"{_count(survey.encoding.count, 'line')} not in UTF-8 {_at(survey, survey.encoding)}"
         )
