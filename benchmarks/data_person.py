@@ -1,4 +1,4 @@
-"""Persons with several rows: what they cost in mu, and how near the audit's lower bound comes to the claim."""
+"""Persons with several rows: what they cost in mu, and how near the audit's bound comes to the claim."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ PARTIES = Parties(5, 1, 4)
 
 @bench("data.person")
 def persons() -> Result:
-    """The audit's lower bound over the claim, for a person of 4 rows; 0 if a cost is not exactly 4 times one's.
+    """The audit's lower bound over the claim, for a person of 4 rows; 0 if a cost is not 4 times one row's.
 
     The bound must stay below the claim, and within 15% of it.
     """
-    costs = {f"{scheme}/{kind}": times(scheme, kind) for scheme in SCHEMES if scheme != "none" for kind in KINDS}
+    costs = {
+        f"{scheme}/{kind}": times(scheme, kind) for scheme in SCHEMES if scheme != "none" for kind in KINDS
+    }
     row, claim = audited()
     right = all(each == ROWS for each in costs.values()) and row.ok and row.mu_bound < claim
     detail = {

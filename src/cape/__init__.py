@@ -95,6 +95,7 @@ __all__ = [
     "NeuralNetwork",
     "Number",
     "OverflowRisk",
+    "Person",
     "PolynomialLoss",
     "PrivacyLeakWarning",
     "Quantiles",

@@ -32,7 +32,8 @@ def choose(person, ids, cells=None, matches=None, parts=7, key=KEY, at_once=None
 
 
 @pytest.fixture
-def table(rng=np.random.default_rng(3)):
+def table():
+    rng = np.random.default_rng(3)
     ids = rng.integers(0, 40, 300)
     x = rng.uniform(-1, 11, 300)
     x[rng.random(300) < 0.2] = np.nan

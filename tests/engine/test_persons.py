@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 
 import cape
 from cape.analyses.registry import KINDS, build
+from cape.blocks import Moments
 from cape.blocks.table import Table
 from cape.data import Person, Schema
 from cape.data.readers import FrameReader
@@ -176,7 +178,8 @@ def test_the_same_stream_chooses_the_same_rows():
         consortium = cape.Consortium(tables, SCHEMA, BUDGET, person=person, colluding=1, stream=stream)
         return consortium.release(cape.Mean("age"), 0.5, scheme="none").value
 
-    with pytest.warns(PrivacyLeakWarning, match="adds no noise"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)  # scheme "none" adds no noise
         answers = {key: answer(key) for key in (b"a", b"b", b"c", b"d")}
         assert answers == {key: answer(key) for key in answers}
     assert len(set(answers.values())) > 1
@@ -204,3 +207,32 @@ def test_the_id_is_in_no_error_and_no_message():
             cape.Mean("age").query(SCHEMA, "replace-one").blocks
         )
     assert "secret-id" not in str(caught.value)
+
+
+def test_rows_are_chosen_among_those_that_match():
+    """The order of `where` and of the choice: first which rows match, then at most so many of each person."""
+    made = {"id": ["p"] * 6, "age": [20.0, 80.0, 81.0, 30.0, 82.0, None], "chol": [100.0] * 6}
+    table = pl.DataFrame(made | {"sex": ["male"] * 6})
+    person = Person("id", rows=2)
+    for where, expected in (("age >= 65", 2), ("age < 25", 1), ("age > 85", 0), ("age is null", 1)):
+        schema = SCHEMA.of_persons(person).only(where)
+        query = cape.Count().query(schema, "replace-one")
+        ((count,),) = Table("a", table, SCHEMA).of(schema).sums(query.blocks)
+        assert int(count) == expected
+    first = SCHEMA.of_persons(Person("id", row={"take": "latest", "by": "age"})).only("age < 81")
+    ((count,),) = Table("a", table, SCHEMA).of(first).sums(cape.Count().query(first, "replace-one").blocks)
+    assert int(count) == 0, "the row of a person is made before where is looked at: it is the one of age 82"
+
+
+def test_a_site_makes_one_row_of_all_of_a_persons():
+    schema = Schema(age=(18, 90), n=(0, 40), oldest=(18, 90)).of_persons(
+        Person("id", row={"take": "earliest", "by": "age", "n": "count(*)", "oldest": "max(age)"})
+    )
+    table = pl.DataFrame({"id": [1, 2, 1, 1, None], "age": [30.0, 50.0, 40.0, 200.0, 60.0]})
+    ((counts, sums, _),) = Table("a", table, schema).sums((Moments(("age", "n", "oldest")),))
+    assert counts.tolist() == [2, 2, 2]
+    found = [
+        float(s) * 2.0**-20 * schema.number(name).half + 2 * schema.number(name).middle
+        for s, name in zip(sums, schema, strict=True)
+    ]
+    assert found == pytest.approx([30 + 50, 3 + 1, 90 + 50], abs=1e-3)

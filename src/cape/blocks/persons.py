@@ -1,16 +1,16 @@
 """Which rows of each person count, and one row made of all of a person's.
 
-Claim. Of each person at most so many rows count as `Person` says; which ones, and what is made of them, depends
-on that person's rows alone, in their order, and on a secret key. A row without an id counts for nobody. If the
-rows of a later pass are not where the choice found them, there is no sum.
+Claim. Of each person at most so many rows count as `Person` says; which ones, and what is made of them,
+depends on that person's rows alone, in their order, and on a secret key. A row without an id counts for
+nobody. If the rows of a later pass are not where the choice found them, there is no sum.
 Reason. Rows are grouped by id as text, exactly: nothing is hashed to tell persons apart. Within a person they
 are ranked by the stated column, and by a keyed hash of (id, how many-th row of that person it is), and the
 first are taken; no number that enters looks at another person. Sums within a person are sums of integers, so
-they do not depend on the parts in which rows come. A choice is kept as one bit a row; each pass adds up a keyed
-hash of (place, id) over all rows and compares it with that of the choice, so bits are never applied to rows in
-another order, among which one person could have more of them.
-A person's rank, and so the choice, may differ between sites, keys and versions of polars: each pass is charged
-for `rows` rows of a person, whichever they are.
+they do not depend on the parts in which rows come. A choice is kept as one bit a row; each pass adds up a
+keyed hash of (place, id) over all rows and compares it with that of the choice, so bits are never applied to
+rows in another order, among which one person could have more of them.
+A person's rank, and so the choice, may differ between sites, keys and versions of polars: each pass is
+charged for `rows` rows of a person, whichever they are.
 Tested in tests/blocks/test_persons.py.
 """
 

@@ -101,8 +101,8 @@ def assumptions(setting: Setting, scheme: str) -> list[str]:
     """Return the assumptions of the guarantee, one sentence each."""
     person = setting.schema.person
     said = [
-        "One row is one person: nobody has several, at one site or at several. (A study whose persons do says "
-        "so under [person].)"
+        "One row is one person: nobody has several, at one site or at several. (A study whose persons do "
+        "says so under [person].)"
         if person is None
         else f"{person.sentence} A person has one id at a site, which stays there."
     ]

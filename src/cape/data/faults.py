@@ -57,8 +57,8 @@ def moved(site: str) -> DataError:
     """Rows of persons that are not where they were: a choice among them would not hold."""
     return DataError(
         site,
-        "the rows came in another order, or changed, since the rows of each person were chosen; give a query an "
-        "ORDER BY, and leave the table as it is while a study runs",
+        "the rows came in another order, or changed, since the rows of each person were chosen; give a query "
+        "an ORDER BY, and leave the table as it is while a study runs",
     )
 
 

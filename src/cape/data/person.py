@@ -207,7 +207,7 @@ class Person:
 
         if self.id in columns:
             raise InvalidInput(
-                f"the id {self.id!r} must not be a column of the schema: it never leaves a site; remove it there"
+                f"the id {self.id!r} must not be a column of the schema: it never leaves a site"
             )
         for name in self.reads:
             column = columns.get(name)

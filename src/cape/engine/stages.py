@@ -6,10 +6,11 @@ fractions that add up to exactly 1, and mu² adds. With Poisson sampling all sta
 noise is that of `privacy.noise_for_mu`: the whole run is dominated by one Gaussian release of mu² = share
 mu'², but for a slack that the promise adds to delta. mu' is the mu of the budget with twice that slack taken
 off its delta (of a whole share): the budget's own (epsilon, delta) then holds with the slack included.
-Persons. One with k rows at a site moves its sums by at most k times what a row moves them: noise stands against
-k times the query's sensitivity, and rounding to the grid, once a site, is added to that (`calibrate`). That one
-person may move the sums of several sites is in `Parties.person_sites`, by which every scheme's noise per unit of
-a site's sensitivity, and its price, is computed. Where rows are sampled, a person is one row at one site.
+Persons. One with k rows at a site moves its sums by at most k times what a row moves them: noise stands
+against k times the query's sensitivity, and rounding to the grid, once a site, is added to that
+(`calibrate`). That one person may move the sums of several sites is in `Parties.person_sites`, by which every
+scheme's noise per unit of a site's sensitivity, and its price, is computed. Where rows are sampled, a person
+is one row at one site.
 Tested in tests/engine/test_stages.py.
 """
 
@@ -59,7 +60,7 @@ class Setting:
             object.__setattr__(self, "parties", replace(self.parties, person_sites=sites))
 
     def of_person(self, query: Query) -> Query:
-        """Return a query with what one person, with all their rows that count at a site, can do to its sums."""
+        """Return a query with what one person, with all rows that count at a site, can do to its sums."""
         rows = 1 if self.schema.person is None else self.schema.person.rows
         return query if rows == 1 else replace(query, sensitivity=rows * query.sensitivity)
 
@@ -133,8 +134,8 @@ class Stages:
         person = setting.schema.person
         if sampling < 1 and person is not None and person.open:
             raise InvalidInput(
-                "an analysis over samples of rows needs one row per person, at one site: leave sampling out, or "
-                "make one row per person with [person.row], and write sites = 1"
+                "an analysis over samples of rows needs one row per person, at one site: leave sampling out, "
+                "or make one row per person with [person.row], and write sites = 1"
             )
         total = sum(given)
         return cls(

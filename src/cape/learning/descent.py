@@ -190,8 +190,8 @@ class Descent(Analysis):
         if (neighbours == "add-remove" or schema.open) and self.training.rows is None:
             why = "under 'add-remove'" if neighbours == "add-remove" else "with where, or with [person]"
             raise InvalidInput(
-                f"a step divides by the number of rows, which is private {why}: give the number to assume, as "
-                "rows = ..."
+                f"a step divides by the number of rows, which is private {why}: give the number to assume, "
+                "as rows = ..."
             )
         block = self.block(schema, parameters, clip)
         beside = 2 / WATCHED**2 if self.training.watched else 0.0

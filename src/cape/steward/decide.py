@@ -206,8 +206,8 @@ class Decider:
             if not public and policy.expected_rows is None:
                 raise Denied(
                     Code.DATA,
-                    "persons of this study may appear at several sites, so that their number here is private; "
-                    "this site's steward can write expected_rows under [site] in site.toml",
+                    "persons of this study may be at several sites, so their number here is private; this "
+                    "site's steward can write expected_rows under [site] in site.toml",
                 )
             rows = self.table().of(schema).rows() if public else policy.expected_rows or 0
             if rows < policy.min_rows:

@@ -98,8 +98,8 @@ def check_person(policy: Policy, asked: ParsedAnalysis) -> None:
     if ours is None:
         raise Denied(
             Code.PERSON,
-            "at this site each row is a person; leave [person] out of the study file, or its steward can write "
-            "the same [person] in site.toml",
+            "at this site each row is a person; leave [person] out of the study file, or its steward can "
+            "write the same [person] in site.toml",
         )
     wanted = f'write [person] with id = "{ours.id}"'
     if theirs is None:
@@ -119,8 +119,8 @@ def check_person(policy: Policy, asked: ParsedAnalysis) -> None:
     if theirs.sites < ours.sites:
         raise Denied(
             Code.PERSON,
-            f"persons of this site may appear at {ours.sites} sites; write sites = {ours.sites} or more under "
-            "[person] in the study file",
+            f"persons of this site may appear at {ours.sites} sites; write sites = {ours.sites} or more "
+            "under [person] in the study file",
         )
 
 
