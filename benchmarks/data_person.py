@@ -13,6 +13,7 @@ from cape.engine.stages import Setting, Stages
 
 ROWS = 4
 SEED = 10
+CLIPPED = ("neural-network",)  # what a person's rows add up to is clipped like one row
 NAME = "cape/mean, 4 rows a person"
 SCHEMA = Schema(age=(18, 90), chol=(100, 600), sex=["female", "male"], disease=["no", "yes"])
 PARTIES = Parties(5, 1, 4)
@@ -28,9 +29,13 @@ def persons() -> Result:
         f"{scheme}/{kind}": times(scheme, kind) for scheme in SCHEMES if scheme != "none" for kind in KINDS
     }
     row, claim = audited()
-    right = all(each == ROWS for each in costs.values()) and row.ok and row.mu_bound < claim
+    plain = {name: each for name, each in costs.items() if not name.endswith(CLIPPED)}
+    clipped = [each for name, each in costs.items() if name not in plain]
+    right = all(each == ROWS for each in plain.values()) and max(clipped) < ROWS
+    right = right and row.ok and row.mu_bound < claim
     detail = {
-        "cost over that of one row": sorted(set(costs.values())),
+        "cost over that of one row": sorted(set(plain.values())),
+        "the same, clipped by person": sorted(set(clipped)),
         "questions": len(costs),
         "claim": claim,
         "lower bound on mu": round(row.mu_bound, 4),

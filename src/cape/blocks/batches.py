@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cape.arrays import Integers
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
@@ -28,6 +29,7 @@ from cape.noise import SecureStream
 __all__ = ["Batches"]
 
 _BATCH_CELLS = 1 << 21  # 16 MB of float64
+Made = tuple[dict[str, NDArray[Any]], int, Integers | None]
 
 
 class Batches:
@@ -66,7 +68,8 @@ class Batches:
         rows = self._held if self._schema.person is None else self._chosen.count
         if rows * design.width(self._schema) > most_cells:
             return None
-        kept = Kept(Pass(self._site, self._schema, hold=self._lenient), design, rows)
+        several = self._schema.person is not None and self._schema.person.rows > 1
+        kept = Kept(Pass(self._site, self._schema, hold=self._lenient), design, rows, persons=several)
         for part in self._parts(design.columns):
             kept.add(part)
         return kept
@@ -90,22 +93,23 @@ class Batches:
 
     def _parts(self, wanted: Sequence[str]) -> Iterator[Part]:
         converter = cache(partial(Converter, self._schema))  # their buffers serve every part
-        for columns, rows in self._made(wanted):
+        for columns, rows, persons in self._made(wanted):
             for start in range(0, rows, PART_ROWS):
                 stop = min(start + PART_ROWS, rows)
                 part = {name: values[start:stop] for name, values in columns.items()}
-                yield Part(self._schema, part, stop - start, converter)
+                people = None if persons is None else persons[start:stop]
+                yield Part(self._schema, part, stop - start, converter, people)
 
-    def _made(self, wanted: Sequence[str]) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
-        """Yield the wanted columns of the rows that count, with their number."""
+    def _made(self, wanted: Sequence[str]) -> Iterator[Made]:
+        """Yield the wanted columns of the rows that count, with their number and whose they are."""
         maker = Maker(self._site, self._schema, wanted)
         if self._schema.person is not None:
             yield from self._made_of_persons(maker)
             return
         for columns, rows in self._read(maker.reads):
-            yield maker.make(columns, rows)
+            yield *maker.make(columns, rows), None
 
-    def _made_of_persons(self, maker: Maker) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
+    def _made_of_persons(self, maker: Maker) -> Iterator[Made]:
         """Yield the same where rows are a person's; raise if they are not where the choice found them."""
         chosen, digest, one = self._chosen, Digest(self._key), self._person.row is not None
         for columns, ids in self._read_ids(maker.reads):
@@ -114,9 +118,11 @@ class Batches:
             flags = chosen.flags(start, rows)
             if one:
                 columns = {name: cells[flags] for name, cells in columns.items()}
-                yield maker.make(columns | chosen.cells(start, rows), int(np.count_nonzero(flags)))
+                yield *maker.make(columns | chosen.cells(start, rows), int(np.count_nonzero(flags))), None
             else:
-                yield maker.make(columns, rows, flags)
+                several = self._person.rows > 1
+                people = chosen.people(start, rows) if several else None
+                yield *maker.make(columns, rows, flags), people
         if digest != chosen.digest:
             raise faults.moved(self._site)
 

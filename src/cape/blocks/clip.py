@@ -6,7 +6,14 @@ Reason. A row is divided by the larger of the bound and its largest entry and tr
 integers q with |q_i| <= 2^20 and the sum of their squares is exact in int64. A row that is within 2^40
 stays as it is. Any other is divided by its norm, truncated, and checked in integers; if floating point put
 it outside, every entry that is not 0 moves one step toward 0 until it is inside.
-Tested in tests/blocks/test_custom.py.
+
+Claim of `clip_sums`. A sum of at most 1000 such rows comes back as integers of length at most that of one
+row, certainly, and depends on nothing else.
+Reason. Entries are rounded up to multiples of 2^shift, whose squares add up exactly in int64 (below 2^60) to
+S: the true length is at most 2^shift sqrt(S). A sum that this shows to be short enough stays as it is. Any
+other is multiplied by (1 - 2^-24) times what is allowed over that bound, one number at a time, and truncated,
+which only shrinks; the factor covers the rounding of floating point.
+Tested in tests/blocks/test_custom.py and test_clipped_persons.py.
 """
 
 from __future__ import annotations
@@ -16,12 +23,14 @@ import numpy as np
 from cape.arrays import Floats, Integers
 from cape.blocks.steps import ONE
 
-__all__ = ["LARGEST_SIZE", "clip_rows", "inside"]
+__all__ = ["LARGEST_SIZE", "clip_rows", "clip_sums", "inside"]
 
 LARGEST_SIZE = 1 << 22
 """How many entries a row may have: the sum of their squares then stays below 2^62."""
 
 _LIMIT = int(ONE) ** 2
+_FINE = 20
+_KEEP = 1.0 - 2.0**-24
 
 
 def clip_rows(rows: Floats, bound: float) -> Integers:
@@ -34,6 +43,18 @@ def clip_rows(rows: Floats, bound: float) -> Integers:
         norms = np.sqrt(squares[outside].astype(np.float64))[:, None]
         steps[outside] = inside(np.trunc(steps[outside] * (ONE / norms)).astype(np.int64))
     return steps
+
+
+def clip_sums(sums: Integers, bits: int) -> Integers:
+    """Return sums of at most 1000 rows, none of them longer than 2^bits, as no longer than that, in place."""
+    shift = max(bits - _FINE, 0)
+    coarse = -(-np.abs(sums) >> shift)  # rounded up
+    squares = _squares(coarse)
+    outside = np.flatnonzero(squares > 1 << 2 * (bits - shift))
+    if outside.size:
+        factor = _KEEP * 2.0 ** (bits - shift) / np.sqrt(squares[outside].astype(np.float64))
+        sums[outside] = np.trunc(sums[outside] * factor[:, None]).astype(np.int64)
+    return sums
 
 
 def inside(steps: Integers, limit: int = _LIMIT) -> Integers:

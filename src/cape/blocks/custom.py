@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape import check
-from cape.arrays import Floats
+from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Block, Sums
-from cape.blocks.clip import LARGEST_SIZE, clip_rows
+from cape.blocks.clip import LARGEST_SIZE, clip_rows, clip_sums
 from cape.blocks.parts import Part, Pass
 from cape.blocks.sampling import sample
 from cape.data.schema import Number, Schema
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cape.blocks.lazy import Lazy
 
 __all__ = ["Custom"]
+
+_MOST_CELLS = 1 << 26  # 512 MB of int64
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Custom(Block):
     bound: float
     rate: float = 1.0
     """The probability with which a row takes part, drawn in secret; 1 is every row."""
+    by_person: bool = False
+    """Whether what all rows of a person add up to is clipped to the bound, too."""
 
     brings_code: ClassVar[bool] = True
 
@@ -74,6 +78,7 @@ class _Custom:
             raise InvalidInput("a sample of rows needs a stream to draw it from")
         self._site, self._schema, self._stream, self._block = run.site, run.schema, run.stream, block
         self._sums = np.zeros(array.size, np.int64)
+        self._persons = np.zeros((0, array.size), np.int64)  # what each person adds up to
         self._tried = False
 
     def add(self, part: Part) -> None:
@@ -95,7 +100,24 @@ class _Custom:
         rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
         if self._block.rate < 1:
             rows = rows[sample(self._stream, len(rows), self._block.rate)]
-        self._sums += clip_rows(rows, self._block.bound).sum(axis=0)
+        clipped = clip_rows(rows, self._block.bound)
+        if self._block.by_person:
+            self._add_to_persons(clipped, part.persons)
+        else:
+            self._sums += clipped.sum(axis=0)
+
+    def _add_to_persons(self, rows: Integers, persons: Integers | None) -> None:
+        if persons is None:
+            raise InvalidInput("a sum that is clipped by person needs a schema with persons of several rows")
+        most = int(persons.max(initial=-1)) + 1
+        if most * self._block.size > _MOST_CELLS:
+            raise DataError(
+                self._site, "there are too many persons and numbers to clip each person's; use fewer"
+            )
+        if most > len(self._persons):
+            more = np.zeros((max(most, 2 * len(self._persons)) - len(self._persons), rows.shape[1]), np.int64)
+            self._persons = np.concatenate([self._persons, more])
+        np.add.at(self._persons, persons, rows)
 
     def _require_row_by_row(self, batch: dict[str, NDArray[Any]], rows: Floats) -> None:
         """Try the function on single rows: what it gives for one may not depend on the others.
@@ -117,7 +139,7 @@ class _Custom:
                 )
 
     def result(self) -> Sums:
-        return (self._sums,)
+        return (self._sums + clip_sums(self._persons, T_BITS).sum(axis=0),)
 
 
 def _apply(

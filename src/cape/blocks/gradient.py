@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
-from cape.blocks.clipped import Records, clipped_sum
+from cape.blocks.clipped import GradientSum, Records, clipped_sum
 from cape.blocks.kept import Kept
 from cape.blocks.network import Network
 from cape.blocks.sampling import sample
@@ -30,8 +30,9 @@ class Gradient(VectorBlock):
     """Over complete rows: the gradients of a network's loss at given parameters, each clipped.
 
     A row takes part with probability `rate`, drawn in secret at the site. Arrays: sums (parameters,), in
-    units of the clip; with a `loss_bound` also below (1,), how many gradients were no longer than the clip,
-    and loss (1,), the losses, each cut off at the bound and divided by it.
+    units of the clip; what all rows of a person add up to is clipped as well, `by_person`. With a
+    `loss_bound` also below (1,), how many gradients were no longer than the clip, and loss (1,), the losses,
+    each cut off at the bound and divided by it.
     """
 
     network: Network
@@ -39,6 +40,7 @@ class Gradient(VectorBlock):
     clip: float
     rate: float = 1.0
     loss_bound: float | None = None
+    by_person: bool = False
 
     at_once: ClassVar[bool] = True  # records are prepared once, for all steps
 
@@ -56,15 +58,30 @@ class Gradient(VectorBlock):
         return (sums, Array("below", (1,), 0), Array("loss", (1,), T_BITS))
 
     def over(self, kept: Kept, stream: SecureStream | None) -> Sums:
-        records = kept.once(self.network, lambda: self._records(kept))
-        rows = sample(stream, len(records), self.rate) if self.rate < 1 else None
-        found = clipped_sum(self.parameters, records, self.clip, rows=rows, loss_bound=self.loss_bound)
+        if self.by_person:
+            found = self._of_persons(kept)
+        else:
+            records = kept.once(self.network, lambda: self._records(kept, slice(None)))
+            rows = sample(stream, len(records), self.rate) if self.rate < 1 else None
+            found = clipped_sum(self.parameters, records, self.clip, rows=rows, loss_bound=self.loss_bound)
         if found.loss is None or self.loss_bound is None:
             return (found.sums,)
         loss = math.floor(found.loss / self.loss_bound)
         return found.sums, np.array([found.below]), np.array([loss])
 
-    def _records(self, kept: Kept) -> Records:
+    def _of_persons(self, kept: Kept) -> GradientSum:
+        persons = kept.persons
+        if persons is None:
+            raise InvalidInput("a sum that is clipped by person needs a schema with persons of several rows")
+
+        def by_person() -> tuple[Records, Integers]:
+            order = np.argsort(persons, kind="stable")
+            return self._records(kept, order), persons[order]
+
+        records, whose = kept.once((self.network, "persons"), by_person)
+        return clipped_sum(self.parameters, records, self.clip, loss_bound=self.loss_bound, persons=whose)
+
+    def _records(self, kept: Kept, order: slice | Integers) -> Records:
         assert kept.y is not None
         y = kept.y if isinstance(kept.schema[self.reads[-1]], Category) else kept.y / ONE
-        return Records(self.network, kept.x / ONE, y)
+        return Records(self.network, kept.x[order] / ONE, y[order])

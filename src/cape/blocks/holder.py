@@ -43,7 +43,7 @@ class Holder(ABC):
 
     def of(self, schema: Schema) -> Holder:
         """Return what these records are to a study with this schema: themselves, because none is filtered."""
-        if schema.open:
+        if schema.open or schema.person is not None:
             raise InvalidInput(
                 "where and [person] are for tables with columns, which these sites do not hold"
             )

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.arrays import Floats, Integers
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.parts import PART_ROWS, Part, Pass
@@ -25,13 +25,14 @@ Made = TypeVar("Made")
 
 
 class Kept:
-    """Complete rows as x (rows, width) and y (rows,) or None, in whole steps of 2^-20."""
+    """Complete rows as x (rows, width) and y (rows,) or None, in whole steps of 2^-20, and whose they are."""
 
-    def __init__(self, run: Pass, design: Design, rows: int) -> None:
+    def __init__(self, run: Pass, design: Design, rows: int, *, persons: bool = False) -> None:
         self._run, self.schema, self.design = run, run.schema, design
         self._filled = 0
         self._x = np.empty((rows, design.width(run.schema)))
         self._y = None if design.target is None else np.empty(rows)
+        self._persons = np.empty(rows, np.int32) if persons else None
         self._made: tuple[Hashable, object] | None = None
 
     @property
@@ -44,11 +45,19 @@ class Kept:
         """The targets; not to be written to."""
         return None if self._y is None else _unwritable(self._y[: self._filled])
 
+    @property
+    def persons(self) -> Integers | None:
+        """Whose each row is, where several may be one person's."""
+        return None if self._persons is None else self._persons[: self._filled]
+
     def add(self, part: Part) -> None:
         """Take in a part of the table."""
         rows = part.vectors(self.design)
         start, self._filled = self._filled, self._filled + rows.count
         self._x[start : self._filled] = rows.x.T
+        if self._persons is not None and part.persons is not None:
+            whose = part.persons if rows.complete is None else part.persons[rows.complete]
+            self._persons[start : self._filled] = whose
         if self._y is not None:
             self._y[start : self._filled] = rows.y
 

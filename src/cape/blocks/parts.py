@@ -33,7 +33,10 @@ _HALF, _LOW = 32, (1 << 32) - 1
 
 
 class Part:
-    """At most 8192 rows: columns as they were read, and in steps or as vectors on demand."""
+    """At most 8192 rows: columns as they were read, and in steps or as vectors on demand.
+
+    `persons` are numbers that say whose each row is, where several may be one person's.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,10 @@ class Part:
         columns: dict[str, NDArray[Any]],
         rows: int,
         converter: Callable[[Design], Converter],
+        persons: Integers | None = None,
     ) -> None:
         self.schema, self._columns, self.rows = schema, columns, rows
+        self.persons = persons
         self._converter = converter
         self._steps: dict[tuple[str, Number], Floats] = {}
         self._vectors: dict[Design, Vectors] = {}

@@ -37,6 +37,7 @@ __all__ = ["Choice", "Chosen", "Digest", "as_texts", "count_persons"]
 _AT_ONCE = 1 << 20  # rows that are grouped at once, at least
 _SUM_BITS = 40  # what a cell is rounded to before it is added up within a person
 _LAST = math.inf
+_NOBODY, _NOWHERE = np.zeros(0, np.int32), np.zeros(0, np.int64)
 
 
 def as_texts(ids: pl.Series) -> pl.Series:
@@ -83,13 +84,15 @@ class Digest:
 class Chosen:
     """Which rows count: a bit for each, the digest of the rows that were looked at, and computed columns.
 
-    `columns` has one cell for each row that counts, in their order.
+    `columns` has one cell for each row that counts, in their order, and `persons` the number of its person;
+    `places` are the rows' own numbers. The last two are there only if they are needed.
     """
 
     bits: NDArray[np.uint8]
     digest: Digest
     columns: Mapping[str, Floats]
-    starts: NDArray[np.int64]
+    persons: NDArray[np.int32]
+    places: NDArray[np.int64]
 
     @property
     def count(self) -> int:
@@ -104,8 +107,16 @@ class Chosen:
 
     def cells(self, start: int, rows: int) -> dict[str, Floats]:
         """Return the computed columns of those among these rows that count."""
-        first, last = np.searchsorted(self.starts, [start, start + rows])
-        return {name: cells[first:last] for name, cells in self.columns.items()}
+        among = self._among(start, rows)
+        return {name: cells[among] for name, cells in self.columns.items()}
+
+    def people(self, start: int, rows: int) -> NDArray[np.int32]:
+        """Return whose those among these rows are that count, as numbers."""
+        return self.persons[self._among(start, rows)]
+
+    def _among(self, start: int, rows: int) -> slice:
+        first, last = np.searchsorted(self.places, [start, start + rows])
+        return slice(first, last)
 
 
 class Choice:
@@ -187,15 +198,20 @@ class Choice:
         self._group()
         flags = np.zeros(self._digest.rows, np.uint8)
         if self._best is None or self._persons is None:
-            empty = {each.name: np.zeros(0) for each in self._sums}
-            return Chosen(np.packbits(flags), self._digest, empty, np.zeros(0, np.int64))
+            nothing = {each.name: np.zeros(0) for each in self._sums}
+            return Chosen(np.packbits(flags), self._digest, nothing, _NOBODY, _NOWHERE)
         rows = self._best["row"].to_numpy()
         flags[rows] = 1
-        columns: dict[str, Floats] = {}
+        bits = np.packbits(flags)
         if self._sums:
             one = self._best.join(self._persons, on="id", how="left").sort("row")
             columns = {each.name: each.result(one) for each in self._sums}
-        return Chosen(np.packbits(flags), self._digest, columns, np.sort(rows) if columns else rows[:0])
+            return Chosen(bits, self._digest, columns, _NOBODY, np.sort(rows))
+        if self._person.rows == 1:
+            return Chosen(bits, self._digest, {}, _NOBODY, _NOWHERE)
+        order = np.argsort(rows)
+        persons = self._best["id"].rle_id().to_numpy()[order].astype(np.int32)
+        return Chosen(bits, self._digest, {}, persons, rows[order])
 
 
 def count_persons(ids: Any) -> int:

@@ -37,10 +37,14 @@ _LIMIT = int(ONE) ** 2
 
 @dataclass(frozen=True)
 class Vectors:
-    """Complete rows in whole steps: `all` has the entries of x and, below them, y if there is a target."""
+    """Complete rows in whole steps: `all` has the entries of x and, below them, y if there is a target.
+
+    `complete` says which rows of the part they are; None if all.
+    """
 
     all: Floats
     width: int
+    complete: Flags | None = None
 
     @property
     def count(self) -> int:
@@ -112,7 +116,7 @@ class Converter:
             filled = np.compress(~missing, filled, axis=1)
         if self._longer:
             self._shorten(filled[start : self.width])
-        return Vectors(filled, self.width)
+        return Vectors(filled, self.width, None if missing is None else ~missing)
 
     def _shorten(self, x: Floats) -> None:
         """Divide vectors of t by the norm, or by their own length if that is larger, and truncate."""

@@ -26,7 +26,7 @@ Take = Literal["random", "latest", "earliest"]
 AGGREGATES = ("count", "min", "max", "sum", "avg")
 """What can be computed over the rows of one person."""
 
-_MOST_ROWS = 10_000  # beyond, noise leaves nothing
+_MOST_ROWS = 1000  # beyond, noise leaves nothing; sums of so many clipped vectors are exact (`blocks.clip`)
 _MOST_SITES = 10_000
 _KEYS = ("id", "rows", "sites", "take", "by", "row")
 
@@ -44,7 +44,13 @@ class Aggregate:
         import sqlglot
         from sqlglot import exp
 
-        kinds = {exp.Count: "count", exp.Min: "min", exp.Max: "max", exp.Sum: "sum", exp.Avg: "avg"}
+        kinds: dict[type, str] = {
+            exp.Count: "count",
+            exp.Min: "min",
+            exp.Max: "max",
+            exp.Sum: "sum",
+            exp.Avg: "avg",
+        }
         try:
             found = sqlglot.parse_one(text) if isinstance(text, str) and len(text) <= 200 else None
         except (sqlglot.errors.SqlglotError, RecursionError):

@@ -69,6 +69,9 @@ class Query:
     scales: tuple[tuple[float, ...], ...]
     sensitivity: float
     norm: float | None = None
+    of_person: float | None = None
+    """The most that one person can change them with all rows that count at a site, where sites clip their
+    sum; None if every row counts by itself, and a person for `sensitivity` times the number of rows."""
     note: str = ""
     """What is to be said of the run so far, from released numbers only."""
     before: Callable[[], None] | None = None

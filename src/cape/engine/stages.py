@@ -62,7 +62,9 @@ class Setting:
     def of_person(self, query: Query) -> Query:
         """Return a query with what one person, with all rows that count at a site, can do to its sums."""
         rows = 1 if self.schema.person is None else self.schema.person.rows
-        return query if rows == 1 else replace(query, sensitivity=rows * query.sensitivity)
+        if rows == 1:
+            return query
+        return replace(query, sensitivity=query.of_person or rows * query.sensitivity)
 
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""

@@ -5,8 +5,10 @@ Reason. A record adds to the sums a vector of length at most 1 in units of the c
 Beside it stand, if they are watched, whether its gradient was shorter than the clip, as 0 or 1 and released
 with scale `WATCHED`, and its loss, cut off at a bound and divided by it, with the same scale. Replacing a
 record moves the three by at most 2, 1 and 1: sqrt(4 + 2 / scale²) in all; adding one by 1, 1 and 1: sqrt(1 +
-2 / scale²), which is also the most that one record alone adds. Everything else (optimiser, clip, stopping)
-looks at released numbers only.
+2 / scale²), which is also the most that one record alone adds. Where k records may be one person's, the sum
+of a person's gradients at a site is shortened to the clip again, and the two numbers beside it move by k:
+replacing a person moves the three by at most 2, k and k. Everything else (optimiser, clip, stopping) looks at
+released numbers only.
 Tested in tests/learning/test_descent.py.
 
 The adaptive clip follows a private quantile of the gradients' lengths (Andrew et al. 2021): clip times
@@ -49,7 +51,7 @@ from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
 from cape.privacy import dominating_mu, gaussian, noise_for_mu, subsampled
 from cape.secagg.parameters import MAX_STEPS
 
-__all__ = ["WATCHED", "Descent", "Diverged", "Training"]
+__all__ = ["WATCHED", "Descent", "Diverged", "Training", "rows_of_person"]
 
 
 _OPTIMISERS: dict[str, Callable[[float], Optimiser]] = {"sgd": SGD, "momentum": Momentum, "adam": Adam}
@@ -62,6 +64,11 @@ _TOO_LARGE = 1e6  # parameters beyond it are useless, and the run stops
 
 class Diverged(CapeError):
     """The parameters diverged: the steps so far are spent, the rest are not."""
+
+
+def rows_of_person(schema: Schema) -> int:
+    """Return how many rows of one person may count at a site."""
+    return 1 if schema.person is None else schema.person.rows
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,9 @@ class Descent(Analysis):
         alone = math.sqrt(1 + beside)
         moved = math.sqrt(4 + beside) if neighbours == "replace-one" else alone
         scales = (1.0, WATCHED, WATCHED) if self.training.watched else (1.0,)
-        return Query((block,), (scales,), moved, norm=alone)
+        whole = math.sqrt((4 if neighbours == "replace-one" else 1) + rows_of_person(schema) ** 2 * beside)
+        clipped = getattr(block, "by_person", False)
+        return Query((block,), (scales,), moved, norm=alone, of_person=whole if clipped else None)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the query of the first step; those of all steps have the same noise."""

@@ -17,7 +17,7 @@ from cape.engine.estimates import Estimates
 from cape.engine.query import AnalysisResult
 from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
-from cape.learning.descent import Descent, Training, history_table
+from cape.learning.descent import Descent, Training, history_table, rows_of_person
 from cape.show import Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
@@ -86,6 +86,7 @@ class GradientDescent(Descent):
             len(self.first),
             clip,
             self.training.sampling,
+            by_person=rows_of_person(schema) > 1,
         )
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:

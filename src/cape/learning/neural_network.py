@@ -17,7 +17,7 @@ from cape.blocks.units import Units
 from cape.data import Category, Schema
 from cape.engine.query import AnalysisResult, Estimate
 from cape.errors import InvalidInput
-from cape.learning.descent import WATCHED, Descent, Training, history_table
+from cape.learning.descent import WATCHED, Descent, Training, history_table, rows_of_person
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
@@ -106,7 +106,15 @@ class NeuralNetwork(Descent):
 
     def block(self, schema: Schema, parameters: Floats, clip: float) -> Gradient:
         bound = self.loss_bound if self.training.watched else None
-        return Gradient(self.design(), self.network(schema), parameters, clip, self.training.sampling, bound)
+        return Gradient(
+            self.design(),
+            self.network(schema),
+            parameters,
+            clip,
+            self.training.sampling,
+            bound,
+            by_person=rows_of_person(schema) > 1,
+        )
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:
         """Return the network; the estimates are its last watched loss, if losses were watched."""

@@ -10,6 +10,7 @@ from cape.arrays import Integers
 from cape.blocks.clipped.adder import Adder, GradientSum
 from cape.blocks.clipped.layers import Layers
 from cape.blocks.clipped.one_hidden import OneHidden
+from cape.blocks.clipped.persons import person_sum
 from cape.blocks.clipped.records import Records
 from cape.blocks.steps import ONE
 from cape.errors import InvalidInput, OverflowRisk
@@ -26,6 +27,7 @@ def clipped_sum(
     *,
     rows: Integers | None = None,
     loss_bound: float | None = None,
+    persons: Integers | None = None,
 ) -> GradientSum:
     """Return the sum over records of g min(1, clip / |g|), for the gradient g of a record's loss.
 
@@ -35,6 +37,8 @@ def clipped_sum(
         clip: the length that longer gradients are shortened to.
         rows: the numbers of the records that take part, rising, as `cape.blocks.sampling` gives them; None
             for all.
+        persons: whose each record is, as rising numbers; what a person's records add up to is then
+            shortened to the clip as well. All records take part.
         loss_bound: also add up the losses, each cut off at this bound.
 
     Raises:
@@ -55,6 +59,8 @@ def clipped_sum(
     network = records.network
     vector = network.check_parameters(parameters)
     with np.errstate(over="ignore", invalid="ignore"):
+        if persons is not None:
+            return person_sum(records, vector, clip, loss_bound, persons)
         one_number = len(network.hidden) == 1 and network.outputs == 1 and network.activation == "relu"
         kind: type[Adder] = OneHidden if one_number else Layers
         adder = kind(records, vector, clip, loss_bound)

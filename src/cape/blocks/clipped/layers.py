@@ -22,6 +22,18 @@ class Layers(Adder):
         choose_signal_grids(self.network, self.layers)
 
     def add(self, steps: Floats, squares: Floats, targets: NDArray[Any]) -> None:
+        inputs, signals = self.factors(steps, squares, targets)
+        for layer, signal, given, part in zip(self.layers, signals, inputs, self.parts, strict=True):
+            if layer.bias is None:
+                part += arithmetic.cross(given, signal).astype(np.int64)
+            else:
+                part[:-1] += arithmetic.cross(given, signal).astype(np.int64)
+                part[-1] += signal.sum(axis=0).astype(np.int64) << layer.in_bits
+
+    def factors(
+        self, steps: Floats, squares: Floats, targets: NDArray[Any]
+    ) -> tuple[list[Floats], list[Floats]]:
+        """Return the inputs and clipped signals of each layer, whose products are the gradients."""
         count, last = len(steps), len(self.layers) - 1
         inputs: list[Floats] = [steps]
         lengths: list[Floats] = [squares]  # |a|² + 1 of each layer's inputs
@@ -49,15 +61,11 @@ class Layers(Adder):
             truncate(signal, layer.signal_bits)
             total += arithmetic.squares(signal) * lengths[i]
         scale = KEEP / self.divisors(np.sqrt(total))
-        for layer, signal, given, part in zip(self.layers, signals, inputs, self.parts, strict=True):
+        for layer, signal in zip(self.layers, signals, strict=True):
             bits = BITS - layer.in_bits
             signal *= (scale * 2.0**bits)[:, None]
             np.trunc(signal, out=signal)
-            if layer.bias is None:
-                part += arithmetic.cross(given, signal).astype(np.int64)
-            else:
-                part[:-1] += arithmetic.cross(given, signal).astype(np.int64)
-                part[-1] += signal.sum(axis=0).astype(np.int64) << layer.in_bits
+        return inputs, signals
 
     def _activate(self, sums: Floats, layer: Layer) -> None:
         """Turn sums into activations in whole steps."""
