@@ -28,6 +28,8 @@ AGGREGATES = ("count", "min", "max", "sum", "avg")
 
 _MOST_ROWS = 1000  # beyond, noise leaves nothing; sums of so many clipped vectors are exact (`blocks.clip`)
 _MOST_SITES = 10_000
+_MOST_AGGREGATES = 200
+_LONGEST = 200  # characters of a name
 _KEYS = ("id", "rows", "sites", "take", "by", "row")
 
 
@@ -52,8 +54,8 @@ class Aggregate:
             exp.Avg: "avg",
         }
         try:
-            found = sqlglot.parse_one(text) if isinstance(text, str) and len(text) <= 200 else None
-        except (sqlglot.errors.SqlglotError, RecursionError):
+            found = sqlglot.parse_one(text) if isinstance(text, str) and len(text) <= _LONGEST else None
+        except Exception:  # whatever a parser makes of any text
             found = None
         function = kinds.get(type(found)) if found is not None else None
         inner = None if found is None else found.args.get("this")
@@ -94,6 +96,8 @@ class OneRow:
 
     def __post_init__(self) -> None:
         _check_take(self.take, self.by)
+        if len(self.aggregates) > _MOST_AGGREGATES:
+            raise InvalidInput(f"[person.row] may have at most {_MOST_AGGREGATES} aggregates")
         names = [name for name, _ in self.aggregates]
         for name, aggregate in self.aggregates:
             if aggregate.column in names:
@@ -159,7 +163,8 @@ class Person:
     row: OneRow | None = field(default=None)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip() or not self.id.isprintable():
+        named = isinstance(self.id, str) and self.id.strip() and self.id.isprintable()
+        if not named or len(self.id) > _LONGEST:
             raise InvalidInput(f"id must name the column that says whose a row is, not {check.show(self.id)}")
         check.integer("rows", self.rows, least=1, most=_MOST_ROWS)
         check.integer("sites", self.sites, least=1, most=_MOST_SITES)

@@ -68,8 +68,8 @@ class SiteSet:
 
     def planned(self) -> dict[str, int] | None:
         """Return the sizes for a plan: what people expect, or what tables in memory show of themselves."""
-        if self.expected or not self._public:
-            return self.expected
+        if self.expected or not self._public or self._schema.person is not None:
+            return self.expected  # a table's length counts rows, not persons
         lengths = {name: _length(table) for name, table in self.sources.items()}
         found = {name: length for name, length in lengths.items() if length is not None}
         return found if len(found) == len(lengths) else None
