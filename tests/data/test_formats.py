@@ -76,6 +76,17 @@ def test_numbers_of_a_sheet_keep_their_digits(tmp_path: Path) -> None:
     assert found == [*(float(f"{number:.16G}") for number in numbers), None, 3.141592654]
 
 
+def test_a_sheet_may_start_further_down_and_have_other_columns(tmp_path: Path) -> None:
+    with xlsxwriter.Workbook(tmp_path / "rows.xlsx") as made:
+        sheet = made.add_worksheet()
+        for row, values in enumerate((["y", "y", "", "x"], [1, 2, 3, 4], [], [5, 6, 7, 8]), 2):
+            sheet.write_row(row, 1, values)
+    for lenient in (False, True):
+        assert cells(tmp_path / "rows.xlsx", Schema(x=(0, 9)), lenient=lenient) == {"x": [4, None, 8]}
+        with pytest.raises(DataError, match="more than one column 'y'"):
+            cells(tmp_path / "rows.xlsx", Schema(y=(0, 9)), lenient=lenient)
+
+
 def test_dates_of_a_sheet_are_dates(book: Path) -> None:
     reader = open_source("alpha", book)
     (batch,) = reader.batches(["when"], 10)  # type: ignore[union-attr]

@@ -14,7 +14,6 @@ import polars as pl
 
 from cape import check
 from cape.data.notation import Notation
-from cape.data.readers import trimmed
 from cape.errors import DataError, MissingExtra
 
 __all__ = ["SheetReader"]
@@ -37,16 +36,19 @@ class SheetReader:
         _library()
 
     def names(self) -> list[str]:
-        return self._frame.columns
+        return self._loaded[0]
 
     def rows(self) -> int:
-        return self._frame.height
+        return self._loaded[1].height
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        return self._frame.select(columns).iter_slices(rows)
+        names, frame = self._loaded
+        chosen = [frame.to_series(names.index(name)).alias(name) for name in columns]
+        return pl.DataFrame(chosen).iter_slices(rows)
 
     @cached_property
-    def _frame(self) -> pl.DataFrame:
+    def _loaded(self) -> tuple[list[str], pl.DataFrame]:
+        """The names in the first row, of which two may be the same, and the rows below."""
         book = _library().read_excel(self._path)
         wanted, sheets = self._sheet, list(book.sheet_names)
         index = wanted - 1 if isinstance(wanted, int) else sheets.index(wanted) if wanted in sheets else -1
@@ -59,8 +61,10 @@ class SheetReader:
         if not frame.columns and not self._lenient:
             raise DataError(self._site, f"the sheet {check.show(sheets[index])} of {self.what} is empty")
         numbers: pl.DataFrame = book.load_sheet(index, dtypes="float").to_polars()
-        whole = [_exact(frame.to_series(i), numbers.to_series(i)) for i in range(frame.width)]
-        return pl.DataFrame(whole, schema=trimmed(frame.columns))
+        cells = [_exact(frame.to_series(i), numbers.to_series(i)) for i in range(frame.width)]
+        first = book.load_sheet(index, header_row=None, n_rows=1, dtypes="string").to_polars()
+        names = [str(name or "").strip() for row in first.rows() for name in row]
+        return names, pl.DataFrame(cells)
 
 
 def _exact(texts: pl.Series, numbers: pl.Series) -> pl.Series:
