@@ -11,11 +11,21 @@ from datetime import date
 import polars as pl
 import pytest
 
+from cape.data.clinical import is_id, measure_of
 from cape.study import Study
 from tests.cli.conftest import STUDY
 
 ROWS = ["1,54,F,5.2,no,2020-01-31,7", "2,61,M,,yes,2021-06-30,8", "2,47,F,4.8,no,,9"]
 HEADER = "patient_id,age,sex,chol_mmol,ill,admitted,score"
+NAMES = {
+    "Kreatinin (µmol/l)": "µmol/l",
+    "heightM": "m",
+    "Total_Cholesterol": "mg/dl",
+    "HDL-C": "mg/dl",
+    "Körpergröße": "cm",
+    "glycémie": "mg/dl",
+    "age at admission": "years",
+}
 
 
 @pytest.fixture
@@ -89,6 +99,19 @@ def test_bounds_are_suggested_by_name_and_unit_and_not_by_cells(cape, rows):
     assert schema["chol_mmol"] == {"low": 1.2, "high": 13, "unit": "mmol/l"}
     assert schema["sex"] == ["female", "male"]
     assert schema["score"] == {"low": "<low>", "high": "<high>"}
+
+
+def test_spellings_and_units_of_names_are_known():
+    for name, unit in NAMES.items():
+        found = measure_of(name)
+        assert found is not None, name
+        assert found[1] == unit, name
+        low, high = found[0].bounds(unit)
+        assert low < high
+    assert [measure_of(name) for name in ("note", "sex", "ward", "")] == [None] * 4
+    assert [is_id(name) for name in ("Patient_ID", "patientNr", "id", "MRN", "idle", "void")] == [
+        True
+    ] * 4 + [False] * 2
 
 
 @pytest.mark.filterwarnings("default::cape.PrivacyLeakWarning")

@@ -28,11 +28,9 @@ def init(
         Path, typer.Argument(metavar="FILE", help="One site's file, at that site.", show_default=False)
     ],
     output: Annotated[
-        Path | None, typer.Option(metavar="STUDY", help="The study file to write.  [default: study.toml]")
+        Path | None, typer.Option(metavar="STUDY", help="The study file to write (study.toml).")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The study's name.  [default: the file's]")
-    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="The study's name (the file's).")] = None,
     sites: Annotated[
         str | None,
         typer.Option(
@@ -41,10 +39,10 @@ def init(
         ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help=f"The budget.  [default: {_EPSILON:g}]")
+        float | None, typer.Option(metavar="NUMBER", help=f"The budget ({_EPSILON:g}).")
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help=f"The budget's delta.  [default: {_DELTA:g}]")
+        float | None, typer.Option(metavar="NUMBER", help=f"The budget's delta ({_DELTA:g}).")
     ] = None,
     suggest: Annotated[
         bool | None,

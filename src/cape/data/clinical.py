@@ -110,7 +110,7 @@ _MEASURES = (
     Measure(("pack years", "packyears"), "pack-years", 0, 100),
 )  # fmt: skip
 
-_BY_NAME = {name: measure for measure in _MEASURES for name in measure.names}
+_BY_NAME = {name.casefold(): measure for measure in _MEASURES for name in measure.names}
 _SPLIT = re.compile(r"[\W_]+")
 _SPELT = {
     "mgdl": "mg/dl", "mg dl": "mg/dl", "mmol": "mmol/l", "mmoll": "mmol/l", "mmol l": "mmol/l", "kg": "kg",
@@ -121,6 +121,7 @@ _SPELT = {
     "g l": "g/l", "mgl": "mg/l", "mg l": "mg/l", "c": "°C", "celsius": "°C", "percent": "%", "pct": "%",
     "bpm": "1/min", "kg m2": "kg/m2", "kgm2": "kg/m2",
 }  # fmt: skip
+_UNITS = {spelling.casefold(): unit for spelling, unit in _SPELT.items()}
 _IDS = re.compile(
     r"(?:(?:patient|pat|person|subject|participant|proband|case|fall|encounter|record|study|hospital)"
     r" ?(?:id|nr|no|num|number|nummer|code|key|identifier)"
@@ -136,7 +137,7 @@ def measure_of(name: str) -> tuple[Measure, str] | None:
         measure = _BY_NAME.get(" ".join(words[:cut]))
         if measure is None:
             continue
-        unit = _SPELT.get(" ".join(words[cut:]), measure.unit) if cut < len(words) else measure.unit
+        unit = _UNITS.get(" ".join(words[cut:]), measure.unit) if cut < len(words) else measure.unit
         return measure, unit if unit in measure.others else measure.unit
     return None
 
