@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import pytest
+
+from cape.data.survey import survey
 
 
 def spoil(study, name, **lines):
@@ -98,3 +101,29 @@ def test_sites_with_rows_elsewhere_are_left_to_them(cape, study, change):
     done = cape("check", study, "--site", "a")
     assert done.code == 2
     assert "the study does not say where the rows of site 'a' are" in done.err
+
+
+def test_a_database_checks_its_rows_itself_unless_something_is_wrong(cape, study, change, monkeypatch):
+    lines = [line.split(",") for line in (study.parent / "data" / "a.csv").read_text().splitlines()]
+    lines[1][0] = "95"
+    with sqlite3.connect(study.parent / "a.db") as db:
+        db.execute("CREATE TABLE people (age REAL, weight REAL, sex TEXT, ill TEXT)")
+        db.executemany(
+            "INSERT INTO people VALUES (?, ?, ?, ?)", [[c or None for c in row] for row in lines[1:]]
+        )
+    change(
+        'a = {path = "data/a.csv", rows = 200}',
+        'a = {query = "SELECT * FROM people", connection = "sqlite:///a.db", rows = 200}',
+    )
+    surveyed = []
+    monkeypatch.setattr("cape.cli.results.survey", lambda *given: surveyed.append(given[0]) or survey(*given))
+    done = cape("run", study, "--only", "mean")
+    assert done.err == "  a: age: 1 cell beyond 18 to 90 counts as the bound\n"
+    assert surveyed == ["b", "c"]
+    with sqlite3.connect(study.parent / "a.db") as db:
+        db.execute("UPDATE people SET sex = 'qqq', ill = 'qqq' WHERE age = 95")
+    done = cape("run", study, "--only", "mean")
+    assert done.code == 1
+    assert "a: sex: 1 cell not a listed category (row 1)" in done.err
+    assert "a: ill: 1 cell not a listed category (row 1)" in done.err
+    assert "qqq" not in done.err

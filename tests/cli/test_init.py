@@ -89,6 +89,11 @@ def test_every_blank_is_named_and_the_file_loads_once_they_are_filled_in(cape, r
     assert [place.elsewhere for place in study.sites.values()] == [False, False, True]
     (entry,) = study.analyses
     assert entry.analysis.kind == "table-one"
+    text = (rows.parent / "study.toml").read_text()
+    (rows.parent / "study.toml").write_text(re.sub(r"(?m)^# (\[person\]|id =|rows =)", r"\1", text))
+    person = Study.load("study.toml").setting.schema.person
+    assert person is not None
+    assert (person.id, person.rows) == ("patient_id", 1)
     assert study.budget.epsilon == 1
 
 

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cape import __version__
+from cape.blocks.table import Table
 from cape.cli import screen, words
 from cape.cli.check import listed
 from cape.cli.sites import Heard, SiteOutcome, outcomes
-from cape.data import troubles
+from cape.data import Database, Schema, troubles
 from cape.data.survey import survey
 from cape.data.troubles import Trouble
 from cape.engine.consortium import Consortium
@@ -200,13 +201,13 @@ def execute(
 
 def _check_tables(study: Study, steps: screen.Steps) -> None:
     """Read the rows of all sites, and report to whoever runs this all that is wrong; fail if a run would."""
-    found = []
+    failing, noted = {}, {}
     for name, place in study.sites.items():
         steps.start(f"checking {name}")
-        found.append(survey(name, place.source(), study.setting.schema).shown())
+        fails, lines = _looked(name, place.source(), study.setting.schema)
+        (failing if fails else noted)[name] = lines
         steps.done()
-    failing = {each.site: troubles.stops(each) for each in found if each.fails()}
-    said = failing or {each.site: troubles.warnings(each) for each in found}
+    said = failing or noted
     if sum(map(len, failing.values())) != 1:  # the error has a single one
         for site, lines in said.items():
             more = len(lines) - _MOST_SAID
@@ -215,6 +216,25 @@ def _check_tables(study: Study, steps: screen.Steps) -> None:
                 steps.say(listed([*lines[:_MOST_SAID], *cut], steps.width, f"{site}: "))
     if failing:
         raise _unusable(failing, study)
+
+
+def _looked(name: str, source: Any, schema: Schema) -> tuple[bool, list[Trouble]]:
+    """Return whether a run would fail for a site's rows and why, or what is read otherwise than it stands.
+
+    A database checks its rows itself, and they are fetched only if something is wrong.
+    """
+    error = None
+    if isinstance(source, Database):
+        try:
+            table = Table(name, source, schema)
+            table.check()
+            return False, troubles.beyond(schema, table.clamped())
+        except DataError as found:
+            error = found
+    surveyed = survey(name, source, schema).shown()
+    if error is not None and not surveyed.fails():
+        raise error
+    return surveyed.fails(), troubles.stops(surveyed) if surveyed.fails() else troubles.warnings(surveyed)
 
 
 def _unusable(failing: Mapping[str, Sequence[Trouble]], study: Study) -> DataError:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cape import check
-from cape.data.columns import as_date
+from cape.data.columns import Number, as_date
+from cape.data.schema import Schema
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey
 
-__all__ = ["Trouble", "missing", "remedy", "stops", "toml", "toml_key", "warnings"]
+__all__ = ["Trouble", "beyond", "missing", "remedy", "stops", "toml", "toml_key", "warnings"]
 
 _MANY = 10
 _OFTEN = 0.02  # of the cells of a column
@@ -70,6 +71,20 @@ def warnings(survey: Survey) -> list[Trouble]:
         )
     for ids in survey.ids:
         found += _persons(ids)
+    return found
+
+
+def beyond(schema: Schema, cells: Mapping[str, int]) -> list[Trouble]:
+    """Return how many cells lie beyond the bounds of their columns, where a database counted them."""
+    found = []
+    for name, count in cells.items():
+        column = schema.stated[name]
+        if count and isinstance(column, Number):
+            ends = [_end(bound, date=column.date) for bound in (column.low, column.high)]
+            verb = "counts" if count == 1 else "count"
+            found.append(
+                Trouble(name, f"{_count(count, 'cell')} beyond {ends[0]} to {ends[1]} {verb} as the bound")
+            )
     return found
 
 
@@ -169,7 +184,7 @@ def _beyond(column: ColumnSurvey) -> Iterator[Trouble]:
         if not count or bound is None:
             continue
         share = count / max(column.present, 1)
-        end = str(as_date(bound)) if column.kind == "date" else f"{bound:g}"
+        end = _end(bound, date=column.kind == "date")
         said = f"{_count(count, 'cell')} {word} {end} {'counts' if count == 1 else 'count'} as {end}"
         if share > _OFTEN:
             counts = f"{_count(count, 'cell')}, which {'counts' if count == 1 else 'count'} as {end}"
@@ -177,6 +192,10 @@ def _beyond(column: ColumnSurvey) -> Iterator[Trouble]:
         yield Trouble(column.name, said)
     for code, cells in column.codes.items():
         yield Trouble(column.name, f"{_count(cells, 'cell')} of {code}: a code for a missing cell?")
+
+
+def _end(bound: float, *, date: bool) -> str:
+    return str(as_date(bound)) if date else f"{bound:g}"
 
 
 def _persons(ids: Ids) -> Iterator[Trouble]:
