@@ -123,7 +123,7 @@ _SPELT = {
 }  # fmt: skip
 _UNITS = {spelling.casefold(): unit for spelling, unit in _SPELT.items()}
 _IDS = re.compile(
-    r"(?:(?:patient|pat|person|subject|participant|proband|case|fall|encounter|record|study|hospital)"
+    r"(?:(?:patient|pat|person|subject|participant|proband|case|fall|encounter|record)"
     r" ?(?:id|nr|no|num|number|nummer|code|key|identifier)"
     r"|medical record number|id|pid|mrn|pseudonym|patient|ipp|nip|subjid|usubjid)"
 )
