@@ -201,7 +201,8 @@ def execute(
 
 def _check_tables(study: Study, steps: screen.Steps) -> None:
     """Read the rows of all sites, and report to whoever runs this all that is wrong; fail if a run would."""
-    failing, noted = {}, {}
+    failing: dict[str, list[Trouble]] = {}
+    noted: dict[str, list[Trouble]] = {}
     for name, place in study.sites.items():
         steps.start(f"checking {name}")
         fails, lines = _looked(name, place.source(), study.setting.schema)
