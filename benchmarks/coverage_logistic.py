@@ -5,7 +5,7 @@ with replacement, and the truth is the maximum likelihood of all communities: wh
 crimes than a public threshold, which is not linear in log-odds. Most releases are made of sums and noise by
 the analysis itself, without sites and grids; those of 10,000 rows at epsilon 3 are whole releases of
 `Consortium`, in the scheme `pooled`. The rules, and the number of resamples, are those of
-`benchmarks.coverage`; the true sampling error is that of our estimates over resamples, less noise. Widths are
+`benchmarks.coverage`; the true sampling error is that of the last step's sums without their noise. Widths are
 compared without what intervals add for coefficients that noise may have drawn to 0.
 """
 
@@ -147,22 +147,22 @@ class Rows:
             self._known[block] = found
         return found
 
-    def clear(self, block: Scores, noise: Sequence[float]) -> Floats:
-        """How many times its noise the squared sampling error of each coefficient is."""
+    def sampling(self, block: Scores, noise: Sequence[float]) -> tuple[Floats, Floats]:
+        """The sampling error of each coefficient, and how many times its noise its square is."""
         _, _, square, cross, spread, beside = self.sums(block)
         curvature, outer = (
             size * symmetric(*each)
             for size, each in ((block.curve, (square, cross)), (block.bound**2, (spread, beside)))
         )
         bread = (self._units.matrix * self._scale) @ np.array(block.turn).T @ np.linalg.inv(curvature)
-        blurred = noise[4] * block.bound**2 * (bread**2).sum(axis=1)
-        return np.asarray(np.einsum("ij,jk,ik->i", bread, outer, bread) / blurred)
+        squares = np.einsum("ij,jk,ik->i", bread, outer, bread)
+        return np.sqrt(squares), squares / (noise[4] * block.bound**2 * (bread**2).sum(axis=1))
 
 
 def conducted(
     case: Case, rows: Rows, count: int, mu: float, random: np.random.Generator
-) -> tuple[Sequence[Estimate], Floats]:
-    """The estimates of one release, and how clear the sampling error of each is."""
+) -> tuple[Sequence[Estimate], Floats, Floats]:
+    """The estimates of one release, the true sampling error of each, and how clear its square is."""
     conversation = case.analysis.conduct(case.schema, "replace-one")
     query = next(conversation)
     for share in case.analysis.stages():
@@ -175,7 +175,7 @@ def conducted(
         try:
             query = conversation.send(Answer((noisy,), (noise,), count, case.schema))
         except StopIteration as stop:
-            return stop.value.estimates, rows.clear(block, noise)
+            return stop.value.estimates, *rows.sampling(block, noise)
     raise AssertionError("it asked more often than it has stages")
 
 
@@ -200,7 +200,7 @@ def released(case: Case, table: dict[str, Any], epsilon: float, key: int) -> Seq
 def measured(case: Case, runs: int = RUNS) -> dict[str, Cell]:
     """The cells of a regression."""
     cells: dict[str, Cell] = {}
-    centres: dict[str, list[float]] = {}
+    true: dict[str, list[float]] = {}
     for size in SIZES:
         for run in range(runs):
             table = case.tables(run, size)
@@ -209,7 +209,7 @@ def measured(case: Case, runs: int = RUNS) -> dict[str, Cell]:
             rows, random = Rows(case, table), np.random.default_rng([size, run])
             for epsilon in EPSILONS:
                 mu = float(privacy.mu(epsilon, DELTA))
-                estimates, clear = conducted(case, rows, size, mu, random)
+                estimates, sampling, clear = conducted(case, rows, size, mu, random)
                 if (size, epsilon) == WHOLE:
                     estimates = released(case, table, epsilon, run)
                 for place, each in enumerate(estimates):
@@ -217,15 +217,14 @@ def measured(case: Case, runs: int = RUNS) -> dict[str, Cell]:
                     cell = cells.setdefault(name, Cell())
                     low, high = each.interval(0.95)
                     assert isinstance(each.at, Reach)
-                    centres.setdefault(name, []).append(each.at.value)
+                    true.setdefault(name, []).append(float(sampling[place]))
                     cell.hits.append(bool(low <= case.truth[place] <= high))
                     cell.usual.append(bool(usual[place]))
                     cell.widths.append(high - low - 2 * each.at.bias)
                     cell.privacy.append(math.sqrt(max(each.at.error**2 - each.sampling**2, 0.0)))
                     cell.clear.append(float(clear[place]))
     for name, cell in cells.items():
-        noise = float(np.mean(np.square(cell.privacy)))
-        cell.true_sampling = math.sqrt(max(float(np.var(centres[name])) - noise, 0.0))
+        cell.true_sampling = float(np.median(true[name]))
     return cells
 
 

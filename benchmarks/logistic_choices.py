@@ -42,6 +42,8 @@ CHOICES = (
     "MOST_MOVED",
     "RIDGE",
     "NEAR",
+    "FAR",
+    "MISFIT",
     "ROUGH",
     "BENT",
     "LEFT",

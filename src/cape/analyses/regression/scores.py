@@ -49,6 +49,8 @@ _FLAT = 1e-6  # of a row: where there is no noise there is still rounding
 # `python -m benchmarks.logistic_choices` measures what follows.
 RIDGE = 0.3  # of the largest eigenvalue of noise, halved: added to what rows are whitened by
 NEAR = 0.3  # the shortest bound on scores, in lengths of a typical row
+FAR = 1.35  # the same for a bound that leaves most rows as they are
+MISFIT = 0.03  # how far clipping of most rows may move estimates where the model is wrong: see `clipping`
 ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
 BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
 LEFT = 0.6  # of the change of log-odds, squared, that a step may be wrong by
@@ -217,9 +219,17 @@ def clipping(count: float, width: int, score: float, curve: float, longest: floa
 
     Scores are as long as noise allows that adds no more than `ROUGH` of the sampling variance, and at least
     as long as `NEAR` says; curvature likewise. No row is longer than `longest`.
+
+    Where log-odds are not linear, another weighting of rows has another best line. With n rows a bound b
+    below `FAR` may move estimates by about `MISFIT` sqrt(n) (1 - b / FAR) sampling errors, and its noise is
+    2 b `score` / sqrt(n) of these: the sum of their squares is least at FAR A / (A + N FAR²), with
+    A = n MISFIT² and N = 4 score² / n, and scores are at least that long.
     """
-    bound = max(NEAR * math.sqrt(width), math.sqrt(ROUGH * count / 4) / max(score, _TINY))
-    most = max(2 * NEAR**2 * width, BENT * count / 4 / max(curve, _TINY))
+    typical, score, curve = math.sqrt(width), max(score, _TINY), max(curve, _TINY)
+    far, misfit = FAR * typical, MISFIT**2 * count
+    fitting = far * misfit / (misfit + (2 * far * score) ** 2 / count)
+    bound = max(NEAR * typical, fitting, math.sqrt(ROUGH * count / 4) / score)
+    most = max(2 * NEAR**2 * width, BENT * count / 4 / curve)
     return min(bound, longest), min(most, longest**2 / 4)
 
 
