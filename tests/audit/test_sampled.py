@@ -122,9 +122,9 @@ def test_the_ratio_says_how_sure_one_may_be_and_a_wrong_scale_does_not():
 def one_run(found, swapped=False, number=0):
     """Return the stages of one run, and the tables of both worlds."""
     one, two = found.tables.sites(Remembered)
-    world, neighbour = (two, one[TARGET]) if swapped else (one, two[TARGET])
+    world, neighbours = (two, one) if swapped else (one, two)
     watch = Watch(TARGET, ["site-02"])
-    watch.start(world, neighbour, len(found.tables.one) - 1)
+    watch.start(world, neighbours, found.tables.shared)
     key = stream_of("test", number)
     consortium = Consortium(world, SCHEMA, BUDGET, colluding=1, scheme="cape", stream=key, observer=watch)
     with warnings.catch_warnings():

@@ -51,11 +51,12 @@ GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or
     "bins": 4,
     "epochs": 2,
     "hidden": [2],
+    "rows": 400,
 }
 LEFT = {  # and those that stay as they are
     *("edges", "probs", "intercept", "ridge", "norm", "rounds", "threshold", "radius", "cut", "errors"),
     *("components", "center", "steps", "seed", "activation", "sampling", "clip", "rate", "optimiser"),
-    *("watch", "checkpoint", "rows"),
+    *("watch", "checkpoint"),
 }
 
 

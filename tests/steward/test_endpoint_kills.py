@@ -32,6 +32,9 @@ folder, kills, office = sys.argv[1], int(sys.argv[2]), Identity(bytes.fromhex(sy
 class Rows:
     counted_as_missing = {}
 
+    def of(self, schema):
+        return self
+
     def rows(self):
         return 400
 

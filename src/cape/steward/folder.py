@@ -151,7 +151,7 @@ class SiteFolder:
         try:
             table = self.table()
             vector = answer(grant, table, stream)
-            self._log_missing(table.counted_as_missing)
+            self._log_missing(table.of(grant.schema).counted_as_missing)
             return vector
         except CapeError as error:
             self.log(f"line {grant.number} of the ledger was not answered: {error}")
