@@ -175,3 +175,12 @@ def test_dates_are_bounds_and_are_not_added_up_themselves():
         Mean("day").query(schema, "replace-one")
     with pytest.raises(InvalidInput, match="two numbers, or two dates"):
         Schema(day={"low": "2020-01-01", "high": 5})
+
+
+def test_a_derived_column_may_read_which_site_holds_a_row():
+    described = {"age": [18, 90], "north": {"sql": "site = 'a'"}}
+    schema = Schema.of_study(described, ["a", "b"])
+    assert counts(table(schema), "north") == [0, 5]
+    assert Schema.of_study(schema.to_dict(), ["a", "b"]).key == schema.key
+    assert schema.by_site(["north"])
+    assert not schema.by_site(["age"])

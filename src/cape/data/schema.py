@@ -78,6 +78,15 @@ class Schema(Mapping[str, Column]):
                 self.derived[name] = expression
         self._columns = self._stated
 
+    @classmethod
+    def of_study(cls, columns: Mapping[str, Any], sites: Iterable[str]) -> Schema:
+        """Return the schema of a study at these sites: derived columns may read which site holds a row."""
+        derived = {
+            name: each for name, each in columns.items() if isinstance(each, Mapping) and "sql" in each
+        }
+        base = {name: each for name, each in columns.items() if name not in derived}
+        return cls(base).at(sites).deriving(derived)
+
     @property
     def open(self) -> bool:
         return self.where is not None or (self.person is not None and self.person.open)

@@ -75,7 +75,7 @@ class Document(Terms, frozen=True, kw_only=True):
 
     def columns(self) -> Schema:
         """Return the columns, the column of sites among them, and which rows count."""
-        schema = Schema(self.schema).of_persons(Person.of(self.person)).at(self.sites)
+        schema = Schema.of_study(self.schema, self.sites).of_persons(Person.of(self.person))
         return schema.only(self.where) if self.where else schema
 
 

@@ -189,18 +189,17 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _read(path: Path, document: Mapping[str, Any]) -> Study:
     file = places.decode(document, _File, file=True)
+    sites = read_sites(file.sites, path.parent)
     with places.at("[schema]"):
-        schema = Schema(file.schema)
+        schema = Schema.of_study(file.schema, sites)
     if file.derive:
         with places.at("[derive]"):
             schema = schema.deriving(file.derive)
     with places.at("[person]"):
         schema = schema.of_persons(Person.of(file.person))
-    schema = schema.at(file.sites)
     if file.study.where:
         with places.at("[study] where"):
             schema = schema.only(file.study.where)
-    sites = read_sites(file.sites, path.parent)
     with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and issued later
         setting = file.privacy.setting(schema, len(sites))
