@@ -85,7 +85,7 @@ class Schema(Mapping[str, Column]):
             name: each for name, each in columns.items() if isinstance(each, Mapping) and "sql" in each
         }
         base = {name: each for name, each in columns.items() if name not in derived}
-        return cls(base).at(sites).deriving(derived)
+        return cls(base).at(sites).deriving({name: columns[name] for name in columns if name in derived})
 
     @property
     def open(self) -> bool:
