@@ -14,8 +14,11 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Moments, Squares, Table, lazy
+from cape.analyses import TableOne
+from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Moments, Squares, Table
+from cape.blocks.sql import MOST_EDGES
 from cape.data import Category, Csv, Database, Number, Schema
+from cape.data.databases import SqlReader
 from cape.errors import OverflowRisk
 from tests.blocks import reference
 
@@ -206,40 +209,64 @@ def test_raw_files_of_the_heart_disease_archive_can_be_described(tmp_path: Path)
     assert moments[0].tolist() == [2]
 
 
-def test_many_uneven_edges_are_too_many_for_a_lazy_table_only() -> None:
-    edges = tuple((np.linspace(0, 1, lazy.MOST_EDGES + 2) ** 2 * 80 + 10).tolist())
+def test_many_uneven_edges_are_counted_at_the_site(asked: list[str]) -> None:
+    edges = tuple((np.linspace(0, 1, MOST_EDGES + 2) ** 2 * 80 + 10).tolist())
     block = Counts((Axis("age", edges),))
-    assert Table("a", TABLE, SCHEMA).sums([block])
-    with pytest.raises(Exception, match="uneven edges"):
-        Table("a", duck(), SCHEMA).sums([block])
-    fewer = Counts((Axis("age", edges[: lazy.MOST_EDGES]),))
+    assert reference.same(Table("a", duck(), SCHEMA).sums([block]), Table("a", TABLE, SCHEMA).sums([block]))
+    assert not asked
+    fewer = Counts((Axis("age", edges[:MOST_EDGES]),))
     assert reference.same(Table("a", duck(), SCHEMA).sums([fewer]), Table("a", TABLE, SCHEMA).sums([fewer]))
+    assert len(asked) == 1
 
 
-def test_a_function_does_not_travel() -> None:
-    block = Custom(lambda batch: batch["age"], ("age",), 1, 1.0)
-    with pytest.raises(Exception, match="as a DataFrame, a Parquet file"):
-        Table("a", duck(), SCHEMA).sums([block])
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that ask a database for sums, and how many rows came back for each."""
+    said: list[str] = []
+    ask = SqlReader.ask
+
+    def spy(self: SqlReader, statements: Any) -> Any:
+        found = ask(self, statements)
+        for statement, rows in zip(statements, found, strict=True):
+            said.append(f"{len(rows)} rows: {self.written(statement)[0]}")
+        return found
+
+    monkeypatch.setattr(SqlReader, "ask", spy)
+    return said
 
 
-def test_only_sums_come_back_from_a_lazy_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    collected = []
-    collect = lazy.Lazy._collect
+def test_a_function_is_computed_at_the_site(asked: list[str]) -> None:
+    block = Custom(lambda batch: np.nan_to_num(batch["age"]), ("age",), 1, 100.0)
+    assert reference.same(Table("a", duck(), SCHEMA).sums([block]), Table("a", TABLE, SCHEMA).sums([block]))
+    assert not asked
 
-    def spy(self: lazy.Lazy, frame: Any) -> Any:
-        rows = collect(self, frame)
-        collected.append(len(rows))
-        return rows
 
-    monkeypatch.setattr(lazy.Lazy, "_collect", spy)
-    for block, sums in zip(BLOCKS, Table("a", duck(), SCHEMA).sums(BLOCKS), strict=True):
+@pytest.mark.parametrize("name", ["duckdb", "sqlite uri"])
+def test_only_sums_come_back_from_a_database(name: str, tmp_path: Path, asked: list[str]) -> None:
+    for block, sums in zip(BLOCKS, Table("a", SOURCES[name](tmp_path), SCHEMA).sums(BLOCKS), strict=True):
         assert len(block.arrays(SCHEMA)) == len(sums)
-    assert max(collected) <= max(array.size for block in BLOCKS for array in block.arrays(SCHEMA))
+    found = [int(text.split(" rows")[0]) for text in asked]
+    assert max(found) <= 2 * max(array.size for block in BLOCKS for array in block.arrays(SCHEMA))
+    assert all("notes" not in text.replace("SELECT * FROM patients", "") for text in asked)
 
 
-def test_a_sum_beyond_64_bits_is_refused() -> None:
+def test_a_table_one_is_one_statement_a_column(asked: list[str]) -> None:
+    columns = ("age", "chol", "visits", "sex", "stage")
+    query = TableOne(*columns, by="smoker").query(SCHEMA, "replace-one")
+    wanted = Table("a", TABLE, SCHEMA).sums(query.blocks)
+    assert reference.same(Table("a", duck(), SCHEMA).sums(query.blocks), wanted)
+    assert len(asked) == len(columns)
+    read = [[name for name in columns if f'"{name}"' in text] for text in asked]
+    assert sorted(read) == sorted([name] for name in columns)
+
+
+def test_a_sum_beyond_64_bits_is_refused_or_held() -> None:
+    schema = Schema(x=(-1, 1))
+    many = duckdb.sql(f"SELECT 1.0 AS x FROM range({2**23 + 1})")  # each adds 2^40
     with pytest.raises(OverflowRisk, match="64 bits"):
-        lazy._joined({"h0_1": 2**43, "l0_1": 0}, "0_1")
+        Table("a", many, schema).sums([Moments(("x",))])
+    ((_, _, second),) = Table("a", many, schema, unreadable="missing").sums([Moments(("x",))])
+    assert second.tolist() == [2**63 - 1]
 
 
 def test_a_lazy_frame_streams_within_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

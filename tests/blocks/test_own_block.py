@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import duckdb
-import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
@@ -17,11 +16,12 @@ import pytest
 from cape import Budget, Consortium
 from cape.blocks import Design, Moments, Table, Tensors, Term, batches
 from cape.blocks.block import T_BITS, Array, Block, Sums, VectorBlock
-from cape.blocks.lazy import Lazy
 from cape.blocks.parts import Part
+from cape.blocks.sql import Ask, SqlColumns
 from cape.data import Schema, readers
+from cape.data.databases import SqlReader
 from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
-from cape.errors import DataError, InvalidInput
+from cape.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.steward.codes import Denied
 from cape.steward.review import columns_of
@@ -48,9 +48,9 @@ class Distances(Block):
     def added(self, part: Part) -> Sums:
         return (np.array([np.nansum(np.abs(part.steps(name))) for name in self.columns]).astype(np.int64),)
 
-    def pushed(self, lazy: Lazy) -> Sums:
-        (found,) = lazy.totals([lazy.steps(name).abs() for name in self.columns]).values()
-        return (np.array(found.sums),)
+    def pushed(self, columns: SqlColumns) -> Ask:
+        values = [abs(columns.steps(name)) for name in self.columns]
+        return Ask(lambda found: (np.array(found[0].sums),), values)
 
     def typical(self, schema: Schema, rows: int) -> tuple[np.ndarray, ...]:
         return (np.full(len(self.columns), rows / 4),)
@@ -177,19 +177,14 @@ class OfSome(Distances):
 
 
 @pytest.mark.parametrize("block", [InMemory("x"), Largest(Design(("x", "z"))), OfSome(("x",))])
-def test_a_lazy_table_refuses_what_does_not_say_how(block: Block) -> None:
-    table = rows(50)
-    assert Table("a", table, SCHEMA).sums([block])
-    with pytest.raises(DataError, match="cannot be computed inside a lazy table; give this site its rows as"):
-        Table("a", duck(table), SCHEMA).sums([block])
-
-
-def test_no_query_is_made_of_an_engine_that_cannot_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    monkeypatch.setattr(nw.LazyFrame, "collect", lambda *_: made.append("a query"))
-    with pytest.raises(DataError, match="InMemory"):
-        Table("a", duck(rows(50)), SCHEMA).sums([InMemory("x")])
-    assert not made
+def test_what_does_not_say_how_is_computed_at_the_site(
+    block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, key = rows(50), bytes(32)
+    wanted = Table("a", table, SCHEMA).sums([block], SecureStream(key))
+    monkeypatch.setattr(SqlReader, "ask", None)
+    found = Table("a", duck(table), SCHEMA).sums([block], SecureStream(key))
+    assert [part.tolist() for part in found[0]] == [part.tolist() for part in wanted[0]]
 
 
 def test_vectors_that_are_asked_for_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_a_cell_that_does_not_fit_is_named_by_its_place(kind: str, case: str) ->
 def test_a_lazy_table_names_the_column(kind: str, case: str) -> None:
     change, column, _, expected = WRONG[case]
     error = check(LAZY[kind]({**GOOD, **change}))
-    assert f"column {column!r}: " in str(error)
+    assert f"column {column!r}" in str(error)
     assert expected in str(error)
     assert error.public == COLUMN.format(column)
 
@@ -261,6 +261,7 @@ def test_databases_that_do_not_answer(tmp_path: Path) -> None:
     connection = sqlite3.connect(":memory:")
     error = check(Database(f"SELECT {SECRET} FROM nowhere", connection))
     assert "the database query could not be read (OperationalError)" in str(error)
+    assert error.public == TABLE
     error = fails(lambda: Table("alpha", Database("SELECT 1", f"sqlite:///{tmp_path}/none.db"), SCHEMA))
     assert "no SQLite file" in str(error)
     assert "driver" in str(check(Database("SELECT 1", f"unheard://user:{SECRET}@host/db")))

@@ -54,6 +54,10 @@ class Batches:
     def _held(self) -> int:
         return faults.guarded(self._site, self._reader.what, self._reader.advice, self._reader.rows)
 
+    def pushes(self, blocks: Sequence[Block]) -> bool:
+        """Return whether a database computes these blocks: here none does."""
+        return False
+
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
         """Return the sums of every block, from one pass; samples are drawn from the stream."""
         run = Pass(self._site, self._schema, stream, self._lenient)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -59,6 +60,19 @@ class Bins:
     @property
     def count(self) -> int:
         return len(self.edges) - 1
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether floor((x - e_0) / w) is the bin of every number between the first and the last edge.
+
+        It never falls when x rises: so it is, if it is right at every edge and at the number below.
+        """
+        if self.width is None:
+            return False
+        inner, start = self.edges[1:-1], float(self.edges[0])
+        i = np.arange(1, self.count)
+        at, below = ((x - start) / self.width for x in (inner, np.nextafter(inner, -np.inf)))
+        return bool(((at >= i) & (at < i + 1) & (below < i)).all())
 
     def find(self, values: Floats) -> Integers:
         """Return the bin of every value, -1 for NaN."""

@@ -23,7 +23,7 @@ from cape.noise import SecureStream
 
 if TYPE_CHECKING:
     from cape.blocks.kept import Kept
-    from cape.blocks.lazy import Lazy
+    from cape.blocks.sql import Ask, SqlColumns
 
 __all__ = ["T_BITS", "Array", "Block", "Sums", "VectorBlock"]
 
@@ -54,8 +54,7 @@ class Block(ABC):
         parts need a state, such as a buffer or a table of counts that is too large to make for every part.
 
     It may say
-      - `pushed`: the same sums, computed inside the engine of a lazy table (DuckDB, Dask, Spark, Ibis) with
-        `Lazy.totals`. Otherwise such a table refuses the block, and says what to use instead.
+      - `pushed`: how a database computes the same sums (`cape.blocks.sql`). Otherwise its rows are read.
       - `typical`: the sums over typical rows (`cape.blocks.typical`), for plans. Otherwise plans
         take them to be 0.
       - `rate`, if it adds up a sample of the rows, which it draws from the stream of the pass.
@@ -106,9 +105,9 @@ class Block(ABC):
         """Return the sums over all vectors of a table; a sample is drawn from the stream."""
         raise NotImplementedError(f"{type(self).__name__} must say how it is added up at once")
 
-    def pushed(self, lazy: Lazy) -> Sums:
-        """Return the sums, computed by the engine that holds the table."""
-        raise lazy.refusal(f"sums of kind {type(self).__name__}")
+    def pushed(self, columns: SqlColumns) -> Ask | None:
+        """Return what a database is asked to add up; None if the rows are read instead."""
+        return None
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """Return the sums over typical rows, in units of 1, with no cell missing."""
@@ -131,9 +130,6 @@ class VectorBlock(Block):
     @property
     def vectors(self) -> Design:
         return self.design
-
-    def pushed(self, lazy: Lazy) -> Sums:
-        raise lazy.refusal("sums over vectors of whole rows")
 
 
 class _PartByPart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from cape.data.schema import Schema
 from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from cape.blocks.lazy import Lazy
+    from cape.blocks.sql import Ask, SqlColumns, Totals
 
 __all__ = ["Axis", "Counts"]
 
@@ -107,12 +107,21 @@ class Counts(Block):
     def summer(self, run: Pass) -> _Cells:
         return _Cells(self, self._shape(run.schema))
 
-    def pushed(self, lazy: Lazy) -> Sums:
-        shape = self._shape(lazy.schema)
-        cells = np.zeros(math.prod(shape), np.int64)
-        for cell, found in lazy.totals(by=[(axis.column, axis.cut) for axis in self.axes]).items():
-            cells[cell] = found.rows
-        return (self.pick(cells.reshape(shape)),)
+    def pushed(self, columns: SqlColumns) -> Ask | None:
+        from cape.blocks.sql import MOST_EDGES, Ask
+
+        shape = self._shape(columns.schema)
+        for cut in (axis.cut for axis in self.axes):
+            if cut is not None and cut.width is None and cut.count >= MOST_EDGES:
+                return None
+
+        def finish(found: Mapping[int, Totals]) -> Sums:
+            cells = np.zeros(math.prod(shape), np.int64)
+            for cell, totals in found.items():
+                cells[cell] = totals.rows
+            return (self.pick(cells.reshape(shape)),)
+
+        return Ask(finish, by=[(axis.column, axis.cut) for axis in self.axes])
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         parts = [axis.fractions(schema) for axis in self.axes]

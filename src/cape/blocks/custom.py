@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from cape.blocks.parts import Part, Pass
 from cape.blocks.sampling import sample
 from cape.data.schema import Number, Schema
 from cape.errors import DataError, InvalidInput
-
-if TYPE_CHECKING:
-    from cape.blocks.lazy import Lazy
 
 __all__ = ["Custom"]
 
@@ -64,9 +61,6 @@ class Custom(Block):
 
     def summer(self, run: Pass) -> _Custom:
         return _Custom(self, run)
-
-    def pushed(self, lazy: Lazy) -> Sums:
-        raise lazy.refusal("a function")
 
 
 class _Custom:

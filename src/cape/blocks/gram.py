@@ -5,6 +5,7 @@ Why they are exact stands in `cape.noise.exact_gram`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from cape.data.schema import Category, Number, Schema
 from cape.noise import exact_gram
 
 if TYPE_CHECKING:
-    from cape.blocks.lazy import Lazy
+    from cape.blocks.sql import Ask, SqlColumns, Totals
 
 __all__ = ["Gram"]
 
@@ -75,16 +76,21 @@ class Gram(Block):
         above = np.triu_indices(len(gram.x), 1)
         return np.array([gram.rows]), gram.x, np.diagonal(gram.xx), gram.xx[above]
 
-    def pushed(self, lazy: Lazy) -> Sums:
+    def pushed(self, columns: SqlColumns) -> Ask:
+        from cape.blocks.sql import Ask
+
         cut = dict(self.cut)
-        values = [value for name in self.columns for value in lazy.spread(name, cut.get(name))]
+        values = [value for name in self.columns for value in columns.spread(name, cut.get(name))]
         everyone = range(len(values))
         above = [(i, j) for i in everyone for j in everyone[i + 1 :]]
         squares = [(i, i) for i in everyone]
-        (found,) = lazy.totals(values, products=squares + above, complete=self.columns).values()
-        products = np.array(found.products, np.int64)
-        square, cross = products[: len(squares)], products[len(squares) :]
-        return np.array([found.rows]), np.array(found.sums, np.int64), square, cross
+
+        def finish(found: Mapping[int, Totals]) -> Sums:
+            products = np.array(found[0].products, np.int64)
+            square, cross = products[: len(squares)], products[len(squares) :]
+            return np.array([found[0].rows]), np.array(found[0].sums, np.int64), square, cross
+
+        return Ask(finish, values, products=squares + above, complete=self.columns)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         cut = dict(self.cut)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from cape.blocks.typical import Shape
 from cape.data.schema import Schema
 
 if TYPE_CHECKING:
-    from cape.blocks.lazy import Lazy
+    from cape.blocks.sql import Ask, SqlColumns, Totals
 
 __all__ = ["Moments"]
 
@@ -65,21 +66,27 @@ class Moments(Block):
                     total[:] = by_group[:-1]
         return tuple(sums)
 
-    def pushed(self, lazy: Lazy) -> Sums:
-        sums = self._zeros(lazy.schema)
+    def pushed(self, columns: SqlColumns) -> Ask:
+        from cape.blocks.sql import Ask
+
         everyone = range(len(self.columns))
-        found = lazy.totals(
-            [lazy.steps(name) for name in self.columns],
+
+        def finish(found: Mapping[int, Totals]) -> Sums:
+            sums = self._zeros(columns.schema)
+            for group, totals in found.items():
+                for i in everyone:
+                    place = (i,) if self.by is None else (group, i)
+                    sums[(0, *place)], sums[(1, *place)] = totals.counts[i], totals.sums[i]
+                    if self.squares:
+                        sums[(2, *place)] = totals.products[i]
+            return tuple(sums)
+
+        return Ask(
+            finish,
+            [columns.steps(name) for name in self.columns],
             products=[(i, i) for i in everyone] if self.squares else [],
             by=[] if self.by is None else [(self.by, None)],
         )
-        for group, totals in found.items():
-            for i in everyone:
-                place = (i,) if self.by is None else (group, i)
-                sums[(0, *place)], sums[(1, *place)] = totals.counts[i], totals.sums[i]
-                if self.squares:
-                    sums[(2, *place)] = totals.products[i]
-        return tuple(sums)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         shapes = [Shape(schema.number(name)) for name in self.columns]

@@ -5,12 +5,12 @@ The integers are the same for the same set of rows, in whichever parts, order an
 Reason. A form is divided by its bound, cut at -1 and 1, and truncated to whole steps of 2^-20 before it is
 squared. It is computed row by row from sums and products of float64 in a fixed order, which IEEE 754
 specifies to the bit. 8192 squares of at most 2^40 add up exactly in float64.
-Tested in tests/blocks/test_squares.py, and against lazy tables in tests/blocks/test_backends.py.
+Tested in tests/blocks/test_squares.py, and in databases in tests/blocks/test_backends.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,12 @@ from cape.data.schema import Schema
 from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from cape.blocks.lazy import Lazy
+    from cape.blocks.sql import Ask, SqlColumns, Totals
 
 __all__ = ["Form", "Squares"]
 
 _LARGEST = 1e100
+_TINY = 1e-100  # a weight below it could make a product that some databases find too small
 
 
 @dataclass(frozen=True)
@@ -79,20 +80,26 @@ class Squares(VectorBlock):
             totals[place] = np.dot(steps, steps)
         return (totals.astype(np.int64),)
 
-    def pushed(self, lazy: Lazy) -> Sums:
-        if not self.design.cube:
-            return super().pushed(lazy)
+    def pushed(self, columns: SqlColumns) -> Ask | None:
+        from cape.blocks.sql import Ask
+
+        weights = [abs(weight) for form in self.forms for _, _, weight in form.terms]
+        if not self.design.cube or any(0 < weight < _TINY for weight in weights):
+            return None
         cut = dict(self.design.cut)
-        columns = [value for name in self.design.features for value in lazy.spread(name, cut.get(name))]
-        centred = [column / ONE - at for column, at in zip(columns, self.centre, strict=True)]
-        values = [lazy.whole(_value(form, centred) * (ONE / form.bound)) for form in self.forms]
+        entries = [value for name in self.design.features for value in columns.spread(name, cut.get(name))]
+        centred = [entry / ONE - at for entry, at in zip(entries, self.centre, strict=True)]
+        values = [columns.whole(_value(form, centred) * (ONE / form.bound)) for form in self.forms]
         squares = [(i, i) for i in range(len(values))]
-        (found,) = lazy.totals(values, products=squares, complete=self.design.columns).values()
-        return (np.array(found.products, np.int64),)
+
+        def finish(found: Mapping[int, Totals]) -> Sums:
+            return (np.array(found[0].products, np.int64),)
+
+        return Ask(finish, values, products=squares, complete=self.design.columns)
 
 
 def _value(form: Form, centred: Sequence[Any]) -> Any:
-    """Return the form of every row, in one order of operations for arrays and for lazy columns."""
+    """Return the form of every row, in one order of operations for arrays and for columns of a database."""
     total: Any = None
     for i, j, weight in form.terms:
         term = centred[i] * centred[j] * weight

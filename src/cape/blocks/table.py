@@ -1,8 +1,8 @@
 """One site's rows and what can be asked of them: exact sums, whatever holds the rows.
 
 `Table` opens a source (see `cape.data.sources`) and computes blocks over it, in batches on this machine
-(`cape.blocks.batches`) or inside the engine that holds it (`cape.blocks.lazy`). Both give the same
-integers: why, stands at the head of `steps`, `parts` and `lazy`.
+(`cape.blocks.batches`) or inside the database that holds it (`cape.blocks.sql`). Both give the same
+integers: why, stands at the head of `steps`, `parts` and `sql.pushdown`.
 
 A table is taken to stay as it is while a study runs.
 """
@@ -14,16 +14,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import narwhals as nw
-
 from cape.arrays import Floats
 from cape.blocks.batches import Batches
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
-from cape.blocks.lazy import Pushdown
+from cape.blocks.sql.pushdown import Pushdown
 from cape.data import faults
-from cape.data.readers import FetchedReader, Reader
+from cape.data.databases import SqlReader
+from cape.data.readers import Reader
 from cape.data.schema import Schema
 from cape.data.sources import open_source
 from cape.errors import InvalidInput
@@ -46,9 +45,9 @@ class Table:
 
     Args:
         name: how errors call the site.
-        source: a pandas or polars DataFrame; an Arrow table; a polars LazyFrame; a lazy table of another
-            engine that narwhals knows (DuckDB, Dask, Spark, Ibis), which computes its sums itself; a path
-            or glob of CSV or Parquet; `Csv` or `Database`.
+        source: a pandas or polars DataFrame; an Arrow table; a polars LazyFrame; a relation of DuckDB or a
+            DataFrame of Spark, which compute their sums themselves; a lazy table of another engine that
+            narwhals knows (Dask, Ibis); a path or glob of CSV or Parquet; `Csv` or `Database`.
         schema: the study's columns. The table may have others; they are not read.
         unreadable: what a cell is that does not fit the schema. "error" raises `DataError`, for people who
             hold the rows. "missing" counts it as missing and, in a column that is never missing, as the
@@ -82,13 +81,11 @@ class Table:
         self._key = SecureStream().bytes(KEY_BYTES) if key is None else key
         self._open(name, open_source(name, source, lenient=self._lenient), schema)
 
-    def _open(self, name: str, opened: Reader | nw.LazyFrame[Any], schema: Schema) -> None:
+    def _open(self, name: str, opened: Reader, schema: Schema) -> None:
         self.name, self.schema, self._opened = name, schema, opened
-        if schema.person is not None and isinstance(opened, nw.LazyFrame):
-            opened = FetchedReader(opened)  # which rows of a person count is decided here
         self._engine: Batches | Pushdown = (
-            Pushdown(name, schema, opened)
-            if isinstance(opened, nw.LazyFrame)
+            Pushdown(name, schema, opened, lenient=self._lenient)
+            if isinstance(opened, SqlReader) and schema.person is None  # whose rows count is decided here
             else Batches(name, schema, opened, lenient=self._lenient, key=self._key)
         )
         self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
@@ -157,7 +154,7 @@ class Table:
         secrets, cell by cell: nothing of them may leave.
 
         Raises:
-            DataError: for a lazy table of another engine, and for one whose vectors exceed 512 MB.
+            DataError: for a table whose vectors exceed 512 MB.
         """
         with self._lock:
             kept = self._vectors(design)
@@ -165,8 +162,6 @@ class Table:
 
     def _vectors(self, design: Design) -> Kept:
         design.check(self.schema)
-        if isinstance(self._engine, Pushdown):
-            raise faults.not_lazy(self.name, "vectors of whole rows")
         kept = self._keep(design)
         if kept is None:
             raise faults.too_large(self.name)
@@ -180,7 +175,7 @@ class Table:
         designs = {block.vectors for block in blocks if block.vectors is not None}
         if self._kept is not None and self._kept.design in designs:
             return self._kept
-        if len(designs) != 1 or isinstance(self._engine, Pushdown):
+        if len(designs) != 1 or self._engine.pushes(blocks):
             return None
         (design,) = designs
         if design == self._asked:
@@ -190,7 +185,6 @@ class Table:
 
     def _keep(self, design: Design) -> Kept | None:
         """Return the vectors of a design, None if they are too large to keep."""
-        assert isinstance(self._engine, Batches)
         if (self._kept is None or self._kept.design != design) and self._too_large != design:
             self._kept = None  # so that there are never two in memory
             self._kept = self._engine.keep(design, _KEPT_CELLS)
@@ -207,7 +201,7 @@ class Table:
     @property
     def counted_as_missing(self) -> dict[str, int]:
         """How many cells of each column did not fit, as last read; for the site's own eyes."""
-        return dict(self._engine.unreadable) if isinstance(self._engine, Batches) else {}
+        return dict(self._engine.unreadable)
 
     def unreadable(self) -> dict[str, int]:
         """Read every cell that the schema names, and return how many of each column do not fit it.

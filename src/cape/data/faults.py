@@ -17,6 +17,7 @@ from cape.data.schema import Category, Column, Number, hint
 from cape.errors import CapeError, DataError
 
 __all__ = [
+    "Unanswered",
     "empty",
     "guarded",
     "missing_cell",
@@ -24,7 +25,6 @@ __all__ = [
     "no_column",
     "no_header",
     "not_in_header",
-    "not_lazy",
     "not_recoded",
     "too_large",
     "twice",
@@ -36,6 +36,10 @@ _SHOWN = 12
 T = TypeVar("T")
 
 
+class Unanswered(Exception):
+    """A database does not answer; the text may be shown to people at the site."""
+
+
 def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
     """Return what `call` returns; turn whatever goes wrong in other people's code into a `DataError`."""
     try:
@@ -43,7 +47,7 @@ def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
     except CapeError:
         raise
     except (Exception, PanicException) as error:  # a panic of Rust is no Exception
-        kind = type(error).__name__
+        kind = str(error) if isinstance(error, Unanswered) else type(error).__name__
     # Raised out here, so that the error does not carry the other one, which may quote a cell.
     raise DataError(site, f"{what} could not be read ({kind}); {advice}")
 
@@ -95,15 +99,6 @@ def no_header(site: str, column: str) -> DataError:
         "no header, name its columns (columns = [...]), and if another sign separates its cells, say which "
         "(separator = ';')",
         column,
-    )
-
-
-def not_lazy(site: str, what: str) -> DataError:
-    """Something that an engine cannot compute for a lazy table."""
-    return DataError(
-        site,
-        f"{what} cannot be computed inside a lazy table; give this site its rows as a DataFrame, a Parquet "
-        "file or a polars LazyFrame",
     )
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import narwhals as nw
 import polars as pl
 
 from cape.data import faults
@@ -131,9 +130,7 @@ def _guess(path: str) -> str | None:
 
 
 def _reader(file: File) -> Reader:
-    opened = open_source("site", file, lenient=True)
-    assert not isinstance(opened, nw.LazyFrame)
-    return opened
+    return open_source("site", file, lenient=True)
 
 
 def _names(reader: Reader, path: Path) -> list[str]:

@@ -1,12 +1,12 @@
 """Sources of a site's rows: descriptions of those that need more than a path, and how each is opened.
 
 A path or glob of CSV, Parquet or Arrow is scanned by polars and streamed, never loaded whole. Files of SPSS,
-Stata and SAS are streamed too, and so is a database query where its driver can; a spreadsheet is loaded.
-DataFrames and Arrow tables are read in slices. What is lazy and not polars (DuckDB, Dask, Spark, Ibis) stays
-a narwhals frame, for `cape.blocks.lazy`.
+Stata and SAS are streamed too; a spreadsheet is loaded. A database query is computed where it is
+(`cape.data.databases`), or streamed. DataFrames and Arrow tables are read in slices, and lazy tables that
+narwhals knows are fetched.
 
-Opened so that any cell can be read (`lenient`), a text file is read line by line (`cape.data.lines`),
-SQLite's texts need not be UTF-8, and a lazy table is fetched: an engine may stop at a cell it cannot convert.
+Opened so that any cell can be read (`lenient`), a text file is read line by line (`cape.data.lines`), and
+SQLite's texts need not be UTF-8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import narwhals as nw
 import polars as pl
 
 from cape import check
-from cape.data.database import QueryReader, SqliteReader, UriReader, sqlite_path
+from cape.data.database import QueryReader, UriReader
+from cape.data.databases import check_timeout, open_connection, open_frame, resolved
 from cape.data.decoded import DecodedReader
 from cape.data.encodings import all_utf8
 from cape.data.faults import guarded
@@ -43,22 +44,28 @@ _SOURCES = (
 
 @dataclass(frozen=True)
 class Database:
-    """The rows that a query returns.
+    """The rows that a query returns; DuckDB, SQLite, PostgreSQL and MariaDB compute sums over them.
 
-    `connection` is an open connection (sqlite3, DuckDB, ADBC, SQLAlchemy, psycopg: what
-    `polars.read_database` takes) or a URI. `sqlite:///file.db` is opened read-only with the standard
-    library; other URIs go to `polars.read_database_uri`, which needs its driver and loads the result
-    whole. The connection is never shown: a URI may hold a password.
+    Args:
+        query: one SELECT.
+        connection: an open connection (duckdb, sqlite3, psycopg, pymysql, a Spark session), a URI
+            (duckdb:///file.db, sqlite:///file.db, postgresql://user@host/database,
+            mariadb://user@host/database), or where a URI stands: "env:NAME", a variable of the environment,
+            or "file:PATH", a file that nobody else may read. It is never shown: a URI may hold a password.
+            From what else `polars.read_database` takes, the rows are fetched.
+        timeout: after how many seconds a statement is given up; None is never.
     """
 
     query: str
     connection: Any = field(repr=False)
+    timeout: float | None = 600.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
             raise InvalidInput("query must be a text such as 'SELECT age, sex FROM patients'")
         if self.connection is None:
             raise InvalidInput("connection must be an open connection or a URI such as sqlite:///file.db")
+        object.__setattr__(self, "timeout", check_timeout(self.timeout))
 
     @property
     def identity(self) -> Identity:
@@ -66,16 +73,15 @@ class Database:
         return of_query(self.query, self.connection)
 
 
-def open_source(site: str, source: Any, *, lenient: bool = False) -> Reader | nw.LazyFrame[Any]:
-    """Return a reader of batches for a source, or a narwhals frame if it computes elsewhere."""
+def open_source(site: str, source: Any, *, lenient: bool = False) -> Reader:
+    """Return a reader of batches for a source: an `SqlReader` if sums are computed where it is."""
     if isinstance(source, Database):
         return _open_database(site, source, lenient)
     if isinstance(source, (str, Path)):
         source = file_at(source)
     if isinstance(source, File):
         return _open_file(site, source, lenient)
-    opened = _open_frame(site, source)
-    return FetchedReader(opened) if lenient and isinstance(opened, nw.LazyFrame) else opened
+    return open_frame(source) or _open_frame(site, source)
 
 
 def identity_of(source: Any) -> Identity:
@@ -88,18 +94,12 @@ def identity_of(source: Any) -> Identity:
 def _open_database(site: str, source: Database, lenient: bool) -> Reader:
     connection = source.connection
     if isinstance(connection, str):
-        if connection.startswith("sqlite:"):
-            path = sqlite_path(connection)
-            if path is None or not path.is_file():
-                raise DataError(
-                    site,
-                    "no SQLite file at the URI; give sqlite:///relative.db or sqlite:////absolute.db",
-                )
-            return SqliteReader(source.query, path, lenient=lenient)
-        return UriReader(source.query, connection)
-    if type(connection).__module__.split(".")[0] == "sqlite3":
-        return SqliteReader(source.query, connection, lenient=lenient)
-    return QueryReader(source.query, connection)
+        connection = resolved(site, connection)
+    opened = open_connection(site, source.query, connection, source.timeout, lenient=lenient)
+    if opened is not None:
+        return opened
+    reader = UriReader if isinstance(connection, str) else QueryReader
+    return reader(source.query, connection)
 
 
 def _open_file(site: str, source: File, lenient: bool) -> Reader:
@@ -152,7 +152,7 @@ def _open_text(site: str, source: Csv, lenient: bool) -> Reader:
     return kind(site, paths, what, advice, notation, separator=separator, columns=columns, encoding=encoding)
 
 
-def _open_frame(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
+def _open_frame(site: str, source: Any) -> Reader:
     if isinstance(source, pl.LazyFrame):
         return LazyReader(lambda: source, "the LazyFrame", "check that its collect() works")
     try:
@@ -162,7 +162,7 @@ def _open_frame(site: str, source: Any) -> Reader | nw.LazyFrame[Any]:
     if isinstance(frame, nw.DataFrame):
         return FrameReader(frame)
     if isinstance(frame, nw.LazyFrame):
-        return frame
+        return FetchedReader(frame)
     columns = list(getattr(source, "columns", ()))
     for name in columns:
         if columns.count(name) > 1:

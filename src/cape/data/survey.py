@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 from msgspec import structs
@@ -29,7 +28,7 @@ from cape.data.files import Csv, Excel, file_at
 from cape.data.guesses import another_unit, codes_in, comma_is_decimal, means_missing, meant
 from cape.data.identity import found
 from cape.data.lines import BROKEN, LineReader
-from cape.data.readers import FetchedReader, Reader
+from cape.data.readers import Reader
 from cape.data.recording import SHOWN, LenientRecording, Recording, StrictRecording, Tally, as_text
 from cape.data.schema import Number, Schema
 from cape.data.sources import open_source
@@ -136,8 +135,7 @@ class _Work:
 
     def _open(self, source: Any) -> Reader:
         text = isinstance(source, Csv)  # line by line, so that all bad lines are found
-        opened = open_source(self._site, source, lenient=self._lenient or text)
-        return FetchedReader(opened) if isinstance(opened, nw.LazyFrame) else opened
+        return open_source(self._site, source, lenient=self._lenient or text)
 
     def _header(self, reader: Reader, source: Any) -> bool:
         """Look at the names of the columns; return whether any of them can be read."""
@@ -221,7 +219,6 @@ class _Work:
         A quoted cell may contain a line break in a run, but not at a daemon; a header may be in any encoding.
         """
         reader = open_source(self._site, source)
-        assert not isinstance(reader, nw.LazyFrame)
         strict, offset = Strict(self._site, self._schema, reader.notation), 0
         try:
             for batch in self._batches(reader, self._read, _BATCH_CELLS // len(self._read)):

@@ -1,0 +1,8 @@
+"""Sums computed inside a database: columns as SQL, statements that answer for several blocks, and totals."""
+
+from __future__ import annotations
+
+from cape.blocks.sql.columns import MOST_EDGES, SqlColumns
+from cape.blocks.sql.values import Ask, Totals, Value
+
+__all__ = ["MOST_EDGES", "Ask", "SqlColumns", "Totals", "Value"]

@@ -1,0 +1,12 @@
+"""Databases that compute sums themselves: DuckDB, SQLite, PostgreSQL, MariaDB and Spark.
+
+What each writes differently is in `dialects`; how each is opened, read and asked, in the others. Which sums
+are asked is for `cape.blocks.sql` to say.
+"""
+
+from __future__ import annotations
+
+from cape.data.databases.connect import check_timeout, has_password, open_connection, open_frame, resolved
+from cape.data.databases.reader import SqlReader
+
+__all__ = ["SqlReader", "check_timeout", "has_password", "open_connection", "open_frame", "resolved"]
