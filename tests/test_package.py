@@ -18,7 +18,17 @@ import cape
 SOURCE = Path(cape.__file__).parent
 PROJECT = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting"}  # where names differ
-OF_USERS = ("plot", "sklearn", "excel", "stats", "torch", "accounting", "flare")  # change what it can do
+OF_DATABASES = ("duckdb", "postgres", "mariadb", "spark")
+OF_USERS = (
+    *OF_DATABASES,
+    "plot",
+    "sklearn",
+    "excel",
+    "stats",
+    "torch",
+    "accounting",
+    "flare",
+)  # what it can do
 HOMES = {
     "scikit-learn": "sklearn",
     "torch": "torch",
@@ -228,7 +238,7 @@ def test_an_undeclared_import_would_be_seen():
 BLOCKED = """
 import importlib, pkgutil, sys
 extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "aiohttp", "psutil"}
-extras |= {"fastexcel", "pyreadstat"}
+extras |= {"fastexcel", "pyreadstat", "duckdb", "psycopg", "pymysql", "pyspark"}
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in extras:

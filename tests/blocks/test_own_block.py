@@ -177,9 +177,7 @@ class OfSome(Distances):
 
 
 @pytest.mark.parametrize("block", [InMemory("x"), Largest(Design(("x", "z"))), OfSome(("x",))])
-def test_what_does_not_say_how_is_computed_at_the_site(
-    block: Block, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_say_how_is_computed_at_the_site(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     table, key = rows(50), bytes(32)
     wanted = Table("a", table, SCHEMA).sums([block], SecureStream(key))
     monkeypatch.setattr(SqlReader, "ask", None)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gram"]
 
+_MOST_PUSHED = 64  # columns; their products are as many as a few statements have
+
 
 @dataclass(frozen=True)
 class Gram(Block):
@@ -76,9 +78,11 @@ class Gram(Block):
         above = np.triu_indices(len(gram.x), 1)
         return np.array([gram.rows]), gram.x, np.diagonal(gram.xx), gram.xx[above]
 
-    def pushed(self, columns: SqlColumns) -> Ask:
+    def pushed(self, columns: SqlColumns) -> Ask | None:
         from cape.blocks.sql import Ask
 
+        if self.width(columns.schema) > _MOST_PUSHED:
+            return None
         cut = dict(self.cut)
         values = [value for name in self.columns for value in columns.spread(name, cut.get(name))]
         everyone = range(len(values))

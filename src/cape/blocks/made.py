@@ -54,6 +54,11 @@ class Maker:
                 self._site = name, column.values.index(site)
         self._plain = not self._derived and schema.where is None and self._site is None
 
+    @property
+    def expressions(self) -> list[Expression]:
+        """All that is computed of a row: derived columns, and which rows count."""
+        return [*self._derived.values(), *([self._schema.where] if self._schema.where else [])]
+
     def make(self, cells: Cells, rows: int, keep: Flags | None = None) -> tuple[Cells, int]:
         """Return the wanted columns of the rows that count, and how many these are.
 

@@ -44,6 +44,7 @@ class SqlColumns:
     """What blocks say their sums in: numbers of each row, over `base`, a select of the columns as read.
 
     Args:
+        site: the site's name, which the column of sites holds.
         schema: what cells are read by.
         dialect: the database's.
         kinds: what the cells of the query's columns are.
@@ -51,8 +52,11 @@ class SqlColumns:
             first category.
     """
 
-    def __init__(self, schema: Schema, dialect: Dialect, kinds: Mapping[str, Kind], *, fill: bool) -> None:
-        self.schema, self._dialect, self._kinds, self._fill = schema, dialect, kinds, fill
+    def __init__(
+        self, site: str, schema: Schema, dialect: Dialect, kinds: Mapping[str, Kind], *, fill: bool
+    ) -> None:
+        self.schema, self._site = schema, site
+        self._dialect, self._kinds, self._fill = dialect, kinds, fill
 
     # --- for blocks -----------------------------------------------------------------------------------
 
@@ -115,17 +119,44 @@ class SqlColumns:
         Those that `where` leaves out are left out if it is `filtered`.
         """
         where = self.schema.where if filtered else None
-        asked = [*names, *(where.columns if where is not None else ())]
+        needed = self._needed([*names, *(where.columns if where is not None else ())])
         chosen = []
-        for name in self._sources(asked):
+        for name in (each for each in needed if each not in self.schema.derived):
             chosen.append(exp.alias_(self._read(name), name, quoted=True))
             if (odd := self._odd(name)) is not None:
                 flag = case([(odd, integer(1))], integer(0))
                 chosen.append(exp.alias_(flag, f"{ODD}{name}", quoted=True))
-        return exp.select(*(chosen or [exp.alias_(integer(1), "one", quoted=True)])).from_(source)
+        found = exp.select(*(chosen or [exp.alias_(integer(1), "one", quoted=True)])).from_(source)
+        for i, name in enumerate(each for each in self.schema.derived if each in needed):
+            made = exp.alias_(self._derived(name), name, quoted=True)
+            found = exp.select(exp.Star(), made).from_(found.subquery(f"d{i}", copy=False))
+        if where is not None:
+            found = exp.select(exp.Star()).from_(found.subquery("w", copy=False))
+            found = found.where(where.sql(self.lookup), copy=False)
+        return found
 
-    def _sources(self, names: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(names))
+    def _needed(self, names: Sequence[str]) -> dict[str, None]:
+        """Return columns with all that they are derived from."""
+        found = dict.fromkeys(names)
+        for name in reversed(self.schema.derived):  # what it reads stands before it
+            if name in found:
+                found.update(dict.fromkeys(self.schema.derived[name].columns))
+        return found
+
+    def _derived(self, name: str) -> Sql:
+        """Return a derived column, as one of the table would be."""
+        expression, column = self.schema.derived[name], self.schema.stated[name]
+        found = expression.sql(self.lookup)
+        if isinstance(column, Number):
+            return self._dialect.cast(found, "double")
+        if expression.kind == "boolean":
+            return case([(found, integer(1)), (exp.Not(this=exp.Paren(this=found)), integer(0))])
+        return case(
+            [
+                (combined(exp.EQ, found, integer(i)), integer(column.values.index(value)))
+                for i, value in enumerate(expression.values)
+            ]
+        )
 
     def lookup(self, name: str) -> Sql:
         """Return a column as expressions see it: a double within its bounds, or a code; null if missing."""
@@ -210,7 +241,8 @@ class SqlColumns:
 
     def outside(self, name: str) -> Sql:
         """Return whether a number lies outside its bounds."""
-        column, x, real = self.schema.number(name), self.column(name), self._dialect.real
+        column, x, real = self.schema.stated[name], self.column(name), self._dialect.real
+        assert isinstance(column, Number)
         below, above = combined(exp.LT, x, real(column.low)), combined(exp.GT, x, real(column.high))
         if self._dialect.nan:
             above = exp.Paren(this=exp.And(this=above, expression=exp.Not(this=self._dialect.is_nan(x))))
@@ -223,12 +255,16 @@ class SqlColumns:
         return self._fill and not stated.missing and stated.sql is None
 
     def _odd(self, name: str) -> Sql | None:
-        if name not in self._kinds or not isinstance(self.schema.stated[name], Number):
+        column = self.schema.stated[name]
+        if name not in self._kinds or not isinstance(column, Number) or column.sql is not None:
             return None
         return self._dialect.odd(self._dialect.name_of(name))
 
     def _read(self, name: str) -> Sql:
-        column, kind, x = self.schema.stated[name], self._kinds[name], self._dialect.name_of(name)
+        column = self.schema.stated[name]
+        if isinstance(column, Category) and column.site:
+            return integer(column.values.index(self._site))
+        kind, x = self._kinds[name], self._dialect.name_of(name)
         if isinstance(column, Number):
             return self._dialect.days(x) if column.date else self._dialect.number(x, kind)
         return self._code(column, kind, x)
@@ -272,7 +308,8 @@ class SqlColumns:
     def _even(self, x: Sql, bins: Bins, width: float) -> Sql:
         """Return the bin of a number that is not in the first or the last."""
         real, start = self._dialect.real, float(bins.edges[0])
-        guess = self._dialect.whole((Value(combined(exp.Sub, x, real(start)), self._dialect) / width).sql)
+        far = combined(exp.Sub, x, real(start)) if start else x
+        guess = self._dialect.whole((Value(far, self._dialect) / width).sql)
         if bins.direct:
             return guess
         one = integer(1)

@@ -17,6 +17,7 @@ from cape.blocks.batches import Batches
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
+from cape.blocks.made import Maker
 from cape.blocks.sql.columns import SqlColumns, fits
 from cape.blocks.sql.statements import Plan
 from cape.blocks.sql.values import Ask
@@ -51,7 +52,8 @@ class Pushdown:
         asks = self._asks(blocks)
         if asks is not None:
             columns, wanted = asks
-            plan = Plan(columns, wanted, [name for block in blocks for name in block.reads])
+            reads = [name for block in blocks for name in block.reads]
+            plan = Plan(columns, wanted, self._schema.sources(reads))
             if self._answered(plan):
                 return plan.sums(hold=self._lenient)
         return self._batches.sums(blocks, stream)
@@ -60,7 +62,8 @@ class Pushdown:
         return self._batches.keep(design, most_cells)
 
     def clamped(self) -> dict[str, int]:
-        bounds = [name for name, each in self._schema.items() if isinstance(each, Number)]
+        stated = self._schema.stated
+        bounds = [name for name in self._schema.sources(self._schema) if isinstance(stated[name], Number)]
         columns = self._columns(bounds)
         if columns is None:
             return self._batches.clamped()
@@ -73,8 +76,9 @@ class Pushdown:
         return {name: found[name, "outside"] for name in bounds}
 
     def check(self) -> None:
-        columns = self._columns(list(self._schema))
-        if columns is None or not self._answered(Plan(columns, [], self._schema)):
+        names = self._schema.sources(self._schema)
+        columns = self._columns(names)
+        if columns is None or not self._answered(Plan(columns, [], names)):
             self._batches.check()
 
     def _asks(self, blocks: Sequence[Block]) -> tuple[SqlColumns, list[Ask]] | None:
@@ -92,21 +96,21 @@ class Pushdown:
         return columns, asks
 
     def _columns(self, wanted: Sequence[str]) -> SqlColumns | None:
-        """Return the columns as SQL, or None if the site must read one of them itself."""
-        reader, site = self._reader, self._site
+        """Return the columns as SQL, or None if the site must read or derive one of them itself."""
+        reader, site, schema = self._reader, self._site, self._schema
+        maker = Maker(site, schema, wanted)
         described = faults.guarded(site, reader.what, reader.advice, lambda: reader.kinds)
         names = [name for name, _ in described]
         kinds: dict[str, Kind] = dict(described)
-        pushed = True
-        for name in dict.fromkeys(wanted):
-            column = self._schema[name]
+        pushed = all(expression.pushable for expression in maker.expressions)
+        for name in maker.reads:
             if name not in kinds:
                 raise faults.no_column(site, name, names)
             if names.count(name) > 1:
                 raise faults.twice(site, name)
-            if not fits(column, kinds[name]):
+            if not fits(schema.stated[name], kinds[name]):
                 pushed = False
-        return SqlColumns(self._schema, reader.dialect, kinds, fill=self._lenient) if pushed else None
+        return SqlColumns(site, schema, reader.dialect, kinds, fill=self._lenient) if pushed else None
 
     def _answered(self, plan: Plan) -> bool:
         """Have the database answer; return False if a cell must be looked at by the site itself."""

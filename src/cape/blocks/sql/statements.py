@@ -27,6 +27,7 @@ from cape.errors import OverflowRisk
 __all__ = ["Plan"]
 
 _FEW_GROUPS = 1 << 14  # in which sums of values may be kept, besides counts
+_MOST_COLUMNS = 1000
 _SHIFT = 20
 
 
@@ -123,12 +124,17 @@ class Plan:
     def statements(self, reader: SqlReader) -> list[Sql]:
         """Return what the database is to be asked."""
         self._wide = reader.dialect.wide
-        return [self._statement(each, reader) for each in self._groupings]
+        return [statement for each in self._groupings for statement in self._statements(each, reader)]
 
     def tell(self, answers: Sequence[list[Row]]) -> None:
         """Take in the rows that each statement gave."""
-        for grouping, rows in zip(self._groupings, answers, strict=True):
-            grouping.rows = rows
+        told = iter(answers)
+        for grouping in self._groupings:
+            keys, found = len(grouping.keys), {}
+            for _ in range(self._parts(grouping)):
+                for row in next(told):
+                    found.setdefault(row[:keys], list(row[:keys])).extend(row[keys:])
+            grouping.rows = [tuple(row) for row in found.values()]
 
     def flagged(self) -> dict[tuple[str, str], int]:
         """Return for how many rows each condition is true, by column and what it is."""
@@ -252,7 +258,12 @@ class Plan:
 
     # --- one statement --------------------------------------------------------------------------------
 
-    def _statement(self, grouping: _Grouping, reader: SqlReader) -> Sql:
+    def _parts(self, grouping: _Grouping) -> int:
+        """Return in how many statements a grouping is asked: databases give a row so many columns."""
+        sums = 1 + 2 * len(grouping.values) + len(grouping.products) * (1 if self._wide else 2)
+        return -(-(sums + len(grouping.flags)) // _MOST_COLUMNS)
+
+    def _statements(self, grouping: _Grouping, reader: SqlReader) -> list[Sql]:
         columns, dialect = self._columns, reader.dialect
         inner = [
             exp.alias_(columns.place(key.name, key.bins), f"p{i}", quoted=True)
@@ -274,7 +285,7 @@ class Plan:
         if dialect.fence and len(grouping.products) > 2:
             select = select.offset(0, copy=False)
         places = [dialect.name_of(f"p{i}") for i in range(len(grouping.keys))]
-        outer: list[Sql] = [*places, exp.Count(this=exp.Star())]
+        outer: list[Sql] = [exp.Count(this=exp.Star())]
         for i in range(len(grouping.values)):
             value = dialect.name_of(f"v{i}")
             outer += [exp.Count(this=value), exp.Sum(this=value.copy())]
@@ -282,9 +293,12 @@ class Plan:
             product = combined(exp.Mul, dialect.name_of(f"v{i}"), dialect.name_of(f"v{j}"))
             outer += [exp.Sum(this=half) for half in _halves(product, dialect.wide)]
         outer += [exp.Count(this=dialect.name_of(f"f{i}")) for i in range(len(grouping.flags))]
-        named = [exp.alias_(each, f"c{i}", quoted=True) for i, each in enumerate(outer)]
-        found = exp.select(*named).from_(select.subquery("r", copy=False))
-        return found.group_by(*places) if places else found
+        named = [exp.alias_(each, f"c{i}", quoted=True, copy=False) for i, each in enumerate(outer)]
+        found = []
+        for start in range(0, len(named), _MOST_COLUMNS):
+            part = exp.select(*places, *named[start : start + _MOST_COLUMNS]).from_(select.subquery("r"))
+            found.append(part.group_by(*places) if places else part)
+        return found
 
 
 def _halves(product: Sql, wide: bool) -> list[Sql]:

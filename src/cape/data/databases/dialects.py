@@ -128,7 +128,7 @@ class Dialect:
 
     def write(self, statement: Sql) -> Statement:
         """Return a statement as text."""
-        return statement.sql(dialect=self.name, identify=True, comments=False), {}
+        return statement.sql(dialect=self.name, identify=True, comments=False, copy=False), {}
 
     def name_of(self, column: str) -> Sql:
         return exp.column(exp.to_identifier(column, quoted=True))
