@@ -294,7 +294,8 @@ def _reals(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def spark_frame(frame: pl.DataFrame, session: Any, name: str) -> Iterator[Any]:
-    kinds = "x double, y double, f float, i bigint, k int, b boolean, d decimal(12, 3), t string, u string, w double"
+    kinds = "x double, y double, f float, i bigint, k int, b boolean, d decimal(12, 3), t string, u string"
+    kinds += ", w double"
     held = session.createDataFrame(_cells(frame, infinite=True), kinds).coalesce(1).cache()
     yield held
     held.unpersist()

@@ -22,7 +22,7 @@ import polars as pl
 
 from cape import check
 from cape.data.database import QueryReader, UriReader
-from cape.data.databases import check_timeout, open_connection, open_frame, resolved
+from cape.data.databases import check_timeout, open_connection, open_frame
 from cape.data.decoded import DecodedReader
 from cape.data.encodings import all_utf8
 from cape.data.faults import guarded
@@ -31,6 +31,7 @@ from cape.data.identity import Identity, found, of_files, of_query
 from cape.data.lines import LineReader
 from cape.data.notation import Notation
 from cape.data.readers import FetchedReader, FrameReader, LazyReader, Reader, ipc_scan, text_scan
+from cape.data.secrets import resolved
 from cape.errors import DataError, InvalidInput
 
 __all__ = ["Database", "identity_of", "open_source"]

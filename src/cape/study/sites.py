@@ -15,6 +15,7 @@ from msgspec import Meta, structs
 
 from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
 from cape.data.identity import Identity, of_files, of_query, overlap
+from cape.data.secrets import has_password
 from cape.errors import InvalidInput
 from cape.study import places
 from cape.study.places import Count, Text
@@ -121,10 +122,11 @@ class _File(SourceSpec, frozen=True, kw_only=True):
 class _Query(SourceSpec, frozen=True, kw_only=True):
     query: str
     connection: Any
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.connection, str) or not self.connection.strip():  # it may hold a password
-            raise InvalidInput("connection must be a text such as 'sqlite:///rows.db'")
+            raise InvalidInput("connection must be a text such as 'sqlite:///rows.db' or 'env:VA_DB'")
         self.source()
 
     @property
@@ -138,7 +140,9 @@ class _Query(SourceSpec, frozen=True, kw_only=True):
     def source(self) -> Database:
         from cape.data import Database
 
-        return Database(self.query, self.connection)
+        if self.timeout is None:
+            return Database(self.query, self.connection)
+        return Database(self.query, self.connection, self.timeout)
 
 
 def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
@@ -147,6 +151,7 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
     for name, described in given.items():
         with places.at(f"[sites] {name}"):
             sites[name] = place_of(described, folder)
+            _refuse_password(sites[name])
     if len(sites) < 2:
         raise InvalidInput("[sites] must name at least two sites")
     _refuse_twins(sites)
@@ -156,6 +161,14 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
             f"[sites] gives rows, but not for {', '.join(without)}; give them for every site or for none"
         )
     return sites
+
+
+def _refuse_password(place: SourceSpec) -> None:
+    if isinstance(place, _Query) and has_password(place.connection):
+        raise InvalidInput(
+            'connection must not hold a password, because everybody reads a study; write "env:NAME" for a '
+            'variable of the environment that holds the URI, or "file:PATH" for a file with mode 0600'
+        )
 
 
 def _refuse_twins(sites: Mapping[str, SourceSpec]) -> None:
@@ -188,7 +201,10 @@ def _beside(path: str, folder: Path) -> str:
 
 
 def _uri(connection: str, folder: Path) -> str:
-    start = "sqlite:///"
-    if not connection.startswith(start) or connection.startswith(f"{start}/"):
+    kind, _, rest = connection.partition(":")
+    if kind == "file" and not rest.startswith("//"):  # the secret's file, which is no part of the study
+        return f"file:{folder.resolve() / Path(rest).expanduser()}"
+    start = f"{kind}:///"
+    if kind not in ("sqlite", "duckdb") or not connection.startswith(start) or connection.startswith(f"{start}/"):
         return connection
     return f"{start}{quote(str(folder.resolve()))}/{connection[len(start) :]}"

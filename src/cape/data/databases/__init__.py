@@ -6,7 +6,7 @@ are asked is for `cape.blocks.sql` to say.
 
 from __future__ import annotations
 
-from cape.data.databases.connect import check_timeout, has_password, open_connection, open_frame, resolved
+from cape.data.databases.connect import check_timeout, open_connection, open_frame
 from cape.data.databases.reader import SqlReader
 
-__all__ = ["SqlReader", "check_timeout", "has_password", "open_connection", "open_frame", "resolved"]
+__all__ = ["SqlReader", "check_timeout", "open_connection", "open_frame"]
