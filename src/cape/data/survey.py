@@ -43,6 +43,8 @@ _FEWEST = 1 << 14  # rows of a batch
 _BEYOND = 4096  # cells beyond bounds that another unit is looked for in
 _FEW, _OFTEN = 5, 0.02  # cells beyond bounds, and their share, from which on another unit is looked for
 _SEPARATORS = (",", ";", "\t", "|")
+_EMPTY = "the table has no rows; a site takes part with at least one"
+_ENDS = "; if the file has some, a line feed must stand at the end of each line"
 _MOST_IDS = 1 << 26  # 512 MB of hashes
 
 
@@ -129,7 +131,7 @@ class _Work:
             return
         self._through(reader)
         if self._rows == 0:
-            self.problems.append("the table has no rows; a site takes part with at least one")
+            self.problems.append(_EMPTY + (_ENDS if self._unit == "line" else ""))
         if self._unit == "line" and not self._lenient and not self.result().fails(but_lines=True):
             self._joined = self._as_a_run(source)
 
@@ -225,6 +227,8 @@ class _Work:
                 for name in self._wanted:
                     strict.read(batch[name], offset)
                 offset += batch.height
+            if offset == 0:  # all of it was one quoted cell, say
+                self.problems.append(_EMPTY)
             return True
         except DataError as error:
             if not self._broken.count and not self._encoding.count:
