@@ -108,7 +108,7 @@ class Scores(VectorBlock):
             self.bound / np.maximum(longest, _TINY),
             self.curve / np.maximum(p * (1 - p) * squares, _TINY),
         )
-        return np.minimum(v, 1.0)
+        return np.asarray(np.minimum(v, 1.0))
 
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
