@@ -232,7 +232,7 @@ def all_rows_of_a_person() -> Iterator[None]:
     real = persons.Choice.__init__
 
     def without_end(choice: persons.Choice, schema: Any, key: bytes) -> None:
-        real(choice, schema.of_persons(replace(schema.person, rows=10_000)), key)
+        real(choice, schema.of_persons(replace(schema.person, rows=1000)), key)
 
     with mock.patch.object(persons.Choice, "__init__", without_end):
         yield

@@ -238,8 +238,9 @@ def _persons(fast: bool) -> list[Case]:
         for scheme in ("cape-gaussian", "conventional", "local", "pooled"):
             name = f"{scheme}/mean, 4 rows a person"
             found.append(Case(name, "mean", scheme, 1000, person=four, powered=False))
-        many = "logistic-regression"
-        found.append(Case(f"cape/{many}, 4 rows a person", many, "cape", 300, person=four, powered=False))
+        for many, reach in (("logistic-regression", 0.95), ("gradient-descent", 0.99)):
+            name = f"cape/{many}, 4 rows a person"
+            found.append(Case(name, many, "cape", 300, person=four, powered=False, reach=reach))
         added = Case("cape/mean, 4 rows a person, add-remove", "mean", "cape", 1000, powered=False)
         found.append(replace(added, neighbours="add-remove", person=four))
     return found

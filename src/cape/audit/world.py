@@ -96,7 +96,7 @@ def pull(batch: Batch, parameters: Floats) -> Floats:
 OWN: dict[str, Callable[[], CustomSum | GradientDescent]] = {
     "custom-sum": lambda: CustomSum(centred, columns=["age", "chol"], bound=1.0, shape=2),
     "gradient-descent": lambda: GradientDescent(
-        pull, columns=["age", "chol"], start=[0.0, 0.0], clip=0.5, epochs=3
+        pull, columns=["age", "chol"], start=[0.0, 0.0], clip=0.5, epochs=3, rows=14
     ),
 }
 """Analyses with a user's function, which study files cannot name."""

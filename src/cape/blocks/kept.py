@@ -32,7 +32,7 @@ class Kept:
         self._filled = 0
         self._x = np.empty((rows, design.width(run.schema)))
         self._y = None if design.target is None else np.empty(rows)
-        self._persons = np.empty(rows, np.int32) if persons else None
+        self._persons = np.empty(rows, np.int64) if persons else None
         self._made: tuple[Hashable, object] | None = None
 
     @property

@@ -37,7 +37,7 @@ __all__ = ["Choice", "Chosen", "Digest", "as_texts", "count_persons"]
 _AT_ONCE = 1 << 20  # rows that are grouped at once, at least
 _SUM_BITS = 40  # what a cell is rounded to before it is added up within a person
 _LAST = math.inf
-_NOBODY, _NOWHERE = np.zeros(0, np.int32), np.zeros(0, np.int64)
+_NOBODY, _NOWHERE = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def as_texts(ids: pl.Series) -> pl.Series:
@@ -91,7 +91,7 @@ class Chosen:
     bits: NDArray[np.uint8]
     digest: Digest
     columns: Mapping[str, Floats]
-    persons: NDArray[np.int32]
+    persons: NDArray[np.int64]
     places: NDArray[np.int64]
 
     @property
@@ -110,7 +110,7 @@ class Chosen:
         among = self._among(start, rows)
         return {name: cells[among] for name, cells in self.columns.items()}
 
-    def people(self, start: int, rows: int) -> NDArray[np.int32]:
+    def people(self, start: int, rows: int) -> NDArray[np.int64]:
         """Return whose those among these rows are that count, as numbers."""
         return self.persons[self._among(start, rows)]
 
@@ -210,7 +210,7 @@ class Choice:
         if self._person.rows == 1:
             return Chosen(bits, self._digest, {}, _NOBODY, _NOWHERE)
         order = np.argsort(rows)
-        persons = self._best["id"].rle_id().to_numpy()[order].astype(np.int32)
+        persons = self._best["id"].rle_id().to_numpy()[order].astype(np.int64)
         return Chosen(bits, self._digest, {}, persons, rows[order])
 
 
