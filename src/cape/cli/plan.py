@@ -68,7 +68,7 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
     promised = study.guarantee(total.spent)
     console.print(f"\n[dim]{promised}[/dim]")
     if math.isfinite(promised.mu):
-        console.print(f"\n[dim]{words.bet(promised.mu)}[/dim]")
+        console.print(f"\n[dim]{words.bet(promised)}[/dim]")
     if any(plan.shapes.assumed for _, plan in plans):
         console.print(f"\n[dim]{escape(LEGEND)}[/dim]")
     console.print("\n[dim]Expected error is the mean |error| from privacy noise: 0.8 of its SD.[/dim]")

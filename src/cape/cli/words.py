@@ -72,17 +72,18 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below to
         f"{other}. How nearly is a number that holds for every person and every adversary, whatever else the "
         f"adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = "
         f"{guarantee.mu:.4g}), exactly accounted.",
-        bet(guarantee.mu, mine),
+        bet(guarantee),
         f"This holds against {SCHEMES[guarantee.scheme]().adversary(guarantee.parties)}.",
     ]
 
 
-def bet(mu: float, mine: str = "row") -> str:
+def bet(guarantee: ReleaseGuarantee) -> str:
     """Return what mu means for an adversary who has to guess."""
-    power = float(ndtr(ndtri(_FALSE_ALARMS) + mu))
+    power = float(ndtr(ndtri(_FALSE_ALARMS) + guarantee.mu))
+    mine = "row is" if guarantee.person is None else "rows are"
     return (
         f"As a bet: suppose that somebody who knows all other rows tries to tell whether a person's {mine} "
-        f"{'is' if mine == 'row' else 'are'} in the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of "
+        f"in the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of "
         f"those who are not in it, they find at most {power:.1%} of those who are; blind guessing finds "
         f"{_FALSE_ALARMS:.0%}."
     )

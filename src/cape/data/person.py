@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from cape import check
+from cape.data.columns import Number
 from cape.errors import InvalidInput
 
 __all__ = ["AGGREGATES", "Aggregate", "OneRow", "Person", "Take"]
@@ -214,7 +215,7 @@ class Person:
 
     def check(self, columns: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if it does not fit the columns of a study."""
-        from cape.data.columns import Number
+        from cape.data.schema import hint  # which imports this module
 
         if self.id in columns:
             raise InvalidInput(
@@ -223,7 +224,8 @@ class Person:
         for name in self.reads:
             column = columns.get(name)
             if column is None:
-                raise InvalidInput(f"there is no column {name!r} in the schema; give its bounds there")
+                close = hint(name, columns)
+                raise InvalidInput(f"there is no column {name!r} in the schema to give its bounds{close}")
             if getattr(column, "sql", None) is not None or name in dict(self.aggregates):
                 raise InvalidInput(f"column {name!r} must be in the file: a person's row is made before it")
             if getattr(column, "site", False):
@@ -255,19 +257,17 @@ class Person:
     @property
     def sentence(self) -> str:
         """How much of a person counts, for a report."""
-        first = {"latest": "the latest", "earliest": "the earliest"}
+        made = self.row or self
+        which = "drawn by the site in secret" if made.by is None else f"the {made.take} by {made.by}"
         if self.row is not None:
-            which = first.get(self.row.take, "one that the site draws")
-            by = f" by {self.row.by}" if self.row.by else ""
-            made = ", ".join(name for name, _ in self.aggregates)
-            told = f"Each person counts as one row at a site: {which}{by}" + (
-                f", with {made}" if made else ""
+            beside = ", ".join(name for name, _ in self.aggregates)
+            told = f"Each person counts as one row at a site, {which}" + (
+                f", with {beside}" if beside else ""
             )
+        elif self.rows == 1:
+            told = f"One row of each person counts at a site, {which}"
         else:
-            which = {"latest": "the latest ", "earliest": "the earliest "}.get(self.take, "")
-            by = f" by {self.by}" if self.by else ", drawn by the site in secret"
-            rows = "one row" if self.rows == 1 else f"{self.rows} rows"
-            told = f"At most {which}{rows} of each person count{'s' if self.rows == 1 else ''} at a site{by}"
+            told = f"At most {self.rows} rows of each person count at a site, {which}"
         where = "one site" if self.sites == 1 else f"at most {self.sites} sites"
         return f"{told}; each person appears at {where}."
 

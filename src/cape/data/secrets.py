@@ -58,4 +58,3 @@ def _secret(site: str, path: Path) -> str:
     except (OSError, ValueError) as error:
         kind = type(error).__name__
     raise DataError(site, f"{check.show(str(path), 300)} could not be read ({kind}); it holds the URI")
-
