@@ -231,8 +231,8 @@ def all_rows_of_a_person() -> Iterator[None]:
     """All rows of a person count, with the noise of so many as may."""
     real = persons.Choice.__init__
 
-    def without_end(choice: persons.Choice, schema: Any, key: bytes) -> None:
-        real(choice, schema.of_persons(replace(schema.person, rows=1000)), key)
+    def without_end(choice: persons.Choice, schema: Any, key: bytes, **options: Any) -> None:
+        real(choice, schema.of_persons(replace(schema.person, rows=1000)), key, **options)
 
     with mock.patch.object(persons.Choice, "__init__", without_end):
         yield

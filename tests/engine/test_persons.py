@@ -200,6 +200,24 @@ def test_rows_that_came_in_another_order_have_no_sum():
         table.sums(cape.Mean("age").query(OPEN, "replace-one").blocks)
 
 
+def test_a_file_that_was_changed_is_chosen_from_again(tmp_path):
+    path = tmp_path / "a.csv"
+    table = Table(
+        "a",
+        path.write_text("id,age\np,20\np,30\n") and path,
+        Schema(age=(18, 90)).of_persons(Person("id", rows=1)),
+    )
+    query = cape.Count("age").query(OPEN, "replace-one")
+
+    def count():
+        ((found,),) = table.sums(query.blocks)
+        return int(found[0] if found.ndim else found)
+
+    assert (count(), table.rows()) == (1, 1)
+    path.write_text("id,age\nq,20\np,20\np,30\nr,40\n")
+    assert (count(), table.rows()) == (3, 3)
+
+
 def test_the_id_is_in_no_error_and_no_message():
     table = pl.DataFrame({"id": ["secret-id", "secret-id"], "age": ["x", "y"]})
     with pytest.raises(DataError) as caught:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -29,7 +29,12 @@ from cape.noise import SecureStream
 __all__ = ["Batches"]
 
 _BATCH_CELLS = 1 << 21  # 16 MB of float64
+Found = TypeVar("Found")
 Made = tuple[dict[str, NDArray[Any]], int, Integers | None]
+
+
+class _Moved(Exception):
+    """Rows are not where a choice among a person's found them."""
 
 
 class Batches:
@@ -44,6 +49,7 @@ class Batches:
         self._site, self._schema, self._reader = site, schema, reader
         self._lenient = lenient
         self._key = sha256(key + schema.key.encode()).digest()
+        self._apart = False  # whether it is known of each row whose it is
         self.unreadable: dict[str, int] = {}  # of every column, in the last pass that read it to its end
 
     def rows(self) -> int:
@@ -60,6 +66,10 @@ class Batches:
 
     def sums(self, blocks: Sequence[Block], stream: SecureStream | None = None) -> list[Sums]:
         """Return the sums of every block, from one pass; samples are drawn from the stream."""
+        self._tell_apart(any(getattr(block, "by_person", False) for block in blocks))
+        return self._settled(lambda: self._sums(blocks, stream))
+
+    def _sums(self, blocks: Sequence[Block], stream: SecureStream | None) -> list[Sums]:
         run = Pass(self._site, self._schema, stream, self._lenient)
         summers = [block.summer(run) for block in blocks]
         for part in self._parts([name for block in blocks for name in block.reads]):
@@ -69,11 +79,15 @@ class Batches:
 
     def keep(self, design: Design, most_cells: int) -> Kept | None:
         """Return the vectors of all complete rows, or None if they might have too many cells."""
+        self._tell_apart(True)
+        return self._settled(lambda: self._keep(design, most_cells))
+
+    def _keep(self, design: Design, most_cells: int) -> Kept | None:
         rows = self._held if self._schema.person is None else self._chosen.count
         if rows * design.width(self._schema) > most_cells:
             return None
-        several = self._schema.person is not None and self._schema.person.rows > 1
-        kept = Kept(Pass(self._site, self._schema, hold=self._lenient), design, rows, persons=several)
+        run = Pass(self._site, self._schema, hold=self._lenient)
+        kept = Kept(run, design, rows, persons=self._apart)
         for part in self._parts(design.columns):
             kept.add(part)
         return kept
@@ -124,11 +138,27 @@ class Batches:
                 columns = {name: cells[flags] for name, cells in columns.items()}
                 yield *maker.make(columns | chosen.cells(start, rows), int(np.count_nonzero(flags))), None
             else:
-                several = self._person.rows > 1
-                people = chosen.people(start, rows) if several else None
+                people = chosen.people(start, rows) if self._apart else None
                 yield *maker.make(columns, rows, flags), people
         if digest != chosen.digest:
-            raise faults.moved(self._site)
+            raise _Moved
+
+    def _tell_apart(self, wanted: bool) -> None:
+        """See to it that a choice knows whose each row is, where that is wanted and several may be one's."""
+        person = self._schema.person
+        if wanted and person is not None and person.rows > 1 and not self._apart:
+            self._apart = True
+            self.__dict__.pop("_chosen", None)
+
+    def _settled(self, work: Callable[[], Found]) -> Found:
+        """Return what a pass finds; if rows are not where a choice found them, choose again, once."""
+        for _ in range(2):
+            try:
+                return work()
+            except _Moved:  # the file was changed since, or its rows have no order
+                for known in ("_chosen", "_persons"):
+                    self.__dict__.pop(known, None)
+        raise faults.moved(self._site)
 
     @property
     def _person(self) -> Person:
@@ -138,7 +168,8 @@ class Batches:
     @cached_property
     def _chosen(self) -> Chosen:
         """Which rows of each person count."""
-        choice, maker = Choice(self._schema, self._key), Maker(self._site, self._schema, self._person.reads)
+        choice = Choice(self._schema, self._key, apart=self._apart)
+        maker = Maker(self._site, self._schema, self._person.reads)
         among = self._person.row is None  # else a person's row is made before `where` is looked at
         for columns, ids in self._read_ids(maker.reads if among else self._person.reads):
             choice.add(ids, columns, maker.matches(columns, len(ids)) if among else None)

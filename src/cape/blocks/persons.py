@@ -2,7 +2,8 @@
 
 Claim. Of each person at most so many rows count as `Person` says; which ones, and what is made of them,
 depends on that person's rows alone, in their order, and on a secret key. A row without an id counts for
-nobody. If the rows of a later pass are not where the choice found them, there is no sum.
+nobody. If the rows of a later pass are not where the choice found them, they are chosen again; if they move
+once more, there is no sum.
 Reason. Rows are grouped by id as text, exactly: nothing is hashed to tell persons apart. Within a person they
 are ranked by the stated column, and by a keyed hash of (id, how many-th row of that person it is), and the
 first are taken; no number that enters looks at another person. Sums within a person are sums of integers, so
@@ -120,12 +121,15 @@ class Chosen:
 
 
 class Choice:
-    """Chooses rows, part by part of a table; memory grows with the number of persons, not of cells."""
+    """Chooses rows, part by part of a table; memory grows with the number of persons, not of cells.
 
-    def __init__(self, schema: Schema, key: bytes) -> None:
+    `apart` keeps whose each row is that counts.
+    """
+
+    def __init__(self, schema: Schema, key: bytes, *, apart: bool = False) -> None:
         person = schema.person
         assert person is not None
-        self._person = person
+        self._person, self._apart = person, apart
         self._digest = Digest(key)
         self._seed = _seed(key, "choice")
         self._sums = [
@@ -207,7 +211,7 @@ class Choice:
             one = self._best.join(self._persons, on="id", how="left").sort("row")
             columns = {each.name: each.result(one) for each in self._sums}
             return Chosen(bits, self._digest, columns, _NOBODY, np.sort(rows))
-        if self._person.rows == 1:
+        if not self._apart:
             return Chosen(bits, self._digest, {}, _NOBODY, _NOWHERE)
         order = np.argsort(rows)
         persons = self._best["id"].rle_id().to_numpy()[order].astype(np.int64)
