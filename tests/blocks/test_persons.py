@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections import Counter, defaultdict
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
 
+from cape.blocks import Moments
 from cape.blocks.persons import Choice, Digest, as_texts, count_persons
-from cape.data import Person, Schema
+from cape.blocks.table import Table
+from cape.data import Database, Person, Schema
 
 KEY = b"a secret of this site's own....."
 COLUMNS = {"x": (0, 10), "at": (0, 100), "n": (0, 50), "some": (0, 50), "least": (0, 10), "most": (0, 10)}
@@ -49,7 +53,7 @@ def often(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("parts", [1, 7, 300])
+@pytest.mark.parametrize("parts", [19, 300])
 def test_at_most_so_many_rows_of_each_person_count_and_no_fewer(table, parts):
     ids, cells = table
     for rows in (1, 3):
@@ -107,18 +111,21 @@ def test_rows_without_an_id_count_for_nobody():
     assert choice.result().flags(0, 6).tolist() == [True, False, True, True, False, False]
 
 
-def test_another_key_chooses_others_and_every_row_as_often():
-    ids = np.zeros(8, np.int64)
-    counts = np.zeros(8)
-    for number in range(2000):
-        counts += choose(Person("id", rows=2), ids, key=number.to_bytes(32, "big")).flags(0, 8)
-    assert counts.sum() == 4000
+def test_every_row_counts_as_often_and_another_key_chooses_others():
+    people = 4000
+    ids = np.repeat(np.arange(people), 8)
+    chosen = [
+        choose(Person("id", rows=2), ids, parts=8 * people, key=key).flags(0, len(ids)) for key in (KEY, b"")
+    ]
+    assert (chosen[0] != chosen[1]).any()
+    counts = chosen[0].reshape(people, 8).sum(axis=0)
+    assert counts.sum() == 2 * people
     # the chance of each row is 1/4: 6 standard deviations
-    assert np.abs(counts - 500).max() < 6 * math.sqrt(2000 * 3 / 16)
+    assert np.abs(counts - people / 4).max() < 6 * math.sqrt(people * 3 / 16)
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("parts", [1, 64, 300])
+@pytest.mark.parametrize("parts", [17, 64, 300])
 def test_one_row_is_made_of_all_of_a_persons(table, parts):
     ids, cells = table
     chosen = choose(Person("id", row={"take": "latest", "by": "at", **ROW}), ids, cells, parts=parts)
@@ -168,3 +175,25 @@ def test_persons_are_counted_once(table):
     parts = [as_texts(pl.Series(ids[start : start + 50])) for start in range(0, 300, 50)]
     assert count_persons(parts) == len(set(ids.tolist()))
     assert count_persons([]) == 0
+
+
+def test_a_file_a_frame_and_databases_choose_the_same_rows(table, tmp_path):
+    ids, cells = table
+    frame = pl.DataFrame({"id": [f"p{each}" for each in ids], **cells}).fill_nan(None)
+    frame.write_csv(tmp_path / "rows.csv")
+    lite, duck = sqlite3.connect(":memory:"), duckdb.connect()
+    lite.execute("CREATE TABLE rows (id TEXT, x REAL, at REAL)")
+    lite.executemany("INSERT INTO rows VALUES (?, ?, ?)", frame.rows())
+    duck.execute("CREATE TABLE rows AS SELECT * FROM frame")
+    sources = [frame, frame.lazy(), frame.to_pandas(), tmp_path / "rows.csv"]
+    sources += [Database("SELECT * FROM rows", each) for each in (lite, duck)]
+    person = Person("id", rows=2, take="latest", by="at")
+    for schema in (
+        Schema(x=(0, 10), at=(0, 100)).of_persons(person).only("x > 3"),
+        Schema(x=(0, 10), at=(0, 100), n=(0, 50)).of_persons(Person("id", row={"n": "count(x)"})),
+    ):
+        wanted = [Moments(tuple(name for name in schema))]
+        found = [Table("a", each, schema, key=KEY).sums(wanted)[0] for each in sources]
+        for other in found[1:]:
+            for one, two in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(one, two)
