@@ -31,7 +31,7 @@ BARE = Schema({name: {k: v for k, v in each.items() if k != "expected"} for name
 
 def plan(analysis, share, *, rows=1112, schema=STATED, epsilon=1.0):
     sizes = {str(i): rows // SITES for i in range(SITES)}
-    sites = dict.fromkeys(sizes, "x.csv")
+    sites = {name: f"{name}.csv" for name in sizes}
     together = Consortium(sites, schema, Budget(epsilon, 1e-6), colluding=1, sizes=sizes)
     return together.plan(analysis, share)
 
@@ -228,7 +228,7 @@ def test_the_fewest_sites_that_halve_the_noise_are_named():
     for sites in (needed - 1, needed):
         sizes = {str(i): 55 for i in range(sites)}
         together = Consortium(
-            dict.fromkeys(sizes, "x.csv"), STATED, Budget(1.0, 1e-6), colluding=1, sizes=sizes
+            {name: f"{name}.csv" for name in sizes}, STATED, Budget(1.0, 1e-6), colluding=1, sizes=sizes
         )
         noise[sites] = together.plan(analysis, 0.5).noise["age"]["cape"]
     assert noise[needed] <= found.noise["age"]["cape"] / 2 < noise[needed - 1]
