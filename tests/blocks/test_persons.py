@@ -19,6 +19,7 @@ from cape.data import Database, Person, Schema
 KEY = b"a secret of this site's own....."
 COLUMNS = {"x": (0, 10), "at": (0, 100), "n": (0, 50), "some": (0, 50), "least": (0, 10), "most": (0, 10)}
 COLUMNS |= {"total": (0, 500), "mean": (0, 10)}
+INNER = ("row", "order", "tie", "rows", "place", "before", "n x", "x y", "cell x", "made x", "id")
 ROW = {"n": "count(*)", "some": "count(x)", "least": "min(x)", "most": "max(x)", "total": "sum(x)"}
 ROW |= {"mean": "avg(x)"}
 
@@ -197,3 +198,18 @@ def test_a_file_a_frame_and_databases_choose_the_same_rows(table, tmp_path):
         for other in found[1:]:
             for one, two in zip(found[0], other, strict=True):
                 np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("name", INNER)
+def test_whatever_an_aggregate_is_called_it_is_that_persons_alone(name):
+    """Whoever asks chooses the name: "row" was once the row's number, which moves with other persons' rows."""
+    schema = Schema({"x": (0, 10), name: (0, 50), "n": (0, 50)})
+    person = Person("whose", row={"n": "count(*)", name: "count(*)"})
+    for first in (1, 5):
+        ids = pl.Series(["me"] * first + [f"other {i}" for i in range(6)])
+        choice = Choice(schema.of_persons(person), KEY)
+        for start in range(0, len(ids), 4):
+            choice.add(ids[start : start + 4], {})
+        chosen = choice.result()
+        assert sorted(chosen.columns[name]) == sorted(chosen.columns["n"]) == [1.0] * 6 + [float(first)]

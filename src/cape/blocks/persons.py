@@ -258,12 +258,17 @@ class _Column:
     def partial(self) -> list[pl.Expr]:
         """The state of a person after some of their rows."""
         cell = pl.col(f"cell {self.name}")
-        return [self._state(cell).alias(self.name), cell.count().alias(f"n {self.name}")]
+        return [self._state(cell).alias(self._held), cell.count().alias(f"n {self.name}")]
 
     @property
     def merged(self) -> list[pl.Expr]:
         """The state of a person after more of their rows."""
-        return [self._state(pl.col(self.name)), pl.col(f"n {self.name}").sum()]
+        return [self._state(pl.col(self._held)), pl.col(f"n {self.name}").sum()]
+
+    @property
+    def _held(self) -> str:
+        """What the state is called beside "id", "row" and the like: whoever asks names the aggregate."""
+        return f"made {self.name}"
 
     def _state(self, cell: pl.Expr) -> pl.Expr:
         function = self.aggregate.function
@@ -271,7 +276,7 @@ class _Column:
 
     def result(self, persons: pl.DataFrame) -> Floats:
         """Return the aggregate of each person, NaN where there is none."""
-        found: Floats = persons[self.name].cast(pl.Float64).to_numpy()
+        found: Floats = persons[self._held].cast(pl.Float64).to_numpy()
         if self.aggregate.function not in ("sum", "avg"):
             return np.array(found, np.float64)
         assert self.bounds is not None
