@@ -219,6 +219,23 @@ def test_many_uneven_edges_are_counted_at_the_site(asked: list[str]) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("name", ["duckdb", "sqlite uri"])
+@pytest.mark.parametrize(
+    "called", ["AGE", "odd:age", "cape_rows", "x0", "o0", "p0", "v0", "a\0b", 'a"b', "a" * 99]
+)
+def test_whatever_a_derived_column_is_called_no_other_column_stands_for_it(
+    name: str, called: str, tmp_path: Path
+) -> None:
+    """Databases that took AGE for age made an error of a cell that has no place among AGE's categories."""
+    columns = dict(SCHEMA.stated)
+    schema = Schema({**columns, called: {"sql": "chol >= 300"}, called + "2": {"sql": "age + visits"}})
+    blocks = [Counts((Axis(called),)), Moments(("age", called + "2"), by=called), Gram((called, "age"))]
+    source = SOURCES[name](tmp_path)
+    for each in (schema, schema.only(f"\"{called.replace(chr(34), 2 * chr(34))}\" = 'yes' and age > 30")):
+        wanted = Table("a", TABLE, each).sums(blocks)
+        assert reference.same(Table("a", source, each).sums(blocks), wanted)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that ask a database for sums, and how many rows came back for each."""

@@ -5,13 +5,15 @@ Reason. A number becomes steps by the two float64 operations of `Steps`, whose r
 the database has for that, and compared with the column's bounds first: as the formula never falls when its
 argument rises, the ends are constants. The bins between the bounds' own bins are found as `Bins` finds them;
 where floor((x - start) / width) alone is right at every edge and just below it, it is right everywhere,
-because it never falls either. Nothing overflows or divides by zero, so that no cell is an error.
+because it never falls either. Nothing overflows or divides by zero, so that no cell is an error. A study
+names its derived columns as it likes, and many databases take Age for age, or cut a long name short: so
+statements number columns, and no name but those of the table's own columns stands in them.
 Tested in tests/databases/test_same.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from sqlglot import exp
@@ -23,12 +25,10 @@ from cape.data.columns import Category, Column, Number
 from cape.data.databases.dialects import Dialect, Kind, Sql, Sqlite, case, combined, integer, missing
 from cape.data.schema import Schema
 
-__all__ = ["MOST_EDGES", "ODD", "SqlColumns", "fits"]
+__all__ = ["MOST_EDGES", "SqlColumns", "fits"]
 
 MOST_EDGES = 1024  # uneven ones become a tree of comparisons
-ODD = "odd:"
-"""What the name of a column starts with that says whether a cell must be looked at by the site itself."""
-
+_COLUMN, _ODD = "x", "o"  # what a statement calls a column, and whether a cell must be looked at by the site
 _NUMBERS = ("float", "integer", "decimal", "boolean")
 _SMALLEST = 2.0**-1000
 
@@ -57,6 +57,7 @@ class SqlColumns:
     ) -> None:
         self.schema, self._site = schema, site
         self._dialect, self._kinds, self._fill = dialect, kinds, fill
+        self._numbers = {name: i for i, name in enumerate(schema.stated)}
 
     # --- for blocks -----------------------------------------------------------------------------------
 
@@ -111,7 +112,13 @@ class SqlColumns:
 
     def column(self, name: str) -> Sql:
         """Return a column of `base`: a double, which may be NaN, or a code, -1 if it is none."""
-        return self._dialect.name_of(name)
+        return self._dialect.name_of(f"{_COLUMN}{self._numbers[name]}")
+
+    def named(self, expressions: Iterable[Sql]) -> list[str]:
+        """Return the columns of `base` that expressions mention."""
+        names = list(self._numbers)
+        found = (column.name[1:] for each in expressions for column in each.find_all(exp.Column))
+        return list(dict.fromkeys(names[int(number)] for number in found))
 
     def base(self, names: Sequence[str], source: Sql, *, filtered: bool) -> exp.Select:
         """Return the select of these columns, as read and derived, from the rows of the query.
@@ -122,13 +129,13 @@ class SqlColumns:
         needed = self._needed([*names, *(where.columns if where is not None else ())])
         chosen = []
         for name in (each for each in needed if each not in self.schema.derived):
-            chosen.append(exp.alias_(self._read(name), name, quoted=True))
+            chosen.append(exp.alias_(self._read(name), self.column(name).name, quoted=True))
             if (odd := self._odd(name)) is not None:
                 flag = case([(odd, integer(1))], integer(0))
-                chosen.append(exp.alias_(flag, f"{ODD}{name}", quoted=True))
+                chosen.append(exp.alias_(flag, self._flag(name).name, quoted=True))
         found = exp.select(*(chosen or [exp.alias_(integer(1), "one", quoted=True)])).from_(source)
         for i, name in enumerate(each for each in self.schema.derived if each in needed):
-            made = exp.alias_(self._derived(name), name, quoted=True)
+            made = exp.alias_(self._derived(name), self.column(name).name, quoted=True)
             found = exp.select(exp.Star(), made).from_(found.subquery(f"d{i}", copy=False))
         if where is not None:
             found = exp.select(exp.Star()).from_(found.subquery("w", copy=False))
@@ -229,7 +236,7 @@ class SqlColumns:
         if name in self.schema.derived or getattr(column, "site", False):
             return found
         if self._odd(name) is not None:
-            found["odd"] = combined(exp.EQ, self._dialect.name_of(f"{ODD}{name}"), integer(1))
+            found["odd"] = combined(exp.EQ, self._flag(name), integer(1))
         if isinstance(column, Category):
             found["unknown"] = combined(exp.LT, x, integer(0))
         if not column.missing:
@@ -253,6 +260,10 @@ class SqlColumns:
     def _filled(self, name: str) -> bool:
         stated = self.schema.stated[name]
         return self._fill and not stated.missing and stated.sql is None
+
+    def _flag(self, name: str) -> Sql:
+        """Return the column of `base` that says whether a cell is odd."""
+        return self._dialect.name_of(f"{_ODD}{self._numbers[name]}")
 
     def _odd(self, name: str) -> Sql | None:
         column = self.schema.stated[name]

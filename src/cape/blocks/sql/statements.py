@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from cape.arrays import Integers
 from cape.blocks.bins import Bins
-from cape.blocks.sql.columns import ODD, SqlColumns
+from cape.blocks.sql.columns import SqlColumns
 from cape.blocks.sql.values import Ask, Totals, Value
 from cape.data.databases.dialects import Sql, case, combined, integer
 from cape.data.databases.reader import Row, SqlReader
@@ -276,7 +276,9 @@ class Plan:
         ]
         present = [columns.present(name) for name in grouping.filter or ()]
         filters = [each for each in present if each is not None]
-        base = columns.base(_named([*inner, *filters]), reader.table(), filtered=grouping.filter is not None)
+        base = columns.base(
+            columns.named([*inner, *filters]), reader.table(), filtered=grouping.filter is not None
+        )
         select = exp.select(*(inner or [exp.alias_(integer(1), "one", quoted=True)])).from_(
             base.subquery("b", copy=False)
         )
@@ -307,14 +309,6 @@ def _halves(product: Sql, wide: bool) -> list[Sql]:
         return [product]
     low = combined(exp.BitwiseAnd, product, integer((1 << _SHIFT) - 1))
     return [combined(exp.BitwiseRightShift, product, integer(_SHIFT)), low]
-
-
-def _named(expressions: Iterable[Sql]) -> list[str]:
-    """Return the columns of the base that expressions mention."""
-    found = dict.fromkeys(
-        column.name.removeprefix(ODD) for each in expressions for column in each.find_all(exp.Column)
-    )
-    return list(found)
 
 
 def _held(total: int, hold: bool) -> int:
