@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import narwhals as nw
 import numpy as np
+import polars as pl
 import pytest
 
 from cape.blocks import Design, Moments, Nearest, Scores, Table, Tensors, Term, table
-from cape.data import readers
+from cape.blocks.batches import Batches
+from cape.data import Person, Schema, readers
 from tests.blocks import reference
 from tests.blocks.vectors import SCHEMA, large
 
@@ -84,3 +87,13 @@ def test_what_is_too_large_is_streamed_every_time(monkeypatch: pytest.MonkeyPatc
     for passes in (2, 3, 4):
         assert reference.same(site.sums([BLOCK]), wanted)
         assert len(reads) == passes
+
+
+def test_whether_vectors_fit_does_not_depend_on_how_many_rows_of_persons_count() -> None:
+    """The refusal shows: a condition and a long enough vector would tell whether one person meets it."""
+    people = pl.DataFrame({"id": [f"{i // 2}" for i in range(20)], "age": [30.0 + i for i in range(20)]})
+    schema, design = Schema(age=(18, 90)).of_persons(Person("id", rows=3)), Design(("age",))
+    for where in ("age > 18", "age > 40", "age > 80"):
+        engine = Batches("a", schema.only(where), readers.FrameReader(nw.from_native(people)), key=b"k")
+        assert engine.keep(design, 29) is None  # 10 persons with at most 3 rows each
+        assert engine.keep(design, 30) is not None

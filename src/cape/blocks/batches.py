@@ -83,9 +83,12 @@ class Batches:
         return self._settled(lambda: self._keep(design, most_cells))
 
     def _keep(self, design: Design, most_cells: int) -> Kept | None:
-        rows = self._held if self._schema.person is None else self._chosen.count
-        if rows * design.width(self._schema) > most_cells:
+        person = self._schema.person
+        # Whether they fit may show: it must not depend on how many rows of persons meet a condition.
+        most = self._held if person is None else self._persons * person.rows
+        if most * design.width(self._schema) > most_cells:
             return None
+        rows = self._held if person is None else self._chosen.count
         run = Pass(self._site, self._schema, hold=self._lenient)
         kept = Kept(run, design, rows, persons=self._apart)
         for part in self._parts(design.columns):
