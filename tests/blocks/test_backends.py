@@ -236,6 +236,23 @@ def test_whatever_a_derived_column_is_called_no_other_column_stands_for_it(
         assert reference.same(Table("a", source, each).sums(blocks), wanted)
 
 
+@pytest.mark.parametrize("name", ["duckdb", "sqlite uri"])
+@pytest.mark.parametrize(("derived", "read"), [(30, 1), (30, 2), (200, 200)])
+def test_columns_that_are_derived_from_one_another_do_not_grow_too_long(
+    name: str, derived: int, read: int, tmp_path: Path, asked: list[str]
+) -> None:
+    """Six such columns took SQLite minutes, which writes each out wherever the next one mentions it."""
+    columns: dict[str, Any] = dict(SCHEMA.stated)
+    for i in range(derived):
+        before = "age" if i == 0 or read > 2 else f"d{i - 1}"
+        columns[f"d{i}"] = {"sql": f"{before} + {before} * 0.001", "low": 0, "high": 100}
+    schema = Schema(columns)
+    blocks = [Moments(tuple(f"d{i}" for i in range(derived - read, derived)))]
+    wanted = Table("a", TABLE, schema).sums(blocks)
+    assert reference.same(Table("a", SOURCES[name](tmp_path), schema).sums(blocks), wanted)
+    assert not asked
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that ask a database for sums, and how many rows came back for each."""

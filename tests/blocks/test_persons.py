@@ -203,7 +203,7 @@ def test_a_file_a_frame_and_databases_choose_the_same_rows(table, tmp_path):
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("name", INNER)
 def test_whatever_an_aggregate_is_called_it_is_that_persons_alone(name):
-    """Whoever asks chooses the name: "row" was once the row's number, which moves with other persons' rows."""
+    """Whoever asks chooses the name: "row" was the row's number, which moves with others' rows."""
     schema = Schema({"x": (0, 10), name: (0, 50), "n": (0, 50)})
     person = Person("whose", row={"n": "count(*)", name: "count(*)"})
     for first in (1, 5):

@@ -4,8 +4,10 @@ Claim. A database gives the same integers as the same rows in memory.
 Reason. What is added up of a row is the same integer (`columns`), and sums of integers are exact: they have
 128 bits or are decimals, or are added in halves that stay below 2^63 up to 2^43 rows. Python integers put
 them together. All statements of one call see one state of the database, where it offers that.
-A block that does not say how it is computed there, a sample of rows, and a column that the database reads
-otherwise than the site, make it one pass over the rows at the site, for all blocks of the call.
+A block that does not say how it is computed there, a sample of rows, a column that the database reads
+otherwise than the site, and columns derived from derived ones that would become too long (most databases
+write each out where the next one mentions it) make it one pass over the rows at the site, for all blocks of
+the call.
 Tested in tests/databases/test_same.py and tests/blocks/test_backends.py.
 """
 
@@ -28,6 +30,10 @@ from cape.data.schema import Number, Schema
 from cape.noise import SecureStream
 
 __all__ = ["Pushdown"]
+
+_MENTIONS = 4  # of a column, each time that an expression reads it: `SqlColumns.lookup`
+_LONGEST = 20_000  # nodes of a derived column once all that it reads is written out
+_MOST_DERIVED = 50  # each is a query around the one before
 
 
 class Pushdown:
@@ -102,7 +108,7 @@ class Pushdown:
         described = faults.guarded(site, reader.what, reader.advice, lambda: reader.kinds)
         names = [name for name, _ in described]
         kinds: dict[str, Kind] = dict(described)
-        pushed = all(expression.pushable for expression in maker.expressions)
+        pushed = all(expression.pushable for expression in maker.expressions) and not self._too_long(maker)
         for name in maker.reads:
             if name not in kinds:
                 raise faults.no_column(site, name, names)
@@ -111,6 +117,20 @@ class Pushdown:
             if not fits(schema.stated[name], kinds[name]):
                 pushed = False
         return SqlColumns(site, schema, reader.dialect, kinds, fill=self._lenient) if pushed else None
+
+    def _too_long(self, maker: Maker) -> bool:
+        """Return whether expressions that read one another would grow too long for a database."""
+        if len(maker.expressions) > _MOST_DERIVED:
+            return True
+        names = {id(each): name for name, each in self._schema.derived.items()}
+        sizes: dict[str, int] = {}
+        for expression in maker.expressions:  # what one reads stands before it
+            read = max((sizes.get(column, 1) for column in expression.columns), default=1)
+            size = expression.root.size * _MENTIONS * read
+            if size > _LONGEST:
+                return True
+            sizes[names.get(id(expression), "")] = size
+        return False
 
     def _answered(self, plan: Plan) -> bool:
         """Have the database answer; return False if a cell must be looked at by the site itself."""
