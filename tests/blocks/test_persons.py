@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections import Counter, defaultdict
+from datetime import datetime
+from decimal import Decimal
 
 import duckdb
 import numpy as np
@@ -15,6 +17,8 @@ from cape.blocks import Moments
 from cape.blocks.persons import Choice, Digest, as_texts, count_persons
 from cape.blocks.table import Table
 from cape.data import Database, Person, Schema
+from cape.data.databases.dialects import DIALECTS
+from cape.data.readers import from_values
 
 KEY = b"a secret of this site's own....."
 COLUMNS = {"x": (0, 10), "at": (0, 100), "n": (0, 50), "some": (0, 50), "least": (0, 10), "most": (0, 10)}
@@ -213,3 +217,38 @@ def test_whatever_an_aggregate_is_called_it_is_that_persons_alone(name):
             choice.add(ids[start : start + 4], {})
         chosen = choice.result()
         assert sorted(chosen.columns[name]) == sorted(chosen.columns["n"]) == [1.0] * 6 + [float(first)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (-0.0, "0"),
+        (1e20, "100000000000000000000"),
+        (1e-7, "1e-07"),
+        (Decimal("7"), "7"),
+        (Decimal("7.50"), "7.5"),
+        (Decimal("100000000000000001"), "100000000000000001"),
+        (True, "True"),
+        (datetime(2020, 1, 31), "2020-01-31 00:00:00"),
+        (b"\xff", "b'\\xff'"),
+        ("7 ", "7 "),
+        ("", None),
+        (math.nan, None),
+        ("M\ufffdller", None),  # two persons may differ in the sign that could not be decoded
+    ],
+)
+def test_what_an_id_is_depends_on_that_id_alone(value, text):
+    """Others' ids give a batch its type, and a batch is not the same in every pass."""
+    for others in ([], [None], [value], ["x"], [Decimal("0.123")], [1.5], [b"y"], ["\ud800"]):
+        assert as_texts(from_values("id", [value, *others]))[0] == text, others
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
+def test_a_database_tells_decimal_ids_apart(dialect):
+    """As doubles, 100000000000000001 and 100000000000000002 are one person."""
+    for kind, double in (("decimal", False), ("text", False), ("integer", False)):
+        found = dialect.told(dialect.name_of("id"), kind).sql(dialect=dialect.name).upper()
+        assert ("DOUBLE" in found) == double
+    assert "CAST" in dialect.told(dialect.name_of("id"), "decimal").sql(dialect=dialect.name).upper()

@@ -21,6 +21,7 @@ from cape.blocks.persons import Choice, Chosen, Digest, as_texts, count_persons
 from cape.blocks.rows import Converter
 from cape.data import faults
 from cape.data.cells import Lenient, Strict
+from cape.data.databases import SqlReader
 from cape.data.person import Person
 from cape.data.readers import Reader
 from cape.data.schema import Number, Schema
@@ -219,7 +220,9 @@ class Batches:
         wanted_cells = dict.fromkeys([*wanted, *beside])
         chosen = list(wanted_cells) or names[:1]  # without a column there are no rows to count
         size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
-        batches = faults.guarded(site, reader.what, reader.advice, lambda: reader.batches(chosen, size))
+        batches = faults.guarded(
+            site, reader.what, reader.advice, lambda: _batches(reader, chosen, size, beside)
+        )
         cells: Lenient | Strict = (Lenient if self._lenient else Strict)(site, self._schema, reader.notation)
         offset = 0
         while True:
@@ -233,3 +236,9 @@ class Batches:
             offset += batch.height
         if isinstance(cells, Lenient):
             self.unreadable.update({name: cells.unreadable[name] for name in wanted})
+
+
+def _batches(reader: Reader, columns: Sequence[str], rows: int, ids: Sequence[str]) -> Iterator[pl.DataFrame]:
+    if isinstance(reader, SqlReader):
+        return reader.batches(columns, rows, ids)
+    return reader.batches(columns, rows)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -38,26 +39,47 @@ __all__ = ["Choice", "Chosen", "Digest", "as_texts", "count_persons"]
 _AT_ONCE = 1 << 20  # rows that are grouped at once, at least
 _SUM_BITS = 40  # what a cell is rounded to before it is added up within a person
 _LAST = math.inf
+_WHOLE = 2.0**62  # floats below it are 64-bit integers if they are whole
+_UNDECODED = "\ufffd"
+_LONGEST = 1000  # digits of a decimal that are written out
 _NOBODY, _NOWHERE = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def as_texts(ids: pl.Series) -> pl.Series:
-    """Return ids as texts, null where one is missing; 7 is "7", whether an integer or a float holds it."""
+    """Return ids as texts, null where one is missing; 7 is "7", whether an integer or a float holds it.
+
+    Never raises, and what it makes of an id depends on that id alone: not on the type that others give to
+    their column, or to the batch that they come in. An id with a sign that could not be decoded is none, or
+    two persons whose ids differ in that sign would be taken for one.
+    """
     kind = ids.dtype
-    if kind == pl.Object:
-        texts = [None if is_missing(each) else str(_whole(each)) for each in ids]
-        return pl.Series("id", texts, dtype=pl.String)
     ids = ids.alias("id")
     if kind.is_float():
         whole = ids.cast(pl.Int64, strict=False)
-        same = (whole.cast(kind) == ids).fill_null(False)
-        ids = whole.cast(pl.String).zip_with(same, ids.fill_nan(None).cast(pl.String))
-    ids = ids.cast(pl.String)
-    return ids.zip_with(ids.fill_null("") != "", pl.Series("id", [None], dtype=pl.String))
+        same = (whole.cast(kind) == ids).fill_null(False) & (ids.abs() < _WHOLE)
+        texts = whole.cast(pl.String)
+        if not (same | ids.is_null()).all():
+            texts = texts.zip_with(same, _one_by_one(ids))
+    elif kind == pl.String or kind.is_integer() or kind in (pl.Categorical, pl.Enum):
+        texts = ids.cast(pl.String)
+    else:
+        texts = _one_by_one(ids)
+    none = (texts.fill_null("") == "") | texts.str.contains(_UNDECODED, literal=True).fill_null(False)
+    return texts.zip_with(~none, pl.Series("id", [None], dtype=pl.String))
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, (float, np.floating)) and float(value).is_integer() else value
+def _one_by_one(ids: pl.Series) -> pl.Series:
+    texts = [None if is_missing(each) else _text(each) for each in ids]
+    return pl.Series("id", texts, dtype=pl.String)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < _LONGEST:
+        value = format(value, "f")
+        value = value.rstrip("0").rstrip(".") if "." in value else value
+    return str(value).encode(errors="backslashreplace").decode()  # polars refuses a lone surrogate
 
 
 class Digest:

@@ -126,6 +126,10 @@ class Dialect:
             return self.cast(x, "double")
         return x
 
+    def told(self, x: Sql, kind: Kind) -> Sql:
+        """Return what is selected to tell rows apart by a column: a double would make one of two decimals."""
+        return self.cast(x, "text") if kind == "decimal" else self.fetched(x, kind)
+
     def write(self, statement: Sql) -> Statement:
         """Return a statement as text."""
         return statement.sql(dialect=self.name, identify=True, comments=False, copy=False), {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any, ClassVar
@@ -100,10 +100,17 @@ class SqlReader(ABC):
         with self.session() as session:
             return [session.all(self.written(statement)) for statement in statements]
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        kinds = dict(self.kinds)
+    def batches(
+        self, columns: Sequence[str], rows: int, told: Collection[str] = ()
+    ) -> Iterator[pl.DataFrame]:
+        """Yield columns; those that are `told` say whose a row is."""
+        kinds, dialect = dict(self.kinds), self.dialect
         chosen = [
-            exp.alias_(self.dialect.fetched(self.dialect.name_of(name), kinds[name]), name, quoted=True)
+            exp.alias_(
+                (dialect.told if name in told else dialect.fetched)(dialect.name_of(name), kinds[name]),
+                name,
+                quoted=True,
+            )
             for name in columns
         ]
         statement = self.written(exp.select(*chosen).from_(self.table()))
