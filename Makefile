@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-slow test-torch test-deploy lint types bench mutants audit paper docs clean
+.PHONY: demo test test-all test-slow test-torch test-deploy test-databases lint types bench mutants audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -25,6 +25,10 @@ test-torch: .venv-torch/.test
 
 test-deploy: .venv-flare/.test
 	.venv-flare/bin/python -m pytest tests_deploy -n 2 --dist loadfile
+
+# Starts PostgreSQL, MariaDB and Spark, which .ci/packages installs.
+test-databases: .venv/.test .venv/.databases
+	PATH="$$PATH:/usr/lib/jvm/default-java/bin" $(BIN)/python -m pytest tests_databases
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -60,7 +64,7 @@ clean:
 	$(PIP) -e .
 	touch $@
 
-.venv/.test .venv/.docs .venv/.audit .venv/.reproduction: .venv/.%: .venv/.core
+.venv/.test .venv/.docs .venv/.audit .venv/.reproduction .venv/.databases: .venv/.%: .venv/.core
 	$(PIP) -e '.[$*]'
 	touch $@
 

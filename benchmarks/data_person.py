@@ -25,7 +25,9 @@ def persons() -> Result:
 
     The bound must stay below the claim, and within 15% of it.
     """
-    costs = {f"{scheme}/{kind}": times(scheme, kind) for scheme in SCHEMES if scheme != "none" for kind in KINDS}
+    costs = {
+        f"{scheme}/{kind}": times(scheme, kind) for scheme in SCHEMES if scheme != "none" for kind in KINDS
+    }
     row, claim = audited()
     plain = {name: each for name, each in costs.items() if not name.endswith(CLIPPED)}
     clipped = [each for name, each in costs.items() if name not in plain]

@@ -56,6 +56,7 @@ class Case:
         return sums, table.rows(), table.unreadable()
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def frames(seed: int, most_rows: int = 60) -> pl.DataFrame:
     """Return a random table: of every type, with what is ugly in it."""
     random = np.random.default_rng(seed)
@@ -94,6 +95,7 @@ def frames(seed: int, most_rows: int = 60) -> pl.DataFrame:
     return pl.DataFrame({name: pl.Series(name, cells, TYPES[name]) for name, cells in columns.items()})
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def cases(seed: int, count: int) -> list[Case]:
     """Return random questions."""
     random = np.random.default_rng(seed)

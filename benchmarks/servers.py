@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,8 @@ def mariadb() -> Iterator[str]:
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=256M"]
 
         def ready() -> None:
-            with pymysql.connect(unix_socket=socket, user="root").cursor() as cursor:
-                cursor.execute("CREATE DATABASE IF NOT EXISTS cape")
+            with closing(pymysql.connect(unix_socket=socket, user="root")) as connection:
+                connection.cursor().execute("CREATE DATABASE IF NOT EXISTS cape")
 
         with _running(command, folder, ready, identity):
             yield f"mariadb://root@localhost/cape?unix_socket={socket}"

@@ -53,7 +53,7 @@ class Bins:
         count, first, last = len(edges) - 1, float(edges[0]), float(edges[-1])
         width = (last - first) / count
         even = count > _SEARCH and width >= _WIDEST_RATIO * max(abs(first), abs(last))
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             even = even and np.array_equal(edges[:-1], np.arange(count) * width + first)
         return cls(edges, width if even else None)
 

@@ -205,10 +205,7 @@ def _uri(connection: str, folder: Path) -> str:
     if kind == "file" and not rest.startswith("//"):  # the secret's file, which is no part of the study
         return f"file:{folder.resolve() / Path(rest).expanduser()}"
     start = f"{kind}:///"
-    if (
-        kind not in ("sqlite", "duckdb")
-        or not connection.startswith(start)
-        or connection.startswith(f"{start}/")
-    ):
+    relative = connection.startswith(start) and not connection.startswith(f"{start}/")
+    if kind not in ("sqlite", "duckdb") or not relative:
         return connection
     return f"{start}{quote(str(folder.resolve()))}/{connection[len(start) :]}"

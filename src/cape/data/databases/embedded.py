@@ -119,13 +119,11 @@ class DuckDbReader(SqlReader):
 @contextmanager
 def _transaction(connection: Any) -> Iterator[None]:
     """Answer from one snapshot, and change nothing; a transaction that is open already stays as it is."""
-    import duckdb
-
-    try:
-        connection.execute("BEGIN TRANSACTION READ ONLY")
-    except duckdb.TransactionException:  # one is open
+    numbers = [connection.execute("SELECT txid_current()").fetchone() for _ in range(2)]
+    if numbers[0] == numbers[1]:  # otherwise each statement is a transaction
         yield
         return
+    connection.execute("BEGIN TRANSACTION READ ONLY")
     try:
         yield
     finally:
@@ -180,17 +178,18 @@ class _Sqlite(Session):
         self._connection, self._timeout = connection, timeout
 
     def all(self, statement: Statement) -> list[Row]:
-        with interrupted(self._connection.interrupt, self._timeout), self.run(statement) as cursor:
+        with self.run(statement) as cursor:
             return cursor.fetchall()
 
     def frames(self, statement: Statement, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        with interrupted(self._connection.interrupt, self._timeout), self.run(statement) as cursor:
+        with self.run(statement) as cursor:
             while cells := cursor.fetchmany(rows):
                 yield framed(columns, cells)
 
     @contextmanager
     def run(self, statement: Statement) -> Iterator[sqlite3.Cursor]:
-        with closing(self._connection.cursor()) as cursor:
+        stop = interrupted(self._connection.interrupt, self._timeout)
+        with stop, closing(self._connection.cursor()) as cursor:
             cursor.row_factory = None
             yield cursor.execute(*statement)
 

@@ -1,0 +1,116 @@
+"""Random tables with ugly values: a database gives the same integers as the same rows in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.random_tables import DATABASES, Case, cases, differs, frames
+from cape.blocks import Axis, Counts, Gram, Moments, Table
+from cape.data import Database, Schema
+from cape.data.databases import SqlReader
+from cape.data.databases.embedded import SqliteReader
+
+
+def check(kind: str, where: Any, seeds: range, count: int) -> None:
+    """Compare random questions about random tables."""
+    for seed in seeds:
+        frame = frames(seed)
+        with DATABASES[kind](frame, where, f"t{seed}") as source:
+            for case in cases(seed, count):
+                assert differs(case, frame, source) is None
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_random_questions_have_the_same_answers(kind: str, tmp_path: Path) -> None:
+    check(kind, str(tmp_path), range(100, 103), 2)
+
+
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_many_random_questions_have_the_same_answers(kind: str, tmp_path: Path) -> None:
+    check(kind, str(tmp_path), range(30), 4)
+
+
+DERIVED = Schema(
+    {
+        "x": (18, 90),
+        "y": (0, 100),
+        "k": {"categories": [0, 1, 2, 3]},
+        "u": ["a", "b"],
+        "old": {"sql": "x >= 65", "categories": ["no", "yes"]},
+        "both": {"sql": "x * 2 + y"},
+        "band": {"sql": "cut(y, 30, 60)"},
+    }
+).at(["a", "b"])
+BLOCKS = [
+    Moments(("both", "x"), by="old"),
+    Counts((Axis("band"), Axis("site"))),
+    Gram(("x", "old", "both", "u")),
+    Counts((Axis("both", np.linspace(36, 280, 33)),)),
+    Counts(()),
+]
+WHERE = [None, "u = 'a' and both > 90", "old = 'yes' or k in (1, 2)", "y is null"]
+
+
+def check_derived(kind: str, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare derived columns and conditions, computed in the database."""
+    frame = frames(7, 200)
+    asked = []
+    ask = SqlReader.ask
+    monkeypatch.setattr(SqlReader, "ask", lambda self, given: asked.append(given) or ask(self, given))
+    with DATABASES[kind](frame, where, "derived") as source:
+        for condition in WHERE:
+            schema = DERIVED if condition is None else DERIVED.only(condition)
+            assert differs(Case(schema, BLOCKS, "missing"), frame, source) is None
+            assert asked, "the rows were read"
+            asked.clear()
+        logarithm = Schema({"y": (0, 100), "l": {"sql": "ln(y + 1)", "low": 0, "high": 5}})
+        assert differs(Case(logarithm, [Moments(("l",))], "missing"), frame, source) is None
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_derived_columns_and_conditions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check_derived(kind, folder, monkeypatch)
+
+
+def test_a_text_among_numbers_of_sqlite_is_read_at_the_site() -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(
+        "CREATE TABLE t (x); INSERT INTO t VALUES (1), (' 2.5 '), (X'00'), ('no'), (NULL)"
+    )
+    source = Database("SELECT * FROM t", connection)
+    table = Table("a", source, Schema(x=(0, 10)), unreadable="missing")
+    ((count, *_),) = table.sums([Moments(("x",))])
+    assert count.tolist() == [2]
+    assert table.unreadable() == {"x": 2}
+
+
+def test_many_products_are_asked_for_in_several_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+
+    names = [f"x{i}" for i in range(40)]
+    random = np.random.default_rng(3)
+    rows = random.uniform(-1, 1, (50, 40))
+    connection = sqlite3.connect(":memory:")
+    connection.execute(f"CREATE TABLE t ({', '.join(names)})")
+    connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * 40)})", rows.tolist())
+    schema = Schema(dict.fromkeys(names, (-1, 1)))
+    asked = []
+    ask = SqliteReader.ask
+    monkeypatch.setattr(SqliteReader, "ask", lambda self, given: asked.extend(given) or ask(self, given))
+    found = Table("a", Database("SELECT * FROM t", connection), schema).sums([Gram(tuple(names))])
+    assert len(asked) == 3  # two of products, and one that looks for texts among the numbers
+    import polars as pl
+
+    wanted = Table("a", pl.DataFrame(dict(zip(names, rows.T, strict=True))), schema).sums(
+        [Gram(tuple(names))]
+    )
+    assert [part.tolist() for part in found[0]] == [part.tolist() for part in wanted[0]]
