@@ -284,7 +284,7 @@ class Plan:
         )
         for each in filters:
             select = select.where(each, copy=False)
-        if dialect.fence and len(grouping.products) > 2:
+        if dialect.fence and grouping.products and (grouping.keys or len(grouping.products) > 2):
             select = select.offset(0, copy=False)
         places = [dialect.name_of(f"p{i}") for i in range(len(grouping.keys))]
         outer: list[Sql] = [exp.Count(this=exp.Star())]
