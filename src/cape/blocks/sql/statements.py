@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from sqlglot import exp
@@ -130,7 +131,8 @@ class Plan:
         """Take in the rows that each statement gave."""
         told = iter(answers)
         for grouping in self._groupings:
-            keys, found = len(grouping.keys), {}
+            keys = len(grouping.keys)
+            found: dict[Row, list[Any]] = {}
             for _ in range(self._parts(grouping)):
                 for row in next(told):
                     found.setdefault(row[:keys], list(row[:keys])).extend(row[keys:])
@@ -265,7 +267,7 @@ class Plan:
 
     def _statements(self, grouping: _Grouping, reader: SqlReader) -> list[Sql]:
         columns, dialect = self._columns, reader.dialect
-        inner = [
+        inner: list[Any] = [
             exp.alias_(columns.place(key.name, key.bins), f"p{i}", quoted=True)
             for i, key in enumerate(grouping.keys)
         ]
@@ -296,7 +298,7 @@ class Plan:
             outer += [exp.Sum(this=half) for half in _halves(product, dialect.wide)]
         outer += [exp.Count(this=dialect.name_of(f"f{i}")) for i in range(len(grouping.flags))]
         named = [exp.alias_(each, f"c{i}", quoted=True, copy=False) for i, each in enumerate(outer)]
-        found = []
+        found: list[Sql] = []
         for start in range(0, len(named), _MOST_COLUMNS):
             part = exp.select(*places, *named[start : start + _MOST_COLUMNS]).from_(select.subquery("r"))
             found.append(part.group_by(*places) if places else part)

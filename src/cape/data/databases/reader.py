@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
 from cape.data.databases.dialects import Dialect, Kind, Sql, Statement
 from cape.data.faults import Unanswered
+from cape.data.notation import Notation
 from cape.data.readers import from_values
 
 __all__ = ["ROWS", "Row", "Session", "SqlReader", "framed", "interrupted", "reasons"]
@@ -65,10 +66,10 @@ def framed(columns: Sequence[str], cells: Sequence[Row]) -> pl.DataFrame:
 class SqlReader(ABC):
     """A query whose sums the database itself can compute; a `Reader` like any other, besides."""
 
-    what: ClassVar[str] = "the database query"
-    advice: ClassVar[str] = "check that it runs on its own on this connection"
-    text: ClassVar[bool] = False
-    notation: ClassVar[None] = None
+    what: str = "the database query"
+    advice: str = "check that it runs on its own on this connection"
+    text: bool = False
+    notation: Notation | None = None
     dialect: Dialect
 
     def __init__(self, query: str) -> None:
