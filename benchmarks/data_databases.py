@@ -191,11 +191,14 @@ def same() -> Result:
         where["postgres"] = stack.enter_context(started(servers.postgres))
         where["mariadb"] = stack.enter_context(started(servers.mariadb))
         for seed in range(tables):
-            frame = frames(10_000 + seed)
+            frame, given = frames(10_000 + seed), cases(20_000 + seed, each)
+            wanted = [case.answers(frame) for case in given]
             for kind, place in where.items():
                 with DATABASES[kind](frame, place, f"t{seed}") as source:
-                    found = [differs(case, frame, source) for case in cases(20_000 + seed, each)]
-                wrong[kind] = wrong.get(kind, 0) + sum(each is not None for each in found)
+                    found = [
+                        differs(case, answers, source) for case, answers in zip(given, wanted, strict=True)
+                    ]
+                wrong[kind] = wrong.get(kind, 0) + sum(one is not None for one in found)
                 asked[kind] = asked.get(kind, 0) + len(found)
     return Result(float(sum(wrong.values())), 0.0, "lower", "differences", {"asked": asked, "wrong": wrong})
 

@@ -193,9 +193,10 @@ def _blocks(random: np.random.Generator, schema: Schema) -> list[Block]:
     return found
 
 
-def differs(case: Case, frame: pl.DataFrame, source: Any) -> str | None:
-    """Return what is not the same, or None."""
-    wanted, found = case.answers(frame), case.answers(source)
+def differs(case: Case, wanted: pl.DataFrame | tuple[Any, ...], source: Any) -> str | None:
+    """Return what is not the same as the answers about a table, or as these answers; None if all are."""
+    wanted = case.answers(wanted) if isinstance(wanted, pl.DataFrame) else wanted
+    found = case.answers(source)
     if wanted == found:
         return None
     for block, a, b in zip(case.blocks, wanted[0], found[0], strict=True):
