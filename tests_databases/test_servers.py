@@ -15,7 +15,7 @@ from benchmarks.random_tables import Case, mariadb_connection
 from cape.blocks import Axis, Counts, Custom, Design, Gram, Moments, Table
 from cape.data import Category, Database, Number, Schema
 from cape.errors import DataError
-from tests.databases.test_same import check, check_derived
+from tests.databases.test_same import check, check_derived, check_hostile
 
 SECRET = "".join(["s3", "cr3t"])
 PUBLIC = "site 'alpha' could not answer: its table could not be used"
@@ -68,6 +68,15 @@ def test_random_questions_have_the_same_answers(kind: str, uri: str) -> None:
 @pytest.mark.parametrize("kind", SERVERS)
 def test_derived_columns_and_conditions(kind: str, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_derived(kind, uri, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_names_and_texts_of_a_study_are_no_sql(kind: str, uri: str) -> None:
+    check_hostile(kind, uri)
+    if kind == "postgres":  # where a backslash escapes a quote
+        run(uri, "ALTER ROLE cape SET standard_conforming_strings = off")
+        check_hostile(kind, uri)
+        run(uri, "ALTER ROLE cape RESET standard_conforming_strings")
 
 
 def test_spark_gives_the_same_answers(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from benchmarks.random_tables import DATABASES, Case, cases, differs, frames
@@ -14,6 +16,7 @@ from cape.blocks import Axis, Counts, Gram, Moments, Table
 from cape.data import Database, Schema
 from cape.data.databases import SqlReader
 from cape.data.databases.embedded import SqliteReader
+from cape.errors import DataError
 
 
 def check(kind: str, where: Any, seeds: range, count: int) -> None:
@@ -80,8 +83,6 @@ def test_derived_columns_and_conditions(kind: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_text_among_numbers_of_sqlite_is_read_at_the_site() -> None:
-    import sqlite3
-
     connection = sqlite3.connect(":memory:")
     connection.executescript(
         "CREATE TABLE t (x); INSERT INTO t VALUES (1), (' 2.5 '), (X'00'), ('no'), (NULL)"
@@ -94,8 +95,6 @@ def test_a_text_among_numbers_of_sqlite_is_read_at_the_site() -> None:
 
 
 def test_many_products_are_asked_for_in_several_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sqlite3
-
     names = [f"x{i}" for i in range(40)]
     random = np.random.default_rng(3)
     rows = random.uniform(-1, 1, (50, 40))
@@ -108,9 +107,37 @@ def test_many_products_are_asked_for_in_several_statements(monkeypatch: pytest.M
     monkeypatch.setattr(SqliteReader, "ask", lambda self, given: asked.extend(given) or ask(self, given))
     found = Table("a", Database("SELECT * FROM t", connection), schema).sums([Gram(tuple(names))])
     assert len(asked) == 3  # two of products, and one that looks for texts among the numbers
-    import polars as pl
-
     wanted = Table("a", pl.DataFrame(dict(zip(names, rows.T, strict=True))), schema).sums(
         [Gram(tuple(names))]
     )
     assert [part.tolist() for part in found[0]] == [part.tolist() for part in wanted[0]]
+
+
+HOSTILE = [
+    "a' OR '1' = '1",
+    "'; DROP TABLE t; --",
+    '" AS "x',
+    "\\' OR 1=1 --",
+    "/*",
+    "cape_rows",
+    "${x}",
+    "{x}",
+    "%(x)s",
+]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_names_and_texts_of_a_study_are_no_sql(kind: str, tmp_path: Path) -> None:
+    check_hostile(kind, str(tmp_path))
+
+
+def check_hostile(kind: str, where: Any) -> None:
+    """Ask for categories that look like SQL; the rows and the table stay as they are."""
+    frame = frames(7, 50).with_columns(t=pl.Series(HOSTILE * 9).head(frames(7, 50).height))
+    schema = Schema(t=HOSTILE)
+    with DATABASES[kind](frame, where, "hostile") as source:
+        for _ in range(2):
+            assert differs(Case(schema, [Counts((Axis("t"),))], "error"), frame, source) is None
+        named = Schema({'x"; DROP TABLE hostile; --': (0, 1)})
+        with pytest.raises(DataError, match="no column"):
+            Table("a", source, named).sums([Moments(tuple(named))])

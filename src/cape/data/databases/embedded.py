@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import quote
 import polars as pl
 
 from cape.data.databases.dialects import DIALECTS, Kind, Sql, Statement
-from cape.data.databases.reader import ROWS, Row, Session, SqlReader, framed, interrupted, reasons
+from cape.data.databases.reader import Row, Session, SqlReader, framed, interrupted, reasons
 
 __all__ = ["DuckDbReader", "RelationReader", "SqliteReader", "duckdb_kind"]
 
@@ -65,8 +65,15 @@ class _DuckDb(Session):
             return found
 
     def frames(self, statement: Statement, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        with interrupted(self._connection.interrupt, self._timeout):
-            yield from _arrow(self._connection.sql(statement[0]), rows)
+        stop = self._connection.interrupt
+        with interrupted(stop, self._timeout):
+            batches = _arrow(self._connection.sql(statement[0]), rows)
+        while True:
+            with interrupted(stop, self._timeout):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
 
 def _arrow(relation: Any, rows: int) -> Iterator[pl.DataFrame]:
@@ -131,15 +138,15 @@ def _transaction(connection: Any) -> Iterator[None]:
 
 
 class _Relation(Session):
-    def __init__(self, relation: Any) -> None:
-        self._relation = relation
+    def __init__(self, relation: Any, name: str) -> None:
+        self._relation, self._name = relation, name
 
     def all(self, statement: Statement) -> list[Row]:
-        found: list[Row] = self._relation.query(ROWS, statement[0]).fetchall()
+        found: list[Row] = self._relation.query(self._name, statement[0]).fetchall()
         return found
 
     def frames(self, statement: Statement, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        yield from _arrow(self._relation.query(ROWS, statement[0]), rows)
+        yield from _arrow(self._relation.query(self._name, statement[0]), rows)
 
 
 class RelationReader(SqlReader):
@@ -158,7 +165,7 @@ class RelationReader(SqlReader):
         import duckdb
 
         try:
-            yield _Relation(self._relation)
+            yield _Relation(self._relation, self._rows)
         except duckdb.Error as error:
             failed = reasons(error, _DUCKDB)
         else:
@@ -178,20 +185,28 @@ class _Sqlite(Session):
         self._connection, self._timeout = connection, timeout
 
     def all(self, statement: Statement) -> list[Row]:
-        with self.run(statement) as cursor:
+        with self.run(statement) as cursor, self.limited():
             return cursor.fetchall()
 
     def frames(self, statement: Statement, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         with self.run(statement) as cursor:
-            while cells := cursor.fetchmany(rows):
+            while True:
+                with self.limited():
+                    cells = cursor.fetchmany(rows)
+                if not cells:
+                    return
                 yield framed(columns, cells)
 
     @contextmanager
     def run(self, statement: Statement) -> Iterator[sqlite3.Cursor]:
-        stop = interrupted(self._connection.interrupt, self._timeout)
-        with stop, closing(self._connection.cursor()) as cursor:
+        with closing(self._connection.cursor()) as cursor:
             cursor.row_factory = None
-            yield cursor.execute(*statement)
+            with self.limited():
+                cursor.execute(*statement)
+            yield cursor
+
+    def limited(self) -> AbstractContextManager[None]:
+        return interrupted(self._connection.interrupt, self._timeout)
 
 
 class SqliteReader(SqlReader):

@@ -6,6 +6,7 @@ what people at the site can do about it (`Unanswered`).
 
 from __future__ import annotations
 
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,10 +22,7 @@ from cape.data.faults import Unanswered
 from cape.data.notation import Notation
 from cape.data.readers import from_values
 
-__all__ = ["ROWS", "Row", "Session", "SqlReader", "framed", "interrupted", "reasons"]
-
-ROWS = "cape_rows"
-"""What statements call the rows of the query."""
+__all__ = ["Row", "Session", "SqlReader", "framed", "interrupted", "reasons"]
 
 Row = tuple[Any, ...]
 
@@ -74,6 +72,8 @@ class SqlReader(ABC):
 
     def __init__(self, query: str) -> None:
         self._query = query.strip().rstrip(";").rstrip()
+        # What statements call the rows. Names and texts of a study are in them too, and must not be that.
+        self._rows = f"cape_{secrets.token_hex(8)}"
 
     @abstractmethod
     def session(self) -> AbstractContextManager[Session]:
@@ -120,12 +120,12 @@ class SqlReader(ABC):
 
     def table(self) -> Sql:
         """Return what stands for the query's rows after FROM."""
-        return exp.Table(this=exp.to_identifier(ROWS, quoted=True))
+        return exp.Table(this=exp.to_identifier(self._rows, quoted=True))
 
     def written(self, statement: Sql) -> Statement:
         """Return a statement over `table()` as text."""
         text, values = self.dialect.write(statement)
-        name = exp.to_identifier(ROWS, quoted=True).sql(dialect=self.dialect.name)
+        name = exp.to_identifier(self._rows, quoted=True).sql(dialect=self.dialect.name)
         # The line's end closes a comment that the query may end with.
         return text.replace(name, f"({self._query}\n) AS {name}"), values
 

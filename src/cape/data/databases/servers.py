@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from cape.data.databases.dialects import DIALECTS, Kind, Sql, Statement
-from cape.data.databases.reader import ROWS, Row, Session, SqlReader, framed, reasons
+from cape.data.databases.reader import Row, Session, SqlReader, framed, reasons
 
 __all__ = ["MariaDbReader", "PostgresReader", "SparkReader"]
 
@@ -121,11 +121,12 @@ class PostgresReader(SqlReader):
                     plain = connection.cursor(row_factory=tuple_row)
                     if idle:
                         plain.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                    plain.execute("SET LOCAL standard_conforming_strings = on")  # a backslash is one
                     if self._timeout is not None:
                         plain.execute(f"SET LOCAL statement_timeout = {max(1, round(self._timeout * 1000))}")
                     yield _Cursors(
                         lambda: connection.cursor(row_factory=tuple_row),
-                        lambda: connection.cursor("cape_rows", row_factory=tuple_row),
+                        lambda: connection.cursor(self._rows, row_factory=tuple_row),
                     )
         except psycopg.Error as error:
             failed = reasons(error, _POSTGRES)
@@ -142,7 +143,7 @@ class PostgresReader(SqlReader):
 
     def described(self, session: Session) -> list[tuple[str, Kind]]:
         assert isinstance(session, _Cursors)
-        found = session.columns(f"SELECT * FROM ({self._query}\n) AS {ROWS} LIMIT 0")
+        found = session.columns(f"SELECT * FROM ({self._query}\n) AS {self._rows} LIMIT 0")
         others = ", ".join(str(int(c.type_code)) for c in found if c.type_code not in _POSTGRES_KINDS)
         texts: set[int] = set()
         if others:  # enumerations, and texts of extensions such as citext
@@ -187,35 +188,29 @@ class MariaDbReader(SqlReader):
         raise failed
 
     def _limit(self, connection: Any, cursor: Any) -> list[str]:
-        """Set the session as statements need it, and return what sets it back."""
+        """Limit the time of statements, and return what sets the limit back."""
+        if self._timeout is None:
+            return []
         maria = "mariadb" in connection.get_server_info().lower()
-        cursor.execute("SELECT @@SESSION.sql_mode")
-        (mode,) = cursor.fetchone()
-        settings = {"sql_mode": "''"}
-        if self._timeout is not None:
-            limit, unit = ("max_statement_time", 1.0) if maria else ("max_execution_time", 1000.0)
-            seconds = self._timeout * unit
-            settings[limit] = f"{seconds:.3f}" if maria else str(max(1, round(seconds)))
-        before = [f"SET SESSION sql_mode = {connection.escape(mode)}"]
-        for name, value in settings.items():
-            if name != "sql_mode":
-                cursor.execute(f"SELECT @@SESSION.{name}")
-                before.append(f"SET SESSION {name} = {cursor.fetchone()[0]}")
-            cursor.execute(f"SET SESSION {name} = {value}")
-        return before if not callable(self._connection) else []
+        name = "max_statement_time" if maria else "max_execution_time"
+        limit = f"{self._timeout:.3f}" if maria else str(max(1, round(self._timeout * 1000)))
+        cursor.execute(f"SELECT @@SESSION.{name}")
+        before = f"SET SESSION {name} = {cursor.fetchone()[0]}"
+        cursor.execute(f"SET SESSION {name} = {limit}")
+        return [before]
 
     def _opened(self) -> AbstractContextManager[Any]:
         return closing(self._connection()) if callable(self._connection) else nullcontext(self._connection)
 
     def described(self, session: Session) -> list[tuple[str, Kind]]:
         assert isinstance(session, _Cursors)
-        found = session.columns(f"SELECT * FROM ({self._query}\n) AS {ROWS} LIMIT 0")
+        found = session.columns(f"SELECT * FROM ({self._query}\n) AS {self._rows} LIMIT 0")
         return [(column[0], _MARIADB_KINDS.get(column[1], "other")) for column in found]
 
 
 class _Spark(Session):
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
+    def __init__(self, frame: Any, name: str) -> None:
+        self._frame, self._name = frame, name
 
     def all(self, statement: Statement) -> list[Row]:
         return [tuple(row) for row in self._run(statement).collect()]
@@ -226,7 +221,7 @@ class _Spark(Session):
             yield framed(columns, cells)
 
     def _run(self, statement: Statement) -> Any:
-        return self._frame.sparkSession.sql(statement[0], **{ROWS: self._frame})
+        return self._frame.sparkSession.sql(statement[0], **{self._name: self._frame})
 
 
 class SparkReader(SqlReader):
@@ -242,14 +237,16 @@ class SparkReader(SqlReader):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        yield _Spark(self._frame)
+        yield _Spark(self._frame, self._rows)
 
     def described(self, session: Session) -> list[tuple[str, Kind]]:
         return [(name, _spark_kind(kind)) for name, kind in self._frame.dtypes]
 
     def written(self, statement: Sql) -> Statement:
         text, values = self.dialect.write(statement)
-        return text.replace("{", "{{").replace("}", "}}").replace(f"`{ROWS}`", f"{{{ROWS}}}"), values
+        return text.replace("{", "{{").replace("}", "}}").replace(
+            f"`{self._rows}`", f"{{{self._rows}}}"
+        ), values
 
 
 def _spark_kind(name: str) -> Kind:
