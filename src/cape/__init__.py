@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         TableOne,
         Variance,
     )
-    from cape.data import Category, Csv, Database, Excel, File, Number, Person, Schema, Site
+    from cape.data import Category, Csv, Database, Excel, File, Number, Omop, Person, Schema, Site
     from cape.engine.consortium import Consortium
     from cape.learning import GradientDescent, KMeans, NeuralNetwork
     from cape.privacy import Budget, Guarantee
@@ -52,7 +52,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "cape.analyses": "ContingencyTable Correlation Count Covariance ECDF Histogram LinearRegression "
     "LogisticRegression Mean PCA PolynomialLoss Quantiles StandardDeviation Sum TableOne Variance",
-    "cape.data": "Category Csv Database Excel File Number Person Schema Site",
+    "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
     "cape.engine.consortium": "Consortium",
     "cape.learning": "learning GradientDescent KMeans NeuralNetwork",
     "cape.noise": "noise",
@@ -94,6 +94,7 @@ __all__ = [
     "MissingExtra",
     "NeuralNetwork",
     "Number",
+    "Omop",
     "OverflowRisk",
     "Person",
     "PolynomialLoss",

@@ -163,6 +163,7 @@ CONNECTIONS = [
     'connection = """{}"""',
     'connection = "{}',  # not closed
     "connection = {}",  # no text at all
+    'omop = "{}"',
 ]
 ADDRESS = "postgresql://u:pa:ss/w@rd,x@h/d"
 

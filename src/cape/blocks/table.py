@@ -79,7 +79,7 @@ class Table:
         self._lenient = unreadable == "missing"
         self._views: OrderedDict[str, Table] = OrderedDict()
         self._key = SecureStream().bytes(KEY_BYTES) if key is None else key
-        self._open(name, open_source(name, source, lenient=self._lenient), schema)
+        self._open(name, open_source(name, source, schema, lenient=self._lenient), schema)
 
     def _open(self, name: str, opened: Reader, schema: Schema) -> None:
         self.name, self.schema, self._opened = name, schema, opened

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cape.data.files import Csv, Excel, File
+from cape.data.omop import Omop
 from cape.data.person import Person
 from cape.data.schema import Category, Number, Schema, Site
 
 if TYPE_CHECKING:
     from cape.data.sources import Database
 
-__all__ = ["Category", "Csv", "Database", "Excel", "File", "Number", "Person", "Schema", "Site"]
+__all__ = ["Category", "Csv", "Database", "Excel", "File", "Number", "Omop", "Person", "Schema", "Site"]
 
 
 def __getattr__(name: str) -> Any:

@@ -125,7 +125,7 @@ _UNITS = {spelling.casefold(): unit for spelling, unit in _SPELT.items()}
 _IDS = re.compile(
     r"(?:(?:patient|pat|person|subject|participant|proband|case|fall|encounter|record)"
     r" ?(?:id|nr|no|num|number|nummer|code|key|identifier)"
-    r"|medical record number|id|pid|mrn|pseudonym|patient|ipp|nip|subjid|usubjid)"
+    r"|medical record number|id|pid|mrn|pseudonym|patient|person|ipp|nip|subjid|usubjid)"
 )
 _SEXES = {"sex", "gender", "geschlecht", "sexe", "genre"}
 

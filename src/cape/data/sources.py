@@ -30,7 +30,9 @@ from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, TEXT, Csv, Excel
 from cape.data.identity import Identity, found, of_files, of_query
 from cape.data.lines import LineReader
 from cape.data.notation import Notation
+from cape.data.omop import Omop
 from cape.data.readers import FetchedReader, FrameReader, LazyReader, Reader, ipc_scan, text_scan
+from cape.data.schema import Schema
 from cape.data.secrets import resolved
 from cape.errors import DataError, InvalidInput
 
@@ -39,7 +41,7 @@ __all__ = ["Database", "identity_of", "open_source"]
 _ADVICE = "check that the path is right and that other programs can open the file"
 _SOURCES = (
     "a pandas or polars DataFrame, an Arrow table, a lazy table that narwhals knows (polars, DuckDB, Dask, "
-    "Spark, Ibis), a path to a file, Csv(...), Excel(...), File(...) or Database(...)"
+    "Spark, Ibis), a path to a file, Csv(...), Excel(...), File(...), Database(...) or Omop(...)"
 )
 
 
@@ -74,8 +76,13 @@ class Database:
         return of_query(self.query, self.connection)
 
 
-def open_source(site: str, source: Any, *, lenient: bool = False) -> Reader:
-    """Return a reader of batches for a source: an `SqlReader` if sums are computed where it is."""
+def open_source(site: str, source: Any, schema: Schema | None = None, *, lenient: bool = False) -> Reader:
+    """Return a reader of batches for a source: an `SqlReader` if sums are computed where it is.
+
+    The schema says which columns will be read, for a source that offers more than a table has: `Omop`.
+    """
+    if isinstance(source, Omop):
+        return _open_omop(site, source, schema, lenient)
     if isinstance(source, Database):
         return _open_database(site, source, lenient)
     if isinstance(source, (str, Path)):
@@ -89,7 +96,7 @@ def identity_of(source: Any) -> Identity:
     """Return which rows a source names; empty for tables in memory."""
     if isinstance(source, (str, Path)):
         return of_files(source)
-    return source.identity if isinstance(source, (File, Database)) else frozenset()
+    return source.identity if isinstance(source, (File, Database, Omop)) else frozenset()
 
 
 def _open_database(site: str, source: Database, lenient: bool) -> Reader:
@@ -101,6 +108,29 @@ def _open_database(site: str, source: Database, lenient: bool) -> Reader:
         return opened
     reader = UriReader if isinstance(connection, str) else QueryReader
     return reader(source.query, connection)
+
+
+def _open_omop(site: str, source: Omop, schema: Schema | None, lenient: bool) -> Reader:
+    connection = source.connection
+    if isinstance(connection, str):
+        connection = resolved(site, connection)
+    empty = open_connection(site, "SELECT 1", connection, source.timeout, lenient=lenient)
+    if empty is None:
+        raise DataError(site, "an OMOP database must be PostgreSQL, MariaDB, DuckDB, SQLite or Spark")
+    names = [] if schema is None else schema.sources(schema)
+    if schema is not None and schema.person is not None:
+        names.append(schema.person.id)
+    try:
+        query = source.query(names, empty.dialect.name)
+    except InvalidInput as error:
+        raise DataError(site, str(error)) from None
+    what, limit = "the OMOP database", source.timeout
+    opened = guarded(
+        site, what, source.advice, lambda: open_connection(site, query, connection, limit, lenient=lenient)
+    )
+    assert opened is not None
+    opened.what, opened.advice = what, source.advice
+    return opened
 
 
 def _open_file(site: str, source: File, lenient: bool) -> Reader:

@@ -137,7 +137,7 @@ class _Work:
 
     def _open(self, source: Any) -> Reader:
         text = isinstance(source, Csv)  # line by line, so that all bad lines are found
-        return open_source(self._site, source, lenient=self._lenient or text)
+        return open_source(self._site, source, self._schema, lenient=self._lenient or text)
 
     def _header(self, reader: Reader, source: Any) -> bool:
         """Look at the names of the columns; return whether any of them can be read."""

@@ -1,4 +1,4 @@
-"""The [sites] section of a study file: for each site a path, a text file, a database query, or nothing.
+"""The [sites] section of a study file: for each site a file, a database query, a cohort, or nothing.
 
 A site on its own machine knows where its rows are; the study then has `name = {}`.
 """
@@ -15,6 +15,7 @@ from msgspec import Meta, structs
 
 from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
 from cape.data.identity import Identity, of_files, of_query, overlap
+from cape.data.omop import Omop
 from cape.data.secrets import has_password
 from cape.errors import InvalidInput
 from cape.study import places
@@ -56,7 +57,7 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether only the site itself knows where its rows are."""
         return not self.where
 
-    def source(self) -> str | File | Database:
+    def source(self) -> str | File | Database | Omop:
         """Return a source for `cape.Consortium`; imports polars only now."""
         raise InvalidInput(
             "the study does not say where a site's rows are: `cape submit` asks the site itself; to run the "
@@ -145,6 +146,33 @@ class _Query(SourceSpec, frozen=True, kw_only=True):
         return Database(self.query, self.connection, self.timeout)
 
 
+class _Omop(SourceSpec, frozen=True, kw_only=True):
+    omop: Any
+    cohort: int
+    window: Any = None
+    schema: str | None = None
+    results: str | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.omop, str) or not self.omop.strip():  # it may hold a password
+            raise InvalidInput("omop must be a text such as 'env:CLINIC_DB' or 'duckdb:///clinic.db'")
+        self.source()
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        return self.omop, str(self.cohort), str(self.results or self.schema)
+
+    @property
+    def identity(self) -> Identity:
+        return self.source().identity
+
+    def source(self) -> Omop:
+        keys = ("window", "schema", "results", "timeout")
+        given = {key: value for key in keys if (value := getattr(self, key)) is not None}
+        return Omop(self.omop, self.cohort, **given)
+
+
 def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
     """Return the source of each site's rows; paths are relative to `folder`."""
     sites = {}
@@ -164,9 +192,10 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
 
 
 def _refuse_password(place: SourceSpec) -> None:
-    if isinstance(place, _Query) and has_password(place.connection):
+    key = "omop" if isinstance(place, _Omop) else "connection"
+    if isinstance(place, (_Query, _Omop)) and has_password(getattr(place, key)):
         raise InvalidInput(
-            'connection must not hold a password, because everybody reads a study; write "env:NAME" for a '
+            f'{key} must not hold a password, because everybody reads a study; write "env:NAME" for a '
             'variable of the environment that holds the URI, or "file:PATH" for a file with mode 0600'
         )
 
@@ -187,6 +216,9 @@ def place_of(described: Any, folder: Path) -> SourceSpec:
     if not isinstance(described, dict):
         shown = places.shown(described)
         raise InvalidInput(f'must be a path, or a table such as {{path = "a.csv"}}, not {shown}')
+    if "omop" in described:
+        cohort = places.decode(described, _Omop)
+        return structs.replace(cohort, omop=_uri(cohort.omop, folder))
     if "query" in described or "connection" in described:
         asked = places.decode(described, _Query)
         return structs.replace(asked, connection=_uri(asked.connection, folder))

@@ -2,10 +2,11 @@
 
 Claim. The text that `hide` returns contains no database connection and no password of an address. In a text
 that a steward has edited, `restore` puts the secrets back in place of the marks.
-Reason. The value of every key `connection`, in any quotes, and the part of an address between user and host
-(at most 1,000 characters) are replaced by a mark, by position: the text need not be valid. Marks in an edited
-text stand for the secrets of the old text, in the same order. They are allowed only in the data of [site] and
-in comments: elsewhere, for instance as the name of a column, a summary of the policy would show the secret.
+Reason. The value of every key `connection` or `omop`, in any quotes, and the part of an address between user
+and host (at most 1,000 characters) are replaced by a mark, by position: the text need not be valid. Marks in
+an edited text stand for the secrets of the old text, in the same order. They are allowed only in the data of
+[site] and in comments: elsewhere, for instance as the name of a column, a summary of the policy would show
+the secret.
 Tested in tests/steward/test_desk.py.
 """
 
@@ -24,7 +25,7 @@ __all__ = ["MARK", "hide", "restore"]
 MARK = "(hidden)"
 
 _STRING = r"\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|\"(?:\\.|[^\"\\\n])*\"?|'[^'\n]*'?|[^\s\"',}#][^,}#\n]*"
-_CONNECTION = re.compile(rf"(\bconnection[\"']?\s*=[ \t]*)({_STRING})", re.DOTALL)
+_CONNECTION = re.compile(rf"(\b(?:connection|omop)[\"']?\s*=[ \t]*)({_STRING})", re.DOTALL)
 _ADDRESS = re.compile(r"(://[^\s:/@\"']*:)([^\s/@\"'][^\s\"']{0,1000})(?=@)")
 
 
@@ -64,7 +65,7 @@ def _require_in_place(text: str) -> None:
     site = document.get("site")
     given = site.get("data") if isinstance(site, dict) else None
     if isinstance(given, dict):
-        for key in ("connection", "path"):
+        for key in ("connection", "omop", "path"):
             given.pop(key, None)
     elif isinstance(site, dict):
         site.pop("data", None)
