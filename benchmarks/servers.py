@@ -118,6 +118,7 @@ def mariadb() -> Iterator[str]:
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=256M"]
 
         def ready() -> None:
+            os.stat(socket)  # the driver leaves a socket open if there is no server
             with closing(pymysql.connect(unix_socket=socket, user="root")) as connection:
                 connection.cursor().execute("CREATE DATABASE IF NOT EXISTS cape")
 
