@@ -131,7 +131,7 @@ def duckdb_file() -> Result:
         seconds, reference = paired_seconds(mine, hand, repeat=2)
         check_same(answers["mine"], answers["hand"])
         done = subprocess.run([sys.executable, "-c", PEAK, uri], check=True, capture_output=True, text=True)
-        peak, size = float(json.loads(done.stdout)), path.stat().st_size
+        peak, size = float(json.loads(done.stdout.splitlines()[-1])), path.stat().st_size
     detail = {
         "rows": rows,
         "seconds": round(seconds, 2),

@@ -106,13 +106,11 @@ class DuckDbReader(SqlReader):
                 with _transaction(self._connection):
                     yield _DuckDb(self._connection, self._timeout)
                 return
-            with (
-                closing(
-                    duckdb.connect(str(self._connection), read_only=True, config=self._settings)
-                ) as opened,
-                _transaction(opened),
-            ):
-                yield _DuckDb(opened, self._timeout)
+            path = str(self._connection)
+            with closing(duckdb.connect(path, read_only=True, config=self._settings)) as opened:
+                opened.execute("SET enable_progress_bar = false")  # it is written to the output
+                with _transaction(opened):
+                    yield _DuckDb(opened, self._timeout)
         except duckdb.Error as error:
             failed = reasons(error, _DUCKDB)
         else:
