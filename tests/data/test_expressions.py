@@ -252,6 +252,7 @@ def test_bounds_that_nobody_can_know_are_asked_for(text: str, why: str) -> None:
         parse(text, SCHEMA).bounds  # noqa: B018
 
 
+@pytest.mark.slow(1.2)
 def test_random_values_stay_within_their_bounds() -> None:
     cells, found = rows(np.random.default_rng(2), 200), 0
     for number in range(300):

@@ -65,7 +65,7 @@ def agree(expression: Expression, found: list[Any]) -> bool:
     return [-1 if value is None else int(value) for value in found] == ours.tolist()
 
 
-@pytest.mark.parametrize("count", [pytest.param(120), pytest.param(2_000, marks=pytest.mark.slow(20))])
+@pytest.mark.parametrize("count", [pytest.param(40), pytest.param(2_000, marks=pytest.mark.slow(20))])
 def test_random_expressions_mean_the_same(run: Run, count: int) -> None:
     compared = 0
     for number in range(count):

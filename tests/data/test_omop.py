@@ -151,11 +151,13 @@ def check_persons(source: Omop) -> None:
     assert summed(Table("clinic", source, latest)) == summed(in_memory(kept.values()))
 
 
+@pytest.mark.slow(1)
 def test_sums_are_computed_in_the_database(clinic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqlReader, "batches", None)
     check_sums(Omop(clinic, 7))
 
 
+@pytest.mark.slow(0.6)
 def test_entries_of_a_person_are_the_persons(clinic: Any) -> None:
     check_persons(Omop(clinic, 7))
 
@@ -261,6 +263,7 @@ def study(folder: Path, site: str = SITE) -> cape.Study:
     return cape.Study.load(path)
 
 
+@pytest.mark.slow(1)
 def test_a_study_file_names_cohorts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ages = []
     for name, window in {"one": (-30, 30), "two": (-365, 0), "three": (-365, 0), "four": (-365, 0)}.items():

@@ -28,6 +28,7 @@ def check(kind: str, where: Any, seeds: range, count: int) -> None:
                 assert differs(case, frame, source) is None
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_random_questions_have_the_same_answers(kind: str, tmp_path: Path) -> None:
     check(kind, str(tmp_path), range(100, 103), 2)
@@ -76,6 +77,7 @@ def check_derived(kind: str, where: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         assert differs(Case(logarithm, [Moments(("l",))], "missing"), frame, source) is None
 
 
+@pytest.mark.slow_cases("sqlite", seconds=1)
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_derived_columns_and_conditions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -94,6 +96,7 @@ def test_a_text_among_numbers_of_sqlite_is_read_at_the_site() -> None:
     assert table.unreadable() == {"x": 2}
 
 
+@pytest.mark.slow(1.2)
 def test_many_products_are_asked_for_in_several_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"x{i}" for i in range(40)]
     random = np.random.default_rng(3)
