@@ -7,13 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
 
 from benchmarks.random_tables import DATABASES, Case, cases, differs, frames
 from cape.blocks import Axis, Counts, Gram, Moments, Table
-from cape.data import Database, Schema
+from cape.data import Database, Person, Schema
 from cape.data.databases import SqlReader
 from cape.data.databases.embedded import SqliteReader
 from cape.errors import DataError
@@ -144,3 +145,15 @@ def check_hostile(kind: str, where: Any) -> None:
         named = Schema({'x"; DROP TABLE hostile; --': (0, 1)})
         with pytest.raises(DataError, match="no column"):
             Table("a", source, named).sums([Moments(tuple(named))])
+
+
+def test_rows_of_persons_keep_their_places_whatever_order_a_database_has() -> None:
+    """Whose rows count is decided in one pass, and used in the next."""
+    frame = pl.DataFrame({"id": [i % 40 for i in range(200)], "x": [float(i) for i in range(200)]})
+    duck = duckdb.connect()
+    duck.execute("CREATE TABLE rows AS SELECT * FROM frame")
+    schema = Schema(x=(0, 200)).of_persons(Person("id", rows=2))
+    table = Table("a", Database("SELECT * FROM rows ORDER BY random()", duck), schema, key=b"secret")
+    sums = [table.sums([Moments(("x",))])[0] for _ in range(3)]
+    assert sums[0][0].tolist() == [80]
+    assert len({tuple(part.tolist()[0] for part in each) for each in sums}) == 1

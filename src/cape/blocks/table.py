@@ -22,6 +22,7 @@ from cape.blocks.kept import Kept
 from cape.blocks.sql.pushdown import Pushdown
 from cape.data import faults
 from cape.data.databases import SqlReader
+from cape.data.databases.whole import WholeReader
 from cape.data.readers import Reader
 from cape.data.schema import Schema
 from cape.data.sources import open_source
@@ -83,11 +84,15 @@ class Table:
 
     def _open(self, name: str, opened: Reader, schema: Schema) -> None:
         self.name, self.schema, self._opened = name, schema, opened
-        self._engine: Batches | Pushdown = (
-            Pushdown(name, schema, opened, lenient=self._lenient)
-            if isinstance(opened, SqlReader) and schema.person is None  # whose rows count is decided here
-            else Batches(name, schema, opened, lenient=self._lenient, key=self._key)
-        )
+        self._engine: Batches | Pushdown
+        person = schema.person
+        if isinstance(opened, SqlReader) and person is None:
+            self._engine = Pushdown(name, schema, opened, lenient=self._lenient)
+        else:
+            rows = opened
+            if isinstance(opened, SqlReader) and person is not None:  # whose rows count is decided here
+                rows = WholeReader(opened, [*schema.sources(schema), person.id])
+            self._engine = Batches(name, schema, rows, lenient=self._lenient, key=self._key)
         self._lock = threading.Lock()  # what is kept, and the space it is added up in, serve one at a time
         self._asked: Design | None = None  # the design of the last sums over vectors
         self._kept: Kept | None = None
