@@ -151,6 +151,7 @@ def test_rows_of_persons_keep_their_places_whatever_order_a_database_has() -> No
     """Whose rows count is decided in one pass, and used in the next."""
     frame = pl.DataFrame({"id": [i % 40 for i in range(200)], "x": [float(i) for i in range(200)]})
     duck = duckdb.connect()
+    duck.register("frame", frame)
     duck.execute("CREATE TABLE rows AS SELECT * FROM frame")
     schema = Schema(x=(0, 200)).of_persons(Person("id", rows=2))
     table = Table("a", Database("SELECT * FROM rows ORDER BY random()", duck), schema, key=b"secret")
