@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import date
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from assurance.inputs.expressions import SCHEMA as ALL
 from assurance.inputs.expressions import inspect, rows, written
-from cape.data import Number, Schema
+from cape.data import Category, Number, Schema
 from cape.data.expressions import parse
 from cape.data.expressions.days import of_iso
 from cape.errors import InvalidInput
@@ -364,3 +365,13 @@ def test_dates_of_all_centuries_are_the_calendars() -> None:
     dates = [date.fromordinal(int(day) + date(1970, 1, 1).toordinal()) for day in days]
     assert years.tolist() == [each.year for each in dates]
     assert months.tolist() == [each.month for each in dates]
+
+
+def test_long_lists_of_categories_are_compared_in_time():
+    """A site reads expressions of others before anything is paid for; this took minutes."""
+    values = tuple(f"value {i}" for i in range(50_000))
+    columns = {"age": (0, 9), "a": Category(values), "b": Category(values[::-1])}
+    began = time.monotonic()
+    schema = Schema({**columns, "c": {"sql": "case when a = b then a else 'other' end"}})
+    assert len(schema.category("c").values) == 50_001
+    assert time.monotonic() - began < 20

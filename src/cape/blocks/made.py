@@ -121,7 +121,8 @@ def _fitted(expression: Expression, column: Column, found: NDArray[Any]) -> NDAr
         return found
     if expression.kind == "boolean":
         return found.astype(np.int64)
-    codes = [column.values.index(value) for value in expression.values]
+    known = {value: code for code, value in enumerate(column.values)}
+    codes = [known[value] for value in expression.values]
     places = np.array([*codes, -1], np.int64)  # a missing cell has the code -1, the last place
     fitted: Integers = places[found]
     return fitted

@@ -317,7 +317,8 @@ def _derived(description: Mapping[Any, Any], known: Mapping[str, Column]) -> tup
             raise InvalidInput("sql gives categories; write categories = [...], or leave it out")
         if expression.kind == "boolean" and len(values) != 2:
             raise InvalidInput("sql is a condition: categories are two, of what is false and of what is true")
-        unlisted = [value for value in found if value not in values]
+        listed = {value for value in values if isinstance(value, str)}
+        unlisted = [value for value in found if value not in listed]
         if expression.kind == "text" and unlisted:
             raise InvalidInput(f"categories must list {unlisted[0]!r}, which sql gives")
     return replace(_described(rest), sql=expression.text), expression

@@ -158,9 +158,10 @@ class SqlColumns:
             return self._dialect.cast(found, "double")
         if expression.kind == "boolean":
             return case([(found, integer(1)), (exp.Not(this=exp.Paren(this=found)), integer(0))])
+        known = {value: code for code, value in enumerate(column.values)}
         return case(
             [
-                (combined(exp.EQ, found, integer(i)), integer(column.values.index(value)))
+                (combined(exp.EQ, found, integer(i)), integer(known[value]))
                 for i, value in enumerate(expression.values)
             ]
         )

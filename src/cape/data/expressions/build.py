@@ -333,8 +333,8 @@ def compare(op: str, left: Node, right: Node) -> Node:
     if x.kind == "boolean" and op not in ("eq", "ne"):
         raise Misuse("conditions have no order; compare them with = or <>")
     if x.kind == "text":
-        order = sorted(x.values, key=_bytes)
-        ranks = [float(order.index(value)) for value in x.values]
+        places = {value: float(i) for i, value in enumerate(sorted(x.values, key=_bytes))}
+        ranks = [places[value] for value in x.values]
         x, y = _numbers(x, ranks), _numbers(y, ranks)
     return _node(op, "boolean", [x, y])
 
