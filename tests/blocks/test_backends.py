@@ -19,6 +19,7 @@ from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Moments, Squar
 from cape.blocks.sql import MOST_EDGES
 from cape.data import Category, Csv, Database, Number, Schema
 from cape.data.databases import SqlReader
+from cape.data.databases.dialects import DIALECTS
 from cape.errors import OverflowRisk
 from tests.blocks import reference
 
@@ -310,3 +311,12 @@ def test_a_lazy_frame_streams_within_a_batch(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(batches, "_BATCH_CELLS", 1)
     for name in ("parquet", "csv glob", "sqlite uri", "pandas"):
         assert reference.same(Table("a", SOURCES[name](tmp_path), SCHEMA).sums(BLOCKS), WANTED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("date", "ISFINITE"), ("moment", "ISFINITE"), ("other", "AS TEXT")]
+)
+def test_a_driver_has_a_value_for_every_cell_of_postgresql(kind: Any, wanted: str) -> None:
+    """psycopg raises at the date 'infinity', which is common: whether a site answers would tell of one row."""
+    dialect = DIALECTS["postgres"]
+    assert wanted in dialect.fetched(dialect.name_of("x"), kind).sql(dialect="postgres")

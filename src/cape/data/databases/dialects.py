@@ -20,15 +20,16 @@ from sqlglot import exp
 __all__ = ["DIALECTS", "Dialect", "Kind", "Sql", "Statement", "case", "combined", "integer", "missing"]
 
 Sql = exp.Expression
-Kind = Literal["float", "integer", "decimal", "wide", "boolean", "text", "date", "cells", "other"]
+Kind = Literal["float", "integer", "decimal", "wide", "boolean", "text", "date", "moment", "cells", "other"]
 """What the cells of a column are: "wide" numbers have more digits than a double, and are read at the site;
-"cells" may each have a type of their own."""
+a "moment" is a date with a time of day; "cells" may each have a type of their own."""
 
 Statement = tuple[str, dict[str, Any]]
 """A text of SQL, and the values of its parameters."""
 
 _REAL, _TEXT = "r_", "t_"  # what names of parameters start with; the value follows in hexadecimal
 _UTF8 = "CHAR CHARACTER SET utf8mb4"
+_DAYS = ("0002-01-01", "9998-01-01")  # between which every driver has a value for a date
 _LARGEST, _LEAST = 1.7976931348623157e308, 5e-324
 
 
@@ -248,9 +249,19 @@ class Postgres(Dialect):
         return combined(exp.EQ, exact, exp.Literal.string(text))
 
     def fetched(self, x: Sql, kind: Kind) -> Sql:
-        if kind == "text":
-            return self.cast(x, "text")
-        return self.number(x, kind) if kind == "decimal" else x
+        """Return a column so that its driver has a value for every cell: it has no date 'infinity', say."""
+        if kind == "decimal":
+            return self.number(x, kind)
+        if kind in ("date", "moment"):
+            first, last = (self._day(day) for day in _DAYS)
+            kept = [(combined(exp.LT, x, first), first), (combined(exp.GT, x, last), last)]
+            if kind == "moment":  # near the ends, a time zone may leave no day for it
+                kept = [(condition, exp.Null()) for condition, _ in kept]
+            return case([(exp.Not(this=_call("ISFINITE", x)), exp.Null()), *kept], x)
+        return self.cast(x, "text") if kind in ("text", "other") else x
+
+    def _day(self, text: str) -> Sql:
+        return self.cast(exp.Literal.string(text), "date")
 
 
 class MariaDb(Dialect):

@@ -44,6 +44,8 @@ _POSTGRES_KINDS: dict[int, Kind] = {
     1042: "text",
     1043: "text",
     1082: "date",
+    1114: "moment",
+    1184: "moment",
 }
 _MARIADB = {
     1969: "timeout",
