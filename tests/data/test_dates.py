@@ -13,6 +13,7 @@ import pytest
 import xlsxwriter
 
 from cape.data import Csv, Excel, Schema
+from cape.data.dates import days_of
 from cape.errors import DataError
 from tests.data.test_notation import cells
 
@@ -64,3 +65,17 @@ def test_what_is_no_date_is_an_error_or_missing(text: str, tmp_path: Path) -> No
         cells(pl.DataFrame({"d": [18292.0]}), SCHEMA)
     with pytest.raises(DataError, match="gives 'soon', and the schema says that its cells are dates"):
         cells(Csv(tmp_path / "rows.csv", recode={"d": {text: "soon"}}), SCHEMA)
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+def test_moments_that_no_calendar_has_are_days_all_the_same(unit, zone):
+    """polars panics at them, which is no Exception: a site's process would end at one person's cell."""
+    ends = [-(2**63) + 1, -1, 0, None, 2**63 - 1]
+    moments = pl.Series(ends).cast(pl.Int64).cast(pl.Datetime(unit, zone))
+    found = days_of(moments).to_list()
+    assert found[0] < -100_000
+    assert found[1] == -1
+    assert found[2] == (-1 if zone == "America/New_York" else 0)
+    assert found[3] is None
+    assert found[4] > 100_000

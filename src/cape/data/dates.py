@@ -18,6 +18,8 @@ from cape.data.columns import days
 __all__ = ["days_of", "days_of_objects", "days_of_texts"]
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
+_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_FIRST, _LAST = -719_000, 2_900_000  # days of the years 2 to 9909, in which time zones are looked up
 _FORMS = {  # a text that matches starts with a date in this form
     r"^\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?$": "%Y-%m-%d",
     r"^\d{2}\.\d{2}\.\d{4}(?: \d{2}:\d{2}.*)?$": "%d.%m.%Y",
@@ -31,9 +33,23 @@ def days_of(series: pl.Series) -> pl.Series:
         return days_of_objects(series)
     if kind in _TEXT:
         return days_of_texts(series.cast(pl.String))
-    if kind == pl.Date or kind == pl.Datetime:
-        return series.dt.date().cast(pl.Int32).cast(pl.Float64)
+    if kind == pl.Date:
+        return series.to_physical().cast(pl.Float64)
+    if isinstance(kind, pl.Datetime):
+        return _days_of_moments(series, kind)
     return _none(series)
+
+
+def _days_of_moments(series: pl.Series, kind: pl.Datetime) -> pl.Series:
+    """Return moments as days where their time zone is; polars panics at one that no calendar has."""
+    whole = series.to_physical()
+    day = _DAY[kind.time_unit]
+    found = (whole // day).cast(pl.Float64)
+    if kind.time_zone is None:
+        return found
+    known = whole.is_between(max(_FIRST * day, 2 * day - 2**63), min(_LAST * day, 2**63 - 2 * day))
+    there = series.to_frame().select(pl.when(known).then(pl.first())).to_series().dt.date()
+    return there.to_physical().cast(pl.Float64).zip_with(known.fill_null(False), found)
 
 
 def days_of_texts(series: pl.Series) -> pl.Series:

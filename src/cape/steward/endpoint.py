@@ -21,6 +21,7 @@ from collections import OrderedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from polars.exceptions import PanicException
 
 from cape import __version__, secagg
 from cape.errors import BadMessage, BudgetExceeded, ProtocolError
@@ -90,7 +91,7 @@ class SiteEndpoint:
         except ProtocolError as error:
             self._log(f"refused a message: {error}")
             refusal = Refusal(Code.RUN, str(error))
-        except Exception as error:
+        except (Exception, PanicException) as error:
             self._log(f"failed: {story(error)}")
             refusal = Refusal(Code.SITE, SOMETHING)
         return wire.pack(wire.refused(number, refusal))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from polars.exceptions import PanicException
 
 from cape import check
 from cape.analyses import KINDS
@@ -155,7 +156,7 @@ class SiteFolder:
             return vector
         except CapeError as error:
             self.log(f"line {grant.number} of the ledger was not answered: {error}")
-        except Exception as error:  # its text may quote a cell
+        except (Exception, PanicException) as error:  # its text may quote a cell
             self.log(f"line {grant.number} of the ledger was not answered: {type(error).__name__}")
         return Refusal(Code.DATA, "this site's table cannot be used for this study")
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NoReturn, TypeVar
 
+from polars.exceptions import PanicException
+
 from cape.blocks.table import Table
 from cape.data import Schema
 from cape.engine.calibration import Calibration
@@ -170,7 +172,10 @@ def guarded(work: Callable[[], _T], who: str, log: Log) -> _T | Refusal:
         detail = f" [{denied.detail}]" if denied.detail else ""
         log(f"{verb} {who}: {denied.code}: {denied.sentence}{detail}")
         return denied.refusal
-    except Exception as error:  # no stack trace leaves; the log omits the text of foreign errors
+    except (
+        Exception,
+        PanicException,
+    ) as error:  # no stack trace leaves; the log omits the text of foreign errors
         log(f"failed {who}: {story(error)}")
         return Refusal(Code.SITE, SOMETHING)
 

@@ -144,6 +144,11 @@ class DuckDb(Dialect):
 
     name = "duckdb"
 
+    def fetched(self, x: Sql, kind: Kind) -> Sql:
+        if kind == "date":
+            return case([(_call("ISFINITE", x), x)])
+        return super().fetched(x, kind)
+
     def days(self, x: Sql) -> Sql:
         epoch = self.cast(exp.Literal.string("1970-01-01"), "date")
         there = self.cast(combined(exp.Sub, x, epoch), "double")
