@@ -252,3 +252,13 @@ def test_a_database_tells_decimal_ids_apart(dialect):
         found = dialect.told(dialect.name_of("id"), kind).sql(dialect=dialect.name).upper()
         assert ("DOUBLE" in found) == double
     assert "CAST" in dialect.told(dialect.name_of("id"), "decimal").sql(dialect=dialect.name).upper()
+
+
+@pytest.mark.parametrize(
+    "kind", [pl.Date, pl.Datetime("ms"), pl.Datetime("us", "Europe/Berlin"), pl.Duration]
+)
+def test_no_id_is_too_far_away(kind):
+    """polars panics at such a date, which would end a site's process."""
+    last = 2**31 - 1 if kind == pl.Date else 2**63 - 1
+    ids = pl.Series([0, last, -last, None]).cast(pl.Int32 if kind == pl.Date else pl.Int64).cast(kind)
+    assert as_texts(ids).n_unique() == 4

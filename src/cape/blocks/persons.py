@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from cape.arrays import Flags, Floats
 from cape.data.cells import is_missing
 from cape.data.columns import Number
+from cape.data.dates import days_of
 from cape.data.person import Aggregate, Take
 from cape.data.schema import Schema
 
@@ -39,6 +40,7 @@ __all__ = ["Choice", "Chosen", "Digest", "as_texts", "count_persons"]
 _AT_ONCE = 1 << 20  # rows that are grouped at once, at least
 _SUM_BITS = 40  # what a cell is rounded to before it is added up within a person
 _LAST = math.inf
+_KNOWN_DAYS = (-700_000, 2_900_000)  # of years that Python and all time zones have
 _WHOLE = 2.0**62  # floats below it are 64-bit integers if they are whole
 _UNDECODED = "\ufffd"
 _LONGEST = 1000  # digits of a decimal that are written out
@@ -62,6 +64,11 @@ def as_texts(ids: pl.Series) -> pl.Series:
             texts = texts.zip_with(same, _one_by_one(ids))
     elif kind == pl.String or kind.is_integer() or kind in (pl.Categorical, pl.Enum):
         texts = ids.cast(pl.String)
+    elif kind.is_temporal():
+        whole = ids.to_physical().cast(pl.Int64)
+        known = days_of(ids).is_between(*_KNOWN_DAYS).fill_null(True)  # beyond, polars panics
+        held = ids.to_frame().select(pl.when(known).then(pl.first())).to_series()
+        texts = _one_by_one(held).zip_with(known, whole.cast(pl.String))
     else:
         texts = _one_by_one(ids)
     none = (texts.fill_null("") == "") | texts.str.contains(_UNDECODED, literal=True).fill_null(False)
