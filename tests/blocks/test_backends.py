@@ -317,6 +317,6 @@ def test_a_lazy_frame_streams_within_a_batch(monkeypatch: pytest.MonkeyPatch, tm
     ("kind", "wanted"), [("date", "ISFINITE"), ("moment", "ISFINITE"), ("other", "AS TEXT")]
 )
 def test_a_driver_has_a_value_for_every_cell_of_postgresql(kind: Any, wanted: str) -> None:
-    """psycopg raises at the date 'infinity', which is common: whether a site answers would tell of one row."""
+    """psycopg raises at the date 'infinity', so that whether a site answers told of one row."""
     dialect = DIALECTS["postgres"]
     assert wanted in dialect.fetched(dialect.name_of("x"), kind).sql(dialect="postgres")
