@@ -105,3 +105,11 @@ def test_a_column_says_how_it_is_shown() -> None:
 def test_a_column_that_cannot_be_shown_so(column: dict[str, object], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         Schema(a=column)
+
+
+def test_a_derived_cell_may_be_missing_whatever_its_column_says():
+    """A mean of x would count on the public number of rows, and one row move it 9% further than that."""
+    derived = Number(0, 1, missing=False, sql="case when age > 50 then 1 end")
+    schema = Schema(age=(18, 90), x=derived, y=Category(("no", "yes"), missing=False, sql="x > 0"))
+    assert schema["x"].missing
+    assert schema["y"].missing

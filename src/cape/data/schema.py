@@ -289,7 +289,8 @@ def _column(name: str, description: Any, known: Mapping[str, Column]) -> tuple[C
             return column, None
         from cape.data.expressions import parse
 
-        return column, parse(column.sql, known)
+        expression = parse(column.sql, known)
+        return replace(column, missing=True), expression  # where a cell that it needs is, or by 0 / 0
     except InvalidInput as error:
         raise InvalidInput(f"column {check.show(name)}: {error}") from None
 
