@@ -11,6 +11,7 @@ __all__ = [
     "BudgetExceeded",
     "CapeError",
     "DataError",
+    "IgnoredParameterWarning",
     "InvalidInput",
     "LedgerWarning",
     "MissingExtra",
@@ -97,6 +98,10 @@ class PrivacyLeakWarning(UserWarning):
 
 class TooNoisyWarning(UserWarning):
     """Noise hides the answer: its interval covers every possible value."""
+
+
+class IgnoredParameterWarning(UserWarning):
+    """A parameter was given that has no effect here; the text says what to use instead."""
 
 
 class LedgerWarning(UserWarning):

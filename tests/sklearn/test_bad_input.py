@@ -8,13 +8,24 @@ import numpy as np
 import pytest
 
 import cape
-from cape.sklearn import PCA, KMeans, LinearRegression, LogisticRegression, MLPClassifier
+from cape.sklearn import (
+    PCA,
+    GaussianNB,
+    KMeans,
+    LinearRegression,
+    LogisticRegression,
+    MLPClassifier,
+    StandardScaler,
+)
 
 BOTH = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
 LITTLE_NOISE = {"epsilon": 1e5, "scheme": "pooled"}
 
 
-@pytest.mark.parametrize("estimator", [LinearRegression, LogisticRegression, PCA, KMeans, MLPClassifier])
+ALL = [LinearRegression, LogisticRegression, PCA, KMeans, MLPClassifier, GaussianNB, StandardScaler]
+
+
+@pytest.mark.parametrize("estimator", ALL)
 def test_a_missing_cell_is_refused(estimator):
     X = np.zeros((20, 2))
     X[3, 1] = np.nan
@@ -29,16 +40,16 @@ def test_a_missing_target_is_refused(rows):
         LinearRegression(**BOTH).fit(rows.X, y)
 
 
-@pytest.mark.parametrize("estimator", [LogisticRegression, MLPClassifier])
+@pytest.mark.parametrize("estimator", [LogisticRegression, MLPClassifier, GaussianNB])
 def test_one_class_is_refused(estimator):
     with pytest.raises(cape.InvalidInput, match="needs at least 2 classes"):
         estimator(bounds_X=(-1, 1)).fit(np.zeros((20, 2)), np.ones(20))
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, "1", None])
+@pytest.mark.parametrize("epsilon", [0, -1, np.nan, -np.inf, "1", None])
 def test_epsilon_must_be_positive(rows, epsilon):
     for estimator in (LinearRegression(**BOTH), PCA(bounds_X=(-1, 1))):
-        with pytest.raises(cape.InvalidInput, match="epsilon must be a finite number above 0"):
+        with pytest.raises(cape.InvalidInput, match="epsilon must be a number above 0"):
             estimator.set_params(epsilon=epsilon).fit(rows.X, rows.y)
 
 
@@ -54,9 +65,16 @@ def test_there_must_be_two_sites(rows, many):
         LinearRegression(**BOTH, n_sites=many).fit(rows.X, rows.y)
 
 
-def test_a_site_must_have_a_row(rows):
+@pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
+def test_fewer_rows_than_sites_make_fewer_sites_if_their_number_is_public(rows):
+    with pytest.warns(cape.IgnoredParameterWarning, match="each of 4 sites gets one. Give n_sites=4") as seen:
+        found = LinearRegression(**BOTH, **LITTLE_NOISE).fit(rows.X[:4], rows.y[:4])
+    assert seen[0].filename == __file__
+    assert found.guarantee_.parties.sites == 4
+    with pytest.raises(cape.InvalidInput, match="n_samples=1 is less than two"):
+        LinearRegression(**BOTH).fit(rows.X[:1], rows.y[:1])
     with pytest.raises(cape.InvalidInput, match="n_samples=4 is less than n_sites=5"):
-        LinearRegression(**BOTH).fit(rows.X[:4], rows.y[:4])
+        LinearRegression(**BOTH, neighbours="add-remove").fit(rows.X[:4], rows.y[:4])
 
 
 def test_few_sites_are_warned_of(rows):

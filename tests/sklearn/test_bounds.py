@@ -9,7 +9,7 @@ import pytest
 
 import cape
 from cape.sklearn import PCA, KMeans, LinearRegression, LogisticRegression
-from cape.sklearn.bounds import box, interval
+from cape.sklearn.bounds import box, intervals
 
 LITTLE_NOISE = {"epsilon": 1e5, "scheme": "pooled"}
 
@@ -64,7 +64,7 @@ def test_through_zero_bounds_are_even(rows):
     found = box(rows.X, ([0, -1, 2], [1, 3, 3]), None, [], about_zero=True)
     assert found.middle.tolist() == [0, 0, 0]
     assert found.half.tolist() == [1, 3, 3]
-    target = interval(rows.y, (2, 5), [], about_zero=True)
+    (target,) = intervals(rows.y[:, None], (2, 5), [], about_zero=True)
     assert (target.low, target.high, target.column.low, target.column.high) == (2, 5, -5, 5)
 
 

@@ -11,10 +11,22 @@ try:
 except ImportError:
     raise MissingExtra("sklearn", "cape.sklearn") from None
 
+from cape.sklearn.accountant import BudgetAccountant
 from cape.sklearn.kmeans import KMeans
 from cape.sklearn.linear import LinearRegression
 from cape.sklearn.logistic import LogisticRegression
+from cape.sklearn.naive_bayes import GaussianNB
 from cape.sklearn.network import MLPClassifier
 from cape.sklearn.pca import PCA
+from cape.sklearn.scaler import StandardScaler
 
-__all__ = ["PCA", "KMeans", "LinearRegression", "LogisticRegression", "MLPClassifier"]
+__all__ = [
+    "PCA",
+    "BudgetAccountant",
+    "GaussianNB",
+    "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
+    "MLPClassifier",
+    "StandardScaler",
+]

@@ -4,17 +4,18 @@ Claim. A fit costs at most (epsilon, delta) for each row, and its attributes hol
 those documented as taken from the data or computed for its owner (`labels_` of a clustering).
 Reason. All releases of a fit are those of one `Consortium` with that budget; everything else is computed from
 them, from parameters, and from rows by themselves. Not protected: bounds that are taken from the data (a
-warning), noise with a `random_state` (a warning), the number of rows of each site under "replace-one", the
-names of features and the labels of classes. Tested in tests/sklearn/.
+warning), noise with a `random_state` (a warning), anything at epsilon = infinity (a warning), the number of
+rows of each site under "replace-one", the names of features and the labels of classes. Tested in
+tests/sklearn/.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -28,13 +29,14 @@ from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis
 from cape.engine.result import Release, ReleaseGuarantee
-from cape.errors import CapeError, PrivacyLeakWarning
+from cape.errors import CapeError, IgnoredParameterWarning, InvalidInput, PrivacyLeakWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
+from cape.sklearn.accountant import BudgetAccountant, accountant_of
 from cape.sklearn.bounds import Box
 from cape.sklearn.split import frames, split
 
-__all__ = ["PrivateEstimator", "Target", "model_of"]
+__all__ = ["PrivateEstimator", "Target", "by_label", "ignore_weights", "model_of"]
 
 Floats = NDArray[np.float64]
 Target = tuple[Number | Category, pl.Series]
@@ -59,6 +61,39 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     scheme: str = "cape"
     neighbours: Literal["replace-one", "add-remove"] = "replace-one"
     random_state: Any = None
+    accountant: BudgetAccountant | None = None
+
+    _ignored: ClassVar[Mapping[str, str]] = {}
+    """Parameters of other libraries that have no effect here: name -> what to do instead."""
+    _exact_only: ClassVar[frozenset[str]] = frozenset()
+    """Which of them have an effect at epsilon = infinity."""
+
+    def __post_init__(self) -> None:
+        self._warn_of_ignored(self._ignored)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and warn of those that have no effect."""
+        super().set_params(**params)
+        self._warn_of_ignored(params)
+        return self
+
+    def _warn_of_ignored(self, names: Iterable[str]) -> None:
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in names:
+            value = getattr(self, name, None)
+            if name not in self._ignored or (self._exact and name in self._exact_only):
+                continue
+            if type(value) is not type(defaults[name]) or value != defaults[name]:
+                warnings.warn(
+                    f"{name} has no effect on {type(self).__name__}: {self._ignored[name]}",
+                    IgnoredParameterWarning,
+                    stacklevel=4,
+                )
+
+    @property
+    def _exact(self) -> bool:
+        """Whether results are to be those of scikit-learn: epsilon is infinite, and nothing is private."""
+        return isinstance(self.epsilon, (int, float)) and self.epsilon == math.inf
 
     def interval(self, level: float = 0.95) -> dict[str, Any]:
         """Return (low, high) for each estimate, by name, counting sampling and noise; by class if several."""
@@ -93,9 +128,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self, X: Floats, box: Box, targets: Mapping[str, Target], sites: Any, analyses: Sequence[Analysis]
     ) -> list[Release]:
         """Release the analyses, each for the same budget share, and set `guarantee_`."""
-        budget = Budget(check.real("epsilon", self.epsilon, above=0.0), self.delta)
+        epsilon = check.real("epsilon", self.epsilon, above=0.0, infinite=True)
+        budget = Budget(1.0 if self._exact else epsilon, self.delta)
+        scheme = "none" if self._exact else self.scheme
+        accountant = accountant_of(self.accountant)
         random = check_random_state(self.random_state)
-        rows = split(len(X), self.n_sites, sites, random)
+        rows = split(len(X), self.n_sites, sites, random, public=self.neighbours == "replace-one")
         names = self._names()
         schema = dict(zip(names, box.columns(), strict=True)) | {
             name: column for name, (column, _) in targets.items()
@@ -106,16 +144,43 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             Schema(schema),
             budget,
             colluding=self.colluding,
-            scheme=self.scheme,
+            scheme=scheme,
             neighbours=self.neighbours,
             stream=None if self.random_state is None else _repeatable(random),
         )
+        if self._exact:
+            warnings.warn(
+                "epsilon = infinity adds no noise: results protect nobody. Give a finite epsilon for "
+                "people's rows",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        if accountant is not None:
+            accountant.charge(math.inf if scheme == "none" else budget.mu)
         share = math.floor(10**_DIGITS / len(analyses)) / 10**_DIGITS
         releases = [consortium.release(each, share) for each in analyses]
         mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
+        mu = mu if math.isinf(mu) else min(mu, budget.mu)  # the root may be rounded up
         promise = releases[0].guarantee
         self.guarantee_: ReleaseGuarantee = promise if len(releases) == 1 else replace(promise, mu=mu)
         return releases
+
+
+def ignore_weights(X: Floats, sample_weight: Any) -> None:
+    """Warn that weights of rows have no effect, and refuse those that do not fit the rows."""
+    if sample_weight is None:
+        return
+    warnings.warn(
+        "sample_weight has no effect: each row counts once, because a weight would multiply what one person "
+        "can change. Leave it out",
+        IgnoredParameterWarning,
+        stacklevel=3,
+    )
+    weights = np.asarray(sample_weight, np.float64)
+    if weights.shape not in ((), (len(X),)):
+        raise InvalidInput(f"sample_weight must have one number for each row, not the shape {weights.shape}")
+    if not weights.any():
+        raise InvalidInput("sample_weight must not be zero for every row")
 
 
 def model_of(release: Release) -> Any:
@@ -123,6 +188,11 @@ def model_of(release: Release) -> Any:
     if release.model is None:
         raise CapeError("noise hides the number of rows, and with it everything else: the budget is spent")
     return release.model
+
+
+def by_label(labels: Sequence[str], releases: Sequence[Release]) -> Release | dict[str, Release]:
+    """Return the only release, or several by label."""
+    return releases[0] if len(releases) == 1 else dict(zip(labels, releases, strict=True))
 
 
 def _repeatable(random: Any) -> SecureStream:

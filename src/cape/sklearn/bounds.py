@@ -20,7 +20,7 @@ from cape import check
 from cape.data import Number
 from cape.errors import InvalidInput, PrivacyLeakWarning
 
-__all__ = ["Box", "Interval", "box", "interval", "warn_of"]
+__all__ = ["Box", "Interval", "box", "intervals", "warn_of"]
 
 Floats = NDArray[np.float64]
 
@@ -113,33 +113,35 @@ def box(
     return Box(low, high, longest, middle, np.full(width, unit), norm)
 
 
-def interval(y: Floats, bounds: Any, taken: list[str], *, about_zero: bool = False) -> Interval:
-    """Return the bounds of a target; y is read only if none are given."""
+def intervals(y: Floats, bounds: Any, taken: list[str], *, about_zero: bool = False) -> list[Interval]:
+    """Return the bounds of each target, a column of y, which is read only if none are given."""
     if bounds is not None:
-        lows, highs = _pair("bounds_y", bounds, 1)
+        lows, highs = _pair("bounds_y", bounds, y.shape[1])
     else:
         taken.append("bounds_y")
-        lows, highs = _widened(np.array([y.min()]), np.array([y.max()]))
-    low, high = float(lows[0]), float(highs[0])
-    reach = max(abs(low), abs(high))
-    ends = (-reach, reach) if about_zero else (low, high)
-    return Interval(low, high, Number(*ends, missing=False))
+        lows, highs = _widened(y.min(axis=0), y.max(axis=0))
+    found = []
+    for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+        reach = max(abs(low), abs(high))
+        ends = (-reach, reach) if about_zero else (low, high)
+        found.append(Interval(low, high, Number(*ends, missing=False)))
+    return found
 
 
-def warn_of(taken: Sequence[str]) -> None:
-    """Warn once of what was taken from the data."""
+def warn_of(taken: Sequence[str], *, norm: bool = True, stacklevel: int = 3) -> None:
+    """Warn once of what was taken from the data; `norm`: whether `data_norm` would do in place of bounds."""
     if not taken:
         return
     named = " and ".join(taken)
     asked = [f"{name}=(low, high)" for name in taken]
-    if "bounds_X" in taken:
+    if norm and "bounds_X" in taken:
         asked[0] += " or data_norm"
     warnings.warn(
         f"{named} {'was' if len(taken) == 1 else 'were'} not given and taken from the data, as its least and "
         "largest values: the guarantee does not protect them. Give "
         f"{' and '.join(asked)}, from what is known without the data",
         PrivacyLeakWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
 
 

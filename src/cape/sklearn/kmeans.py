@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import validate_data
 
+from cape import check
+from cape.errors import InvalidInput
 from cape.learning import kmeans
-from cape.sklearn.base import PrivateEstimator, model_of
+from cape.sklearn.base import PrivateEstimator, ignore_weights, model_of
 from cape.sklearn.bounds import box, warn_of
 
 __all__ = ["KMeans"]
@@ -28,11 +31,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
     Args:
         n_clusters: how many.
-        epsilon, delta: what one fit may cost each person.
+        epsilon, delta: what one fit may cost each person; nothing is private at epsilon = infinity, with a
+            warning.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         max_iter: Lloyd's steps after the first summary; each takes its part of the budget.
-        n_sites, colluding, scheme, neighbours, random_state: see `LinearRegression`.
+        init, n_init, tol, algorithm, verbose: no effect, with a warning. `copy_x`: X is never overwritten.
+        n_sites, colluding, scheme, neighbours, random_state, accountant: see `LinearRegression`.
 
     Attributes:
         cluster_centers_: (n_clusters, features), those of the largest cluster first.
@@ -44,10 +49,30 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     n_clusters: int = field(default=8, kw_only=False)
     data_norm: float | None = None
     max_iter: int = 2
+    init: Any = "k-means++"
+    n_init: Any = "auto"
+    tol: float = 1e-4
+    algorithm: str = "lloyd"
+    verbose: int = 0
+    copy_x: bool = True
 
-    def fit(self, X: Any, y: Any = None, sites: Any = None) -> KMeans:
+    _ignored: ClassVar[Mapping[str, str]] = {
+        "init": "a private summary of the rows says where centres start. Leave it out",
+        "n_init": "starts are tried on a private summary of the rows, which costs nothing. Leave it out",
+        "tol": "max_iter steps are made. Give max_iter instead",
+        "algorithm": "steps are Lloyd's. Leave it out",
+        "verbose": "nothing is printed; release_.summary() says what was done. Leave it out",
+    }
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> KMeans:
         """Release the centres. `sites` has a label for each row: which site holds it."""
         X = validate_data(self, X, dtype=np.float64)
+        ignore_weights(X, sample_weight)
+        many = check.integer("n_clusters", self.n_clusters, least=1)
+        if many > len(X) and self.neighbours == "replace-one":
+            raise InvalidInput(
+                f"n_clusters={many} is more than n_samples={len(X)}: give one cluster a row at most"
+            )
         taken: list[str] = []
         self._box = box(X, self.bounds_X, self.data_norm, taken, alike=True)
         warn_of(taken)

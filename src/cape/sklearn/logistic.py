@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn import linear_model
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import validate_data
 
+from cape import check
 from cape.analyses.regression import logistic
-from cape.sklearn.base import PrivateEstimator, Target, model_of
+from cape.errors import IgnoredParameterWarning
+from cape.sklearn.base import PrivateEstimator, Target, by_label, ignore_weights, model_of
 from cape.sklearn.bounds import box, warn_of
 from cape.sklearn.classes import classes_of, labels_of, target_of
 
 __all__ = ["LogisticRegression"]
 
 Floats = NDArray[np.float64]
+MOST_STEPS = 20  # that cape.LogisticRegression makes
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -31,12 +37,15 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     public.
 
     Args:
-        epsilon, delta: what one fit may cost each person.
+        epsilon, delta: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
+            private: `coef_` and `intercept_` are scikit-learn's, with `C` and `tol`.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         fit_intercept: if False, log-odds at X = 0 are 0.
-        max_iter: how many steps, "auto" for six.
-        n_sites, colluding, scheme, neighbours, random_state: see `LinearRegression`.
+        max_iter: how many steps, "auto" for six. Above 20 it is "auto" too, with a warning.
+        C, tol: no effect unless epsilon is infinite, with a warning.
+        penalty, solver, multi_class, warm_start, verbose, n_jobs: no effect, with a warning.
+        n_sites, colluding, scheme, neighbours, random_state, accountant: see `LinearRegression`.
 
     Attributes:
         classes_: the labels.
@@ -50,10 +59,34 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     data_norm: float | None = None
     fit_intercept: bool = True
     max_iter: int | Literal["auto"] = "auto"
+    C: float = 1.0
+    tol: float = 1e-4
+    penalty: str | None = "l2"
+    solver: str = "lbfgs"
+    multi_class: str = "ovr"
+    warm_start: bool = False
+    verbose: int = 0
+    n_jobs: int | None = None
 
-    def fit(self, X: Any, y: Any, sites: Any = None) -> LogisticRegression:
+    _ignored: ClassVar[Mapping[str, str]] = {
+        "C": "noise sets how far estimates are drawn to 0. Leave it out, or use epsilon=inf",
+        "tol": "max_iter steps are made. Give max_iter instead, or use epsilon=inf",
+        "penalty": "noise sets how far estimates are drawn to 0. Leave it out",
+        "solver": "steps are those of cape.LogisticRegression. Leave it out",
+        "multi_class": "several classes are fitted one against the rest. MLPClassifier fits them at once",
+        "warm_start": "a fit starts afresh, because earlier rows may be other ones. Leave it out",
+        "verbose": "nothing is printed; release_.summary() says what was done. Leave it out",
+        "n_jobs": "a fit is one process. Leave it out",
+    }
+    _exact_only: ClassVar[frozenset[str]] = frozenset({"C", "tol"})
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sites: Any = None) -> LogisticRegression:
         """Release the coefficients. `sites` has a label for each row: which site holds it."""
+        rounds = self._rounds()
+        check.real("C", self.C, above=0.0, infinite=True)
+        check.real("tol", self.tol, above=0.0)
         X, y = validate_data(self, X, y, dtype=np.float64)
+        ignore_weights(X, sample_weight)
         self.classes_, codes = classes_of(y)
         taken: list[str] = []
         self._box = box(X, self.bounds_X, self.data_norm, taken, about_zero=not self.fit_intercept)
@@ -64,21 +97,52 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
             logistic.LogisticRegression(
                 target,
                 names,
-                rounds=self.max_iter,
+                rounds=rounds,
                 intercept=bool(self.fit_intercept),
                 norm=self._box.norm,
             )
             for target in targets
         ]
         releases = self._release(X, self._box, targets, sites, analyses)
+        self.release_ = by_label(labels_of(self.classes_), releases)
+        if self._exact:
+            self._set_exact(self._box.cut(X), codes)
+            return self
         models = [model_of(release) for release in releases]
-        labels = labels_of(self.classes_)
-        self.release_ = releases[0] if len(releases) == 1 else dict(zip(labels, releases, strict=True))
         self.coef_ = np.array([[model.coefficients[name] for name in names] for model in models])
         intercepts = [float(model.intercept) if self.fit_intercept else 0.0 for model in models]
         self.intercept_ = np.array(intercepts)
         self.n_iter_ = np.array([getattr(model, "rounds", 1) for model in models], np.int32)
         return self
+
+    def _rounds(self) -> int | Literal["auto"]:
+        if isinstance(self.max_iter, str) and self.max_iter == "auto":
+            return "auto"
+        most = check.integer("max_iter", self.max_iter, least=1)
+        if most <= MOST_STEPS:
+            return most
+        if not self._exact:
+            warnings.warn(
+                f"max_iter={most} has no effect: each step is paid for, and at most {MOST_STEPS} can be. "
+                "Leave it at 'auto', which makes six, or give fewer",
+                IgnoredParameterWarning,
+                stacklevel=3,
+            )
+        return "auto"
+
+    def _set_exact(self, X: Floats, codes: NDArray[np.int64]) -> None:
+        """Set what scikit-learn finds, for the second class or for each against the rest."""
+        several = len(self.classes_) > 2
+        most = 100 if self.max_iter == "auto" else self.max_iter
+        plain = [
+            linear_model.LogisticRegression(
+                C=self.C, tol=self.tol, fit_intercept=bool(self.fit_intercept), max_iter=most
+            ).fit(X, codes == i)
+            for i in (range(len(self.classes_)) if several else (1,))
+        ]
+        self.coef_ = np.concatenate([each.coef_ for each in plain])
+        self.intercept_ = np.concatenate([np.ravel(each.intercept_) for each in plain])
+        self.n_iter_ = np.concatenate([each.n_iter_ for each in plain])
 
     def _targets(self, codes: NDArray[np.int64]) -> dict[str, Target]:
         labels = labels_of(self.classes_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from cape import check
-from cape.errors import InvalidInput
+from cape.errors import IgnoredParameterWarning, InvalidInput
 from cape.sklearn.bounds import Box
 
 __all__ = ["frames", "split"]
@@ -21,14 +22,26 @@ Floats = NDArray[np.float64]
 _CHUNK = 1 << 11  # rows that are turned into columns at once, within a processor's cache
 
 
-def split(rows: int, n_sites: Any, labels: Any, random: Any) -> dict[str, NDArray[np.int64]]:
-    """Return which rows each site has: by labels, or about as many for each, at random."""
+def split(rows: int, n_sites: Any, labels: Any, random: Any, *, public: bool) -> dict[str, NDArray[np.int64]]:
+    """Return which rows each site has: by labels, or about as many for each, at random.
+
+    Fewer rows than sites make fewer sites, if the number of rows is public: the number of sites always is.
+    """
     if labels is None:
         many = check.integer("n_sites", n_sites, least=2)
-        if rows < many:
+        if rows < (2 if public else many):
             raise InvalidInput(
-                f"n_samples={rows} is less than n_sites={many}: every site must have at least one row"
+                f"n_samples={rows} is less than {'two' if public else f'n_sites={many}'}: every site "
+                "must have at least one row"
             )
+        if rows < many:
+            warnings.warn(
+                f"n_sites={many} is more than there are rows: each of {rows} sites gets one. "
+                f"Give n_sites={rows} or less",
+                IgnoredParameterWarning,
+                stacklevel=4,
+            )
+            many = rows
         parts = np.array_split(random.permutation(rows), many)
         return {f"site {i + 1}": np.sort(part) for i, part in enumerate(parts)}
     given = column_or_1d(labels)
