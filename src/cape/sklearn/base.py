@@ -162,7 +162,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
         mu = mu if math.isinf(mu) else min(mu, budget.mu)  # the root may be rounded up
         promise = releases[0].guarantee
-        self.guarantee_: ReleaseGuarantee = promise if len(releases) == 1 else replace(promise, mu=mu)
+        self.guarantee_: ReleaseGuarantee | None = promise if len(releases) == 1 else replace(promise, mu=mu)
         return releases
 
 

@@ -99,7 +99,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
                 self._box.cut(X), y
             )
             self.coef_, self.intercept_ = plain.coef_, plain.intercept_
-            self._ends = (-np.inf, np.inf)
+            self._ends: tuple[Any, Any] = (-np.inf, np.inf)
             return self
         models = [model_of(release) for release in releases]
         coef = np.array([[model.coefficients[name] for name in names] for model in models])

@@ -12,7 +12,8 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from cape.analyses.mean import Mean, Variance
-from cape.engine.result import Release, ReleaseGuarantee
+from cape.engine.query import Analysis
+from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, ignore_weights
 from cape.sklearn.bounds import box, warn_of
@@ -57,12 +58,12 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         X = validate_data(self, X, dtype=np.float64)
         ignore_weights(X, sample_weight)
         names = self._names()
-        analyses = {"mean": Mean(*names)} if self.with_mean else {}
+        analyses: dict[str, Analysis] = {"mean": Mean(*names)} if self.with_mean else {}
         analyses |= {"variance": Variance(*names)} if self.with_std else {}
         public = self.neighbours == "replace-one"
         self.n_samples_seen_ = len(X) if public else None
         self.release_: Mapping[str, Release] = {}
-        self.guarantee_: ReleaseGuarantee | None = None
+        self.guarantee_ = None
         self.mean_ = self.var_ = self.scale_ = None
         if not analyses:
             return self
@@ -93,4 +94,4 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         if rows.shape[1] != self.n_features_in_:
             raise InvalidInput(f"X must have {self.n_features_in_} columns, not {rows.shape[1]}")
         rows = rows if self.scale_ is None else rows * self.scale_
-        return rows if self.mean_ is None else rows + self.mean_
+        return np.asarray(rows if self.mean_ is None else rows + self.mean_)
