@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -66,6 +67,13 @@ def test_a_block_charges_fits_without_an_accountant_of_their_own(rows):
             PCA(epsilon=2.5, **BOUNDS, accountant=own).fit(rows.X)
     PCA(epsilon=2.9, **BOUNDS).fit(rows.X)
     assert [round(each.total()[0], 6) for each in (outer, inner, own)] == [1, 2, 2.5]
+
+
+def test_a_block_charges_fits_in_threads_too(rows):
+    with BudgetAccountant() as accountant, ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda epsilon: PCA(epsilon=epsilon, **BOUNDS).fit(rows.X), (1, 2)))
+    mu = math.hypot(cape.Budget(1, 1e-6).mu, cape.Budget(2, 1e-6).mu)
+    assert accountant.total()[0] == pytest.approx(gaussian.epsilon(1e-6, mu))
 
 
 def test_clones_and_copies_share_it(rows):

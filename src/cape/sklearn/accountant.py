@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import threading
-from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -22,7 +21,7 @@ from cape.privacy import Budget, gaussian
 
 __all__ = ["BudgetAccountant", "accountant_of"]
 
-_CURRENT: ContextVar[tuple[BudgetAccountant, ...]] = ContextVar("accountants", default=())
+_BLOCKS: list[BudgetAccountant] = []  # of this process: also fits in threads that a block starts are charged
 
 
 class BudgetAccountant:
@@ -33,7 +32,7 @@ class BudgetAccountant:
     >>> accountant.total(), accountant.remaining()
 
     As a context, `with BudgetAccountant(3, 1e-6):`, it is charged for every fit in the block that has no
-    accountant of its own.
+    accountant of its own, in all threads of the process. Other processes are not charged: use n_jobs=1.
 
     Args:
         epsilon: the limit; by default there is none, and costs are only added up.
@@ -81,11 +80,12 @@ class BudgetAccountant:
         return True
 
     def __enter__(self) -> BudgetAccountant:
-        _CURRENT.set((*_CURRENT.get(), self))
+        _BLOCKS.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _CURRENT.set(_CURRENT.get()[:-1])
+        last = max(i for i, each in enumerate(_BLOCKS) if each is self)
+        del _BLOCKS[last]
 
     def __copy__(self) -> BudgetAccountant:
         return self
@@ -108,7 +108,7 @@ class BudgetAccountant:
 def accountant_of(given: Any) -> BudgetAccountant | None:
     """Return the accountant that was given, or that of the block around the fit, or None."""
     if given is None:
-        return next(reversed(_CURRENT.get()), None)
+        return next(reversed(_BLOCKS), None)
     if not isinstance(given, BudgetAccountant):
         raise InvalidInput(f"accountant must be a cape.sklearn.BudgetAccountant, not {type(given).__name__}")
     return given

@@ -61,7 +61,7 @@ class MLPClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     clip: float | Literal["adaptive"] = 1.0
     expected_rows: int | None = None
 
-    def fit(self, X: Any, y: Any, sites: Any = None) -> MLPClassifier:
+    def fit(self, X: Any, y: Any, *, sites: Any = None) -> MLPClassifier:
         """Learn the weights. `sites` has a label for each row: which site holds it."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_, codes = classes_of(y)
