@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cape.analyses import (
         ECDF,
         PCA,
+        Association,
         ContingencyTable,
         Correlation,
         Count,
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cape.analyses": "ContingencyTable Correlation Count Covariance ECDF Histogram LinearRegression "
-    "LogisticRegression Mean PCA PolynomialLoss Quantiles StandardDeviation Sum TableOne Variance",
+    "cape.analyses": "Association ContingencyTable Correlation Count Covariance ECDF Histogram "
+    "LinearRegression LogisticRegression Mean PCA PolynomialLoss Quantiles "
+    "StandardDeviation Sum TableOne Variance",
     "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
     "cape.engine.consortium": "Consortium",
     "cape.learning": "learning GradientDescent KMeans NeuralNetwork",
@@ -69,6 +71,7 @@ _LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = [
     "ECDF",
     "PCA",
+    "Association",
     "Budget",
     "BudgetExceeded",
     "CapeError",

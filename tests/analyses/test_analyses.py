@@ -16,6 +16,7 @@ from scipy.stats import beta
 from cape.analyses import (
     ECDF,
     KINDS,
+    Association,
     ContingencyTable,
     Correlation,
     Count,
@@ -43,6 +44,7 @@ SCHEMA = Schema(
     sex=["female", "male"],
     stage=Category((1, 2, 3), missing=False),
     disease=["no", "yes"],
+    ward=["first"],
 )
 RELATION = pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 EVERY = [
@@ -58,6 +60,8 @@ EVERY = [
     Histogram("bmi", bins=3),
     Histogram("stage"),
     ContingencyTable("sex", "disease"),
+    Association("sex", "disease"),
+    Association("stage", "sex", trend=True),
     ECDF("age", bins=16),
     Quantiles("age", "bmi", probs=[0.1, 0.5], bins=64),
     TableOne("age", "bmi", "sex"),
@@ -353,6 +357,9 @@ WRONG = [
     (lambda: Mean(["age"]), "columns must be names"),
     (lambda: Covariance("age"), "at least 2 columns"),
     (lambda: ContingencyTable("sex"), "at least 2 columns"),
+    (lambda: Association("sex"), "at least 2 columns"),
+    (lambda: Association("sex", "stage", "disease"), "two columns, not of 3"),
+    (lambda: Association("sex", "stage", trend=1), "trend must be True or False"),
     (lambda: Quantiles("age", probs=(0.5, 1.0)), "probs must lie strictly between 0 and 1"),
     (lambda: Quantiles("age", probs=0.0), "probs must lie"),
     (lambda: Quantiles("age", probs=()), "at least one"),
@@ -388,6 +395,8 @@ UNFIT = [
     (Histogram("age"), "give edges or bins"),
     (Histogram("sex", bins=3), "leave out edges and bins"),
     (ContingencyTable("sex", "age"), "must have categories"),
+    (Association("sex", "age"), "must have categories"),
+    (Association("sex", "ward"), "one category in the schema"),
     (TableOne("age", by="chol"), "must have categories"),
     (TableOne("agee"), "did you mean 'age'"),
     (Count("agee"), "did you mean 'age'"),

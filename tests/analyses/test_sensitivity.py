@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cape.analyses import (
     ECDF,
+    Association,
     ContingencyTable,
     Correlation,
     Count,
@@ -71,6 +72,7 @@ ANALYSES = [
     Histogram("bmi", bins=7),
     Histogram("stage"),
     ContingencyTable("sex", "disease"),
+    Association("sex", "stage", trend=True),
     ECDF("age", bins=16),
     Quantiles("age", "bmi", bins=64),
     TableOne("age", "bmi", "sex"),

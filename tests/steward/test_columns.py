@@ -56,7 +56,7 @@ GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or
 LEFT = {  # and those that stay as they are
     *("edges", "probs", "intercept", "ridge", "norm", "rounds", "threshold", "radius", "cut", "errors"),
     *("components", "center", "steps", "seed", "activation", "sampling", "clip", "rate", "optimiser"),
-    *("watch", "checkpoint"),
+    *("watch", "checkpoint", "trend"),
 }
 
 

@@ -5,10 +5,12 @@ covariances, correlations, quantiles, distribution functions and percentages. Co
 people in the tables themselves: they have no sampling error, and their intervals cover privacy noise only.
 """
 
+from cape.analyses.association import Association
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.custom import CustomSum
-from cape.analyses.histogram import ContingencyTable, Histogram, Independence
+from cape.analyses.histogram import ContingencyTable, Histogram
+from cape.analyses.independence import Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
 from cape.analyses.quantiles import ECDF, Quantiles
@@ -22,6 +24,7 @@ __all__ = [
     "ECDF",
     "KINDS",
     "PCA",
+    "Association",
     "ContingencyTable",
     "Correlation",
     "Count",

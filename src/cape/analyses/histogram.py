@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import chdtrc
 
 from cape import check
 from cape.analyses.columns import OfColumns
-from cape.analyses.moments import enough
+from cape.analyses.independence import Independence, contrasts
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
@@ -26,7 +25,7 @@ from cape.errors import InvalidInput
 from cape.show import Bars, Figure, HeatMap, Mark
 from cape.show.numbers import count, p_value
 
-__all__ = ["ContingencyTable", "Histogram", "Independence", "one_hot"]
+__all__ = ["ContingencyTable", "Histogram", "one_hot"]
 
 _MOST_BINS = 1 << 20
 _MOST_BARS = 200  # that a figure holds
@@ -206,15 +205,6 @@ class _CellLabels(Labels):
         return ", ".join(f"{column}={values[i]}" for column, values, i in cell)
 
 
-@dataclass(frozen=True)
-class Independence:
-    """A test of independence between two columns: a small p-value speaks against it."""
-
-    statistic: float
-    freedom: int
-    p_value: float
-
-
 class ContingencyTable(OfColumns):
     """How many people in the tables there are for each combination of two or more columns' categories.
 
@@ -266,40 +256,15 @@ class ContingencyTable(OfColumns):
         """Return a chi-square test of independence of two columns that counts privacy noise.
 
         None if noise leaves a row or a column of the table without a clear count, or a column has one
-        category only. Post-processing of what `finish` returned: it costs nothing.
-
-        With margins r and c, and orthonormal u ⟂ sqrt(r), v ⟂ sqrt(c), the contrasts z = sum X_ij u_i v_j /
-        sqrt(n r_i c_j) are, under independence, normal with mean 0 and covariance I plus that of the noise,
-        (noise² / n) (U' diag(1/r) U) x (V' diag(1/c) V). Estimating r and c changes them in second order
-        only: under independence the mean of z is a product of two terms that both vanish at the true
-        margins. So z' cov^-1 z is chi-square with (rows - 1)(columns - 1) degrees of freedom; without noise
-        it is Pearson's statistic.
+        category only. Post-processing of what `finish` returned: it costs nothing. `independence` has the
+        proof.
         """
         if len(self.columns) != 2:
             raise InvalidInput(f"independence must be asked of two columns, not of {len(self.columns)}")
         shape = tuple(len(schema.category(name).values) for name in self.columns)
         table = np.array([estimate.value for estimate in estimates]).reshape(shape)
-        noise, count = estimates[0].privacy, float(table.sum())
+        noise = estimates[0].privacy
         if _adds_up(estimates[0].within[1], schema, self.columns):
             noise *= math.sqrt(table.size / max(table.size - 1, 1))  # as before it was brought to the total
-        freedom = (shape[0] - 1) * (shape[1] - 1)
-        clear = all(
-            enough(float(margin), noise * math.sqrt(shape[axis]))
-            for axis in (0, 1)
-            for margin in table.sum(axis=axis)
-        )
-        if not clear or freedom == 0:
-            return None
-        by_row, by_column = table.sum(axis=1) / count, table.sum(axis=0) / count
-        left, right = _contrasts(by_row), _contrasts(by_column)
-        z = (left.T @ table @ right / math.sqrt(count)).reshape(-1)
-        covariance = np.eye(freedom) + noise**2 / count * np.kron(left.T @ left, right.T @ right)
-        statistic = float(z @ np.linalg.solve(covariance, z))
-        return Independence(statistic, freedom, float(chdtrc(freedom, statistic)))
-
-
-def _contrasts(margin: Floats) -> Floats:
-    """Return columns u / sqrt(margin), for orthonormal u orthogonal to sqrt(margin)."""
-    root = np.sqrt(margin)
-    _, _, vectors = np.linalg.svd(root[None, :])
-    return np.asarray(vectors[1:].T / root[:, None])
+        found = contrasts(table, noise)
+        return None if found is None else found.test

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cape import check
+from cape.analyses.association import Association
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.histogram import ContingencyTable, Histogram
@@ -37,6 +38,7 @@ KINDS: dict[str, type[Analysis]] = {
         Correlation,
         Histogram,
         ContingencyTable,
+        Association,
         ECDF,
         Quantiles,
         TableOne,

@@ -1,0 +1,160 @@
+"""Tests and intervals that count privacy noise: how often they reject and cover, and the data that they need.
+
+Samples are summed by the blocks' own code and get a curator's Gaussian noise, at delta 1e-6. Every cell of
+`compare.size` is one test at one setting; what counts as broken is decided by one-sided binomial tests at .05
+over the number of cells.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from benchmarks.harness import Result, bench
+from cape import privacy
+from cape.analyses import Association
+from cape.blocks import Table
+from cape.data import Category, Schema
+from cape.engine.query import Analysis, Answer
+from cape.errors import TooNoisyWarning
+
+__all__ = ["answer", "finish"]
+
+Floats = NDArray[np.float64]
+Random = np.random.Generator
+SIZES, EPSILONS, DELTA = (200, 1000, 20_000), (0.5, 1.0, 3.0), 1e-6
+RUNS = 2000 if os.environ.get("CAPE_BENCH_FULL") else 400
+_LEVEL, _LEAST = 0.05, 0.03
+_OFTEN = 0.95  # how often a test must have an answer for `_LEAST` to be asked of it
+_SITES = 20
+_HEART = 1112  # rows of the reference setting, in 20 sites
+
+
+def answer(
+    analysis: Analysis, schema: Schema, sums: Any, epsilon: float, rng: Random, rows: int | None = None
+) -> Answer:
+    """Return sums with the noise of a trusted curator."""
+    query = analysis.query(schema, "replace-one")
+    std = query.sensitivity / float(privacy.mu(epsilon, DELTA))
+    noise = tuple(tuple(std * scale for scale in scales) for scales in query.scales)
+    noised = tuple(
+        tuple(
+            array + rng.normal(size=np.shape(array)) * each for array, each in zip(arrays, stds, strict=True)
+        )
+        for arrays, stds in zip(sums, noise, strict=True)
+    )
+    return Answer(noised, noise, rows, schema)
+
+
+def summed(analysis: Analysis, schema: Schema, frame: pl.DataFrame) -> list[tuple[Floats, ...]]:
+    """Return the exact sums of a table, in units of t, t² and rows."""
+    blocks = analysis.query(schema, "replace-one").blocks
+    found = Table("a", frame, schema).sums(list(blocks))
+    return [
+        tuple(
+            np.asarray(total) * 2.0**-array.bits
+            for total, array in zip(sums, block.arrays(schema), strict=True)
+        )
+        for block, sums in zip(blocks, found, strict=True)
+    ]
+
+
+def finish(analysis: Analysis, given: Answer) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooNoisyWarning)
+        return analysis.finish(given)
+
+
+Drawn = Callable[[Random, int, float], float | None]
+"""A P value of one sample under the null hypothesis; None where noise leaves no answer."""
+
+
+def _association(first: list[float], second: list[float], trend: bool) -> Drawn:
+    schema = Schema(
+        a=Category(tuple(f"a{i}" for i in range(len(first)))),
+        b=Category(tuple(f"b{i}" for i in range(len(second)))),
+    )
+    analysis, shares = Association("a", "b", trend=trend), np.outer(first, second)
+
+    def drawn(rng: Random, rows: int, epsilon: float) -> float | None:
+        counts = rng.multinomial(rows, shares.ravel()).reshape(shares.shape).astype(np.float64)
+        model = finish(analysis, answer(analysis, schema, [(counts,)], epsilon, rng)).model
+        test = model.trend if trend else model.test
+        return None if test is None else float(test.p_value)
+
+    return drawn
+
+
+TESTS: dict[str, Drawn] = {
+    "chi-square 2 x 2": _association([0.5, 0.5], [0.65, 0.35], False),
+    "chi-square 2 x 2, rare": _association([0.7, 0.3], [0.9, 0.1], False),
+    "chi-square 3 x 4": _association([0.3, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], False),
+    "trend": _association([0.2, 0.3, 0.3, 0.2], [0.65, 0.35], True),
+}
+
+
+@bench("compare.size")
+def size() -> Result:
+    """How many cells reject under the null hypothesis above .05, or below .03 though they have an answer."""
+    cells: dict[str, list[float | None]] = {}
+    for place, (name, drawn) in enumerate(TESTS.items()):
+        for rows in SIZES:
+            for epsilon in EPSILONS:
+                rng = np.random.default_rng([place, rows, int(10 * epsilon)])
+                key = f"{name}, n = {rows}, epsilon = {epsilon:g}"
+                cells[key] = [drawn(rng, rows, epsilon) for _ in range(RUNS)]
+    broken: dict[str, float] = {}
+    for key, found in cells.items():
+        hits = sum(p is not None and p < _LEVEL for p in found)
+        often = sum(p is not None for p in found) >= _OFTEN * RUNS
+        level = 0.05 / len(cells)
+        if binom.sf(hits - 1, RUNS, _LEVEL) < level or (often and binom.cdf(hits, RUNS, _LEAST) < level):
+            broken[key] = hits / RUNS
+    rates = {key: sum(p is not None and p < _LEVEL for p in found) / RUNS for key, found in cells.items()}
+    detail = {
+        "cells": len(cells),
+        "runs": RUNS,
+        "highest": max(rates.values()),
+        "median": float(np.median(list(rates.values()))),
+        "without an answer": {
+            key: round(sum(p is None for p in found) / RUNS, 3)
+            for key, found in cells.items()
+            if None in found
+        },
+        "broken": broken,
+    }
+    return Result(float(len(broken)), 0.0, "lower", unit="cells", detail=detail)
+
+
+@bench("compare.odds")
+def odds() -> Result:
+    """The interval of the log odds ratio over that of the table with known noise, in the median."""
+    shares, schema = np.array([[0.35, 0.15], [0.25, 0.25]]), Schema(a=["a0", "a1"], b=["b0", "b1"])
+    analysis, true = Association("a", "b"), math.log(0.35 * 0.25 / 0.15 / 0.25)
+    ratios: dict[str, float] = {}
+    covered: dict[str, float] = {}
+    for rows in (_HEART, 20_000):
+        for epsilon in EPSILONS[1:]:
+            rng, widths, hits = np.random.default_rng([rows, int(epsilon)]), [], 0
+            for _ in range(RUNS):
+                counts = rng.multinomial(rows, shares.ravel()).reshape(2, 2).astype(np.float64)
+                given = answer(analysis, schema, [(counts,)], epsilon, rng)
+                low, high = finish(analysis, given).estimates[-1].interval()
+                noise = given.noise[0][0]
+                known = 2 * 1.959964 * math.sqrt(float((1 / counts + noise**2 / counts**2).sum()))
+                widths.append(
+                    (math.log(high) - math.log(low)) / known if 0 < low < high < math.inf else math.inf
+                )
+                hits += (0 if low <= 0 else math.log(low)) <= true <= math.log(high)
+            key = f"n = {rows}, epsilon = {epsilon:g}"
+            ratios[key], covered[key] = round(float(np.median(widths)), 4), hits / RUNS
+    detail = {"runs": RUNS, "widths": ratios, "coverage": covered}
+    return Result(max(ratios.values()), 1.05, "lower", detail=detail)

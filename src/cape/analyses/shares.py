@@ -1,0 +1,119 @@
+"""The share of a count in a total where both are noisy: intervals that count sampling and privacy noise.
+
+For a true share p, a - p N has mean 0 and the variance N p (1 - p) from sampling plus A - 2 B p + C p² from
+noise, where A and C are the variances of the noise in a and in N and B is their covariance. The p for which
+a - p N lies within q standard errors solve a quadratic: without noise it is Wilson's interval, without
+sampling Fieller's. Where noise could make N zero, the interval is [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from cape.analyses.quantiles import proportion_error
+
+__all__ = ["Share", "apart", "quantile"]
+
+
+def quantile(level: float) -> float:
+    """Return how many standard errors a normal interval reaches."""
+    return float(ndtri((1 + level) / 2))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A noisy count `part` among the noisy `whole`, with the variances and the covariance of their noise."""
+
+    part: float
+    whole: float
+    of_part: float
+    of_both: float
+    of_whole: float
+
+    @classmethod
+    def of(cls, part: float, whole: float, noise: float, cells: int, table: int | None = None) -> Share:
+        """Return the share of one cell among `cells` that add up to `whole`, with this noise in each.
+
+        `table` is the number of cells of a table that was brought to a public total: the noise s² I of its
+        cells is then s² (I - J / table), J the matrix of ones.
+        """
+        tied = 0.0 if table is None else 1 / table
+        square = noise**2
+        return cls(
+            min(max(part, 0.0), whole),
+            whole,
+            square * (1 - tied),
+            square * (1 - cells * tied),
+            square * cells * (1 - cells * tied),
+        )
+
+    @property
+    def value(self) -> float:
+        """The share, which lies in [0, 1]."""
+        return self.part / self.whole
+
+    @property
+    def noise(self) -> float:
+        """Its privacy error, that of a ratio, to first order."""
+        p = self.value
+        return math.sqrt(max(self.of_part - 2 * self.of_both * p + self.of_whole * p * p, 0.0)) / self.whole
+
+    @property
+    def sampling(self) -> float:
+        """Its sampling error."""
+        return proportion_error(self.value, self.whole)
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        """Return the interval of the population's share: Wilson's, with noise."""
+        return self._solved(quantile(level), self.whole)
+
+    def noisy(self, level: float) -> tuple[float, float]:
+        """Return the interval of the share among these very people, which counts noise only: Fieller's."""
+        return self._solved(quantile(level), 0.0)
+
+    def _solved(self, q: float, drawn: float) -> tuple[float, float]:
+        """Return the p with (part - p whole)² <= q² (drawn p (1 - p) + noise)."""
+        a, n, q2 = self.part, self.whole, q * q
+        leading = n * n + q2 * (drawn - self.of_whole)
+        if leading <= 0:
+            return 0.0, 1.0
+        middle = (a * n + q2 * (drawn / 2 - self.of_both)) / leading
+        rest = (a * a - q2 * self.of_part) / leading
+        reach = math.sqrt(max(middle * middle - rest, 0.0))
+        low, high = max(middle - reach, 0.0), min(middle + reach, 1.0)
+        return min(low, self.value), max(high, self.value)
+
+
+def apart(
+    one: Share, other: Share, level: float, of: Callable[[float], float], drawn: Callable[[Share], float]
+) -> tuple[float, float]:
+    """Return an interval of of(p) - of(p') for a rising function of the shares of two groups.
+
+    The distances of each end from the estimate add up in squares (Zou and Donner's MOVER). That of a group is
+    q sqrt(drawn) from sampling, the usual one, and from noise what `Share.noisy` makes of it: no ratio of
+    normals is approximated. An end that noise leaves open is infinite.
+    """
+    q = quantile(level)
+
+    def reach(share: Share, end: float) -> float:
+        there, here = _at(of, end), of(share.value)
+        return q * q * drawn(share) + (there - here) ** 2
+
+    apart = of(one.value) - of(other.value)
+    (low, high), (other_low, other_high) = one.noisy(level), other.noisy(level)
+    return (
+        apart - math.sqrt(reach(one, low) + reach(other, other_high)),
+        apart + math.sqrt(reach(one, high) + reach(other, other_low)),
+    )
+
+
+def _at(of: Callable[[float], float], end: float) -> float:
+    """Return of(end), infinite where a logarithm of 0 is."""
+    try:
+        return of(end)
+    except (ValueError, ZeroDivisionError):
+        return -math.inf if end < 0.5 else math.inf
