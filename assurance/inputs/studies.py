@@ -27,6 +27,7 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "histogram", "column": "age", "bins": 6},
     {"kind": "histogram", "column": "age", "edges": [18, 40, 60, 90]},
     {"kind": "contingency-table", "columns": ["sex", "ill"]},
+    {"kind": "proportion", "columns": ["ill"], "by": "sex"},
     {"kind": "association", "columns": ["sex", "ill"], "trend": True},
     {"kind": "ecdf", "columns": ["age"], "bins": 16},
     {"kind": "quantiles", "columns": ["age"], "probs": [0.25, 0.5], "bins": 16},

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         LogisticRegression,
         Mean,
         PolynomialLoss,
+        Proportion,
         Quantiles,
         StandardDeviation,
         Sum,
@@ -53,7 +54,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "cape.analyses": "Association ContingencyTable Correlation Count Covariance ECDF Histogram "
-    "LinearRegression LogisticRegression Mean PCA PolynomialLoss Quantiles "
+    "LinearRegression LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles "
     "StandardDeviation Sum TableOne Variance",
     "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
     "cape.engine.consortium": "Consortium",
@@ -104,6 +105,7 @@ __all__ = [
     "Person",
     "PolynomialLoss",
     "PrivacyLeakWarning",
+    "Proportion",
     "Quantiles",
     "Schema",
     "Site",

@@ -13,6 +13,7 @@ from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.independence import Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
+from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
 from cape.analyses.registry import KINDS, build
 from cape.analyses.regression.linear import LinearRegression
@@ -36,6 +37,7 @@ __all__ = [
     "LogisticRegression",
     "Mean",
     "PolynomialLoss",
+    "Proportion",
     "Quantiles",
     "StandardDeviation",
     "Sum",

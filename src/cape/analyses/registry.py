@@ -13,6 +13,7 @@ from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
+from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
@@ -38,6 +39,7 @@ KINDS: dict[str, type[Analysis]] = {
         Correlation,
         Histogram,
         ContingencyTable,
+        Proportion,
         Association,
         ECDF,
         Quantiles,
