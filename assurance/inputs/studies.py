@@ -29,6 +29,7 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "contingency-table", "columns": ["sex", "ill"]},
     {"kind": "proportion", "columns": ["ill"], "by": "sex"},
     {"kind": "association", "columns": ["sex", "ill"], "trend": True},
+    {"kind": "difference", "columns": ["weight"], "by": "ill"},
     {"kind": "ecdf", "columns": ["age"], "bins": 16},
     {"kind": "quantiles", "columns": ["age"], "probs": [0.25, 0.5], "bins": 16},
     {"kind": "table-one", "columns": ["age", "sex"], "by": "ill", "bins": 16},

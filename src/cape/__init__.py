@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Correlation,
         Count,
         Covariance,
+        Difference,
         Histogram,
         LinearRegression,
         LogisticRegression,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cape.analyses": "Association ContingencyTable Correlation Count Covariance ECDF Histogram "
+    "cape.analyses": "Association ContingencyTable Correlation Count Covariance Difference ECDF Histogram "
     "LinearRegression LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles "
     "StandardDeviation Sum TableOne Variance",
     "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
@@ -85,6 +86,7 @@ __all__ = [
     "Csv",
     "DataError",
     "Database",
+    "Difference",
     "Excel",
     "File",
     "GradientDescent",

@@ -9,6 +9,7 @@ from cape.analyses.association import Association
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.custom import CustomSum
+from cape.analyses.difference import Difference
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.independence import Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
@@ -31,6 +32,7 @@ __all__ = [
     "Count",
     "Covariance",
     "CustomSum",
+    "Difference",
     "Histogram",
     "Independence",
     "LinearRegression",

@@ -10,6 +10,7 @@ from cape import check
 from cape.analyses.association import Association
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
+from cape.analyses.difference import Difference
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
@@ -41,6 +42,7 @@ KINDS: dict[str, type[Analysis]] = {
         ContingencyTable,
         Proportion,
         Association,
+        Difference,
         ECDF,
         Quantiles,
         TableOne,

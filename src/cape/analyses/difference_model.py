@@ -1,0 +1,146 @@
+"""How differences of means between groups are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cape.analyses.welch import MeansTest
+from cape.data import Schema
+from cape.engine.query import Estimate
+from cape.show import Figure, Intervals, Mark, Shown, Table
+from cape.show.figures import DOTS
+from cape.show.numbers import LEVEL, between, p_value, rounded
+from cape.show.plain import plain
+
+__all__ = ["Comparison", "DifferenceModel"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One column: the mean of each group, and the difference of each two with its test.
+
+    `overall` tests that all means are equal. A test is None where noise hides a group.
+    """
+
+    column: str
+    means: tuple[Estimate, ...]
+    differences: tuple[Estimate, ...]
+    standardised: tuple[Estimate, ...]
+    tests: tuple[MeansTest | None, ...]
+    overall: MeansTest | None
+
+    @property
+    def adjusted(self) -> tuple[float | None, ...]:
+        """The P values of the differences, adjusted for their number (Holm); those that are hidden count."""
+        found: list[float | None] = [None] * len(self.tests)
+        known = sorted((test.p_value, place) for place, test in enumerate(self.tests) if test is not None)
+        most = 0.0
+        for rank, (p, place) in enumerate(known):
+            most = max(most, min((len(self.tests) - rank) * p, 1.0))
+            found[place] = most
+        return tuple(found)
+
+
+@dataclass(frozen=True, repr=False)
+class DifferenceModel(Shown):
+    """Means of groups compared, column by column."""
+
+    by: str
+    schema: Schema
+    comparisons: tuple[Comparison, ...]
+
+    def p_value(self, column: str) -> float | None:
+        """Return the P value of the test that all groups have the same mean; None if noise hides a group."""
+        for each in self.comparisons:
+            if each.column == column:
+                return None if each.overall is None else each.overall.p_value
+        raise KeyError(column)
+
+    def tables(self) -> Sequence[Table]:
+        """Return means, differences and standardised differences, with P values."""
+        several = any(len(each.differences) > 1 for each in self.comparisons)
+        rows: list[tuple[str, ...]] = []
+        for each in self.comparisons:
+            rows.append((self.schema.title(each.column),))
+            empty = ("",) * (2 if several else 1)
+            rows += [(*_line(mean), *empty) for mean in each.means]
+            for estimate, test, adjusted in zip(each.differences, each.tests, each.adjusted, strict=True):
+                p = ["-" if test is None else p_value(test.p_value)]
+                if several:
+                    p.append("-" if adjusted is None else p_value(adjusted))
+                rows.append((*_line(estimate), *p))
+            rows += [(*_line(ratio), *empty) for ratio in each.standardised]
+        heads = ("", "value", f"{LEVEL:.0%} interval", "P", *(("P (Holm)",) if several else ()))
+        return [Table(heads, tuple(rows), drop=(2,))]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the differences of each column about 0."""
+        panels = tuple(
+            Intervals(
+                tuple(Mark.of(estimate, _short(estimate)) for estimate in each.differences),
+                self.schema.title(each.column),
+                line=0.0,
+            )
+            for each in self.comparisons
+        )
+        return [Figure(panels, DOTS)]
+
+    def notes(self) -> Sequence[str]:
+        """Return the tests that all means are equal, and what the numbers are."""
+        found = []
+        for each in self.comparisons:
+            name, test = self.schema.label(each.column), each.overall
+            if test is None:
+                found.append(f"There is too much noise to test whether groups differ in {name}.")
+            elif len(each.means) > 2:
+                sign = "" if test.p_value < 0.001 else "= "
+                found.append(
+                    f"Welch's test that all groups have the same mean of {name}, privacy noise counted: "
+                    f"F = {test.statistic:.2f} with {test.freedom[0]:.0f} and {test.freedom[1]:,.1f} degrees "
+                    f"of freedom, P {sign}{p_value(test.p_value)}."
+                )
+        found.append("P values are those of Welch's t-test and count privacy noise.")
+        found.append("SMD is the standardised mean difference: over the root of the mean of both variances.")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return plain(
+            {
+                "by": self.by,
+                "columns": {
+                    each.column: {
+                        "overall": _plainly(each.overall),
+                        "differences": [
+                            {"label": e.label, "test": _plainly(test), "p_holm": adjusted}
+                            for e, test, adjusted in zip(
+                                each.differences, each.tests, each.adjusted, strict=True
+                            )
+                        ],
+                    }
+                    for each in self.comparisons
+                },
+            }
+        )
+
+
+def _plainly(test: MeansTest | None) -> dict[str, Any] | None:
+    if test is None:
+        return None
+    return {"statistic": test.statistic, "freedom": list(test.freedom), "p": test.p_value}
+
+
+def _short(estimate: Estimate) -> str:
+    """Return what stands behind the bar of a label."""
+    return estimate.label.partition(" | ")[2]
+
+
+def _line(estimate: Estimate) -> tuple[str, str, str]:
+    kind = estimate.label.partition(" | ")[0].rpartition(" ")[2]
+    error = estimate.standard_error
+    ends = estimate.interval(LEVEL)
+    shown = "not known" if math.isinf(ends[0]) else between(ends, error)
+    return f"{kind}, {_short(estimate)}", rounded(estimate.value, error), shown

@@ -1,0 +1,188 @@
+"""Means of groups compared: Welch's tests and intervals, with privacy noise in every sum.
+
+Claim. For groups of the same mean, the difference of two released means over the root of its variance is
+Student's t with the degrees of freedom below, to the accuracy of Welch's own approximation.
+Reason. A released mean m = S / N of a group has the error (e - m d) / N, e and d the noise in sum and
+count, so its variance is v / n from sampling plus (s² + m² c²) / n² from noise: `Sums.mean_noise`. The
+second is known. The first is estimated from a sample and through noise, with the variance 2 (v / n)² / (n -
+1) + (noise of v)² / n². Satterthwaite's degrees of freedom match it: 2 (total variance)² over the sum of
+these. Without noise they are Welch's. Of several groups the same holds with his F and one over the total
+variance as weights.
+Tested in tests/analyses/test_difference.py and by compare.size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
+
+from cape.analyses.moments import Sums, likely
+
+__all__ = ["Group", "MeansTest", "Pair", "Standardised", "equal"]
+
+_LEAST_FREEDOM = 8.0  # where noise, rather than a small sample, leaves fewer
+_MOST_FREEDOM = 1e9
+
+
+@dataclass(frozen=True)
+class MeansTest:
+    """A test of equal means: t² or Welch's F, its degrees of freedom, and the P value."""
+
+    statistic: float
+    freedom: tuple[float, float]
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the sums of a group say of its mean, in units of t."""
+
+    sums: Sums
+
+    @property
+    def mean(self) -> float:
+        """The mean, not cut to the bounds: a cut one would make tests timid."""
+        return self.sums.first / self.sums.count
+
+    @property
+    def sampled(self) -> float:
+        """The variance of the mean from sampling."""
+        return self.sums.variance / self.sums.count
+
+    @property
+    def blurred(self) -> float:
+        """The variance of the mean from noise."""
+        return self.sums.mean_noise**2
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.sampled + self.blurred
+
+    @property
+    def doubt(self) -> float:
+        """The variance of the estimate of that variance."""
+        of_sample = 2 * self.sampled**2 / (self.sums.count - 1)
+        return of_sample + (self.sums.variance_noise / self.sums.count) ** 2
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The mean of one group less that of another."""
+
+    one: Group
+    other: Group
+
+    @property
+    def value(self) -> float:
+        return self.one.mean - self.other.mean
+
+    @property
+    def total(self) -> float:
+        return self.one.total + self.other.total
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of t."""
+        doubt = self.one.doubt + self.other.doubt
+        matched = _MOST_FREEDOM if doubt == 0 else 2 * self.total**2 / doubt
+        noisy = self.one.sums.variance_noise > 0
+        least = min(_LEAST_FREEDOM, self.one.sums.count + self.other.sums.count - 2) if noisy else 0.0
+        return min(max(matched, least), _MOST_FREEDOM)
+
+    @property
+    def test(self) -> MeansTest | None:
+        """The t-test of equal means; None if nothing varies."""
+        if self.total <= 0:
+            return None
+        t = self.value / math.sqrt(self.total)
+        return MeansTest(t * t, (1.0, self.freedom), float(2 * stdtr(self.freedom, -abs(t))))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return Welch's interval of the difference."""
+        if self.total <= 0:
+            return self.value, self.value
+        reach = float(stdtrit(self.freedom, (1 + level) / 2)) * math.sqrt(self.total)
+        return self.value - reach, self.value + reach
+
+    @property
+    def standardised(self) -> Standardised | None:
+        """The difference over the root of the mean of both variances; None if nothing varies."""
+        each = (self.one.sums, self.other.sums)
+        noise = math.hypot(*(sums.variance_noise for sums in each)) / 2
+        variance = likely(sum(sums.variance for sums in each) / 2, noise)
+        if variance <= 0:
+            return None
+        drawn = math.hypot(*(sums.variance * math.sqrt(2 / (sums.count - 1)) for sums in each)) / 2
+        sampled, blurred = (
+            sum(getattr(group, part) for group in (self.one, self.other)) for part in ("sampled", "blurred")
+        )
+        return Standardised(self.value, variance, sampled, blurred, drawn, noise)
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """A difference over a standard deviation, with the errors of both.
+
+    Attributes:
+        variance: whose root the difference is divided by.
+        sampled, blurred: the variance of the difference from sampling and from noise.
+        drawn, noise: the errors of the variance from sampling and from noise.
+    """
+
+    difference: float
+    variance: float
+    sampled: float
+    blurred: float
+    drawn: float
+    noise: float
+
+    @property
+    def value(self) -> float:
+        return self.difference / math.sqrt(self.variance)
+
+    def error(self, of_difference: float, of_variance: float) -> float:
+        """Return the error of the ratio, to first order."""
+        of_ratio = self.value * of_variance / (2 * self.variance)
+        return math.hypot(math.sqrt(of_difference / self.variance), of_ratio)
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        """Return the ratios r for which difference - r SD is within its errors (Fieller).
+
+        Where noise could make the SD zero, any ratio is possible.
+        """
+        q2 = float(ndtri((1 + level) / 2)) ** 2
+        spread = (self.drawn**2 + self.noise**2) / (4 * self.variance)  # of the SD
+        leading = self.variance - q2 * spread
+        if leading <= 0:
+            return -math.inf, math.inf
+        d, total = self.difference, self.sampled + self.blurred
+        centre = d * math.sqrt(self.variance) / leading
+        reach = math.sqrt(q2 * (leading * total + d * d * spread)) / leading
+        return centre - reach, centre + reach
+
+
+def equal(groups: Sequence[Group]) -> MeansTest | None:
+    """Return Welch's test that the means of several groups are equal; None if nothing varies."""
+    if len(groups) == 2:
+        return Pair(groups[1], groups[0]).test
+    if any(group.total <= 0 for group in groups):
+        return None
+    many = len(groups)
+    weights = np.array([1 / group.total for group in groups])
+    means = np.array([group.mean for group in groups])
+    shares = weights / weights.sum()
+    between = float(weights @ (means - shares @ means) ** 2) / (many - 1)
+    doubts = np.array([group.doubt / (2 * group.total**2) for group in groups])
+    unsure = float((1 - shares) ** 2 @ doubts)
+    statistic = between / (1 + 2 * (many - 2) / (many**2 - 1) * unsure)
+    freedom = _MOST_FREEDOM if unsure == 0 else min((many**2 - 1) / (3 * unsure), _MOST_FREEDOM)
+    if freedom == _MOST_FREEDOM:
+        p = float(chdtrc(many - 1, (many - 1) * statistic))
+    else:
+        p = float(fdtrc(many - 1, freedom, statistic))
+    return MeansTest(statistic, (many - 1.0, freedom), p)

@@ -1,0 +1,171 @@
+"""Differences of means: Welch's without noise, and honest with it."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import f_oneway, ttest_ind
+
+from cape.analyses import Difference
+from cape.analyses.moments import Sums
+from cape.analyses.welch import Group, Pair
+from cape.data import Category, Number, Schema
+from cape.errors import TooNoisyWarning
+
+from .slow_sums import exact, noisy, scaled
+
+SCHEMA = Schema(
+    x=(-4, 4),
+    y=Number(0, 10, missing=False),
+    ill=["no", "yes"],
+    stage=Category(("I", "II", "III"), missing=False),
+)
+LABEL = "x difference | ill: yes - no"
+pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+
+
+def finished(asked, table, *, mu=0.0, rng=None, neighbours="replace-one"):
+    query = asked.query(SCHEMA, neighbours)
+    rows = len(next(iter(table.values())))
+    rng = rng or np.random.default_rng(0)
+    sums = exact(query, SCHEMA, table)
+    answer = noisy(query, SCHEMA, sums, rows, rng, neighbours=neighbours, mu=mu)
+    result = asked.finish(answer)
+    return {estimate.label: estimate for estimate in result.estimates}, result.model
+
+
+def people(rows, rng, shift=0.0):
+    ill = (rng.random(rows) < 0.4).astype(int)
+    stage = rng.integers(0, 3, rows)
+    x = rng.normal(0.3 + shift * ill, 1 + 0.5 * ill)
+    return {"x": x, "y": rng.gamma(2.0, 1.5, rows), "ill": ill, "stage": stage}
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_without_noise_two_groups_are_compared_as_scipy_does(neighbours):
+    table = people(400, np.random.default_rng(1), 0.4)
+    found, model = finished(Difference("x", by="ill"), table, neighbours=neighbours)
+    x = scaled(table["x"], SCHEMA.number("x")) * 4  # on the grid, whose steps are larger than 1e-6 of x
+    one, other = x[table["ill"] == 1], x[table["ill"] == 0]
+    known = ttest_ind(one, other, equal_var=False)
+    assert model.p_value("x") == pytest.approx(known.pvalue, abs=1e-6)
+    ends = known.confidence_interval(0.9)
+    assert found[LABEL].value == pytest.approx(one.mean() - other.mean(), abs=1e-9)
+    assert found[LABEL].interval(0.9) == pytest.approx((ends.low, ends.high), abs=1e-6)
+    spread = math.sqrt((one.var(ddof=1) + other.var(ddof=1)) / 2)
+    ratio = found["x SMD | ill: yes - no"].value
+    assert ratio == pytest.approx((one.mean() - other.mean()) / spread, abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [12, 400])
+def test_without_noise_several_groups_are_compared_as_scipy_does(rows):
+    rng = np.random.default_rng(2)
+    table = people(rows, rng) | {"stage": np.arange(rows) % 3}
+    found, model = finished(Difference("x", "y", by="stage"), table)
+    for name in ("x", "y"):
+        column = SCHEMA.number(name)
+        cells = scaled(table[name], column) * column.half
+        groups = [cells[table["stage"] == code] for code in range(3)]
+        known = f_oneway(*groups, equal_var=False)
+        assert model.p_value(name) == pytest.approx(known.pvalue, abs=1e-6)
+        (each,) = [each for each in model.comparisons if each.column == name]
+        assert each.overall.statistic == pytest.approx(known.statistic, abs=1e-6)
+        pairs = [ttest_ind(groups[j], groups[i], equal_var=False).pvalue for i, j in [(0, 1), (0, 2), (1, 2)]]
+        assert [test.p_value for test in each.tests] == pytest.approx(pairs, abs=1e-6)
+        assert found[f"{name} difference | stage: III - I"].value == pytest.approx(
+            groups[2].mean() - groups[0].mean(), abs=1e-9
+        )
+        assert sorted(each.adjusted)[0] == pytest.approx(min(3 * min(pairs), 1))
+        assert max(each.adjusted) >= max(pairs)
+
+
+def answers(asked, schema, table, runs, rng):
+    query = asked.query(schema, "replace-one")
+    for _ in range(runs):
+        data = table()
+        yield asked.finish(noisy(query, schema, exact(query, schema, data), len(data["ill"]), rng))
+
+
+@pytest.mark.slow(10)
+@pytest.mark.parametrize("rows", [200, 1000, 20_000])
+@pytest.mark.parametrize("by", ["ill", "stage"])
+def test_the_level_is_kept_under_the_null_and_intervals_cover(rows, by):
+    """Two thousand runs: 5% is known to 0.5%. The shift is that of cells within the bounds."""
+    rng = np.random.default_rng([rows, len(by)])
+    rejected, covered = [], []
+    shift = 0.5 if by == "ill" else 0.0
+    large = people(1_000_000, rng, shift)
+    x = np.clip(large["x"], -4, 4)
+    true = x[large["ill"] == 1].mean() - x[large["ill"] == 0].mean() if by == "ill" else 0.0
+    asked, runs = Difference("x", by=by), 2000 if rows < 20_000 else 500
+    for result in answers(asked, SCHEMA, lambda: people(rows, rng, shift), runs, rng):
+        rejected.append((result.model.p_value("x") or 1.0) < 0.05)
+        low, high = {e.label: e for e in result.estimates}[
+            LABEL if by == "ill" else "x difference | stage: III - I"
+        ].interval()
+        covered.append(low <= true <= high)
+    assert np.mean(covered) > 0.935 - (0.015 if rows == 20_000 else 0)
+    if by == "stage":
+        assert np.mean(rejected) < (0.068 if rows < 20_000 else 0.084)  # 3.5 standard errors
+
+
+@pytest.mark.slow(3)
+def test_standardised_differences_cover():
+    rng, hits = np.random.default_rng(5), 0
+    asked = Difference("x", by="ill")
+    true = 0.5 / math.sqrt((1 + 1.5**2) / 2)
+    for result in answers(asked, SCHEMA, lambda: people(3000, rng, 0.5), 600, rng):
+        low, high = result.estimates[-1].interval()
+        hits += low <= true <= high
+    assert 0.92 < hits / 600 <= 0.985
+
+
+def test_a_group_of_nobody_leaves_its_differences_open_and_the_others_as_they_are():
+    rng = np.random.default_rng(3)
+    table = people(4000, rng) | {"stage": rng.integers(0, 2, 4000)}
+    with pytest.warns(TooNoisyWarning, match="'x mean | stage=III' and 4 more"):
+        found, model = finished(Difference("x", by="stage"), table, mu=0.5, rng=rng)
+    assert found["x difference | stage: III - I"].interval() == (-8, 8)
+    assert found["x SMD | stage: III - I"].interval() == (-math.inf, math.inf)
+    low, high = found["x difference | stage: II - I"].interval()
+    assert -0.5 < low < high < 0.5
+    assert model.p_value("x") is None
+    assert "too much noise to test" in model.notes()[0]
+    assert model.comparisons[0].adjusted[1] is None
+    with pytest.raises(KeyError):
+        model.p_value("z")
+
+
+def test_rows_that_do_not_vary_have_no_test_and_no_nan():
+    table = {"x": np.full(50, 2.0), "ill": np.arange(50) % 2}
+    found, model = finished(Difference("x", by="ill"), table)
+    assert found[LABEL].interval() == (0, 0)
+    assert model.p_value("x") is None
+    assert found["x SMD | ill: yes - no"].interval() == (-math.inf, math.inf)
+
+
+def test_columns_that_are_never_missing_share_the_work_of_counting():
+    schema = Schema({f"y{i}": Number(0, 10, missing=False) for i in range(4)}, ill=["no", "yes"])
+    query = Difference(*(f"y{i}" for i in range(4)), by="ill").query(schema, "replace-one")
+    ((count, first, second),) = query.scales
+    assert query.sensitivity == pytest.approx(2 * math.sqrt(4))
+    assert count / math.sqrt(4) == pytest.approx(math.sqrt(4 / 3) / math.sqrt(2))  # of their average
+    assert first == 1
+    assert second < 1.3
+
+
+def test_noise_in_the_variance_costs_degrees_of_freedom():
+    clear = Sums(500.0, 20.0, 40.0, 0.0, 0.0, 0.0)
+    blurred = Sums(500.0, 20.0, 40.0, 5.0, 5.0, 10.0)
+    assert Pair(Group(clear), Group(clear)).freedom == pytest.approx(998)
+    assert 8 <= Pair(Group(blurred), Group(blurred)).freedom < 200
+
+
+def test_a_result_is_the_same_after_pickling():
+    rng = np.random.default_rng(4)
+    found, _ = finished(Difference("x", by="ill"), people(2000, rng), mu=1.0, rng=rng)
+    kept = [found[LABEL], found["x SMD | ill: yes - no"]]
+    assert pickle.loads(pickle.dumps(kept)) == kept
