@@ -20,7 +20,7 @@ from scipy.stats import binom
 
 from benchmarks.harness import Result, bench
 from cape import privacy
-from cape.analyses import Association, Difference
+from cape.analyses import Association, Difference, RankTest
 from cape.blocks import Table
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
@@ -120,10 +120,26 @@ def _difference(shares: list[float], mean: float) -> Drawn:
     return drawn
 
 
+def _ranks(shares: list[float]) -> Drawn:
+    """Sixteen bins, each with 0.7 times the rows of the one before."""
+    schema = Schema(x=Number(0, 16), by=Category(tuple("abcd"[: len(shares)])))
+    analysis, skewed = RankTest("x", by="by"), 0.7 ** np.arange(16)
+    cells = np.outer(shares, skewed / skewed.sum())
+
+    def drawn(rng: Random, rows: int, epsilon: float) -> float | None:
+        counts = rng.multinomial(rows, cells.ravel()).reshape(cells.shape).astype(np.float64)
+        model = finish(analysis, answer(analysis, schema, [(counts,)], epsilon, rng)).model
+        return cast("float | None", model.p_value)
+
+    return drawn
+
+
 TESTS: dict[str, Drawn] = {
     "Welch's t": _difference([0.5, 0.5], 0.0),
     "Welch's t, unequal groups, off the middle": _difference([0.7, 0.3], 1.0),
     "Welch's F, four groups": _difference([0.25, 0.25, 0.25, 0.25], 0.5),
+    "Mann-Whitney": _ranks([0.75, 0.25]),
+    "Kruskal-Wallis": _ranks([0.3, 0.3, 0.4]),
     "chi-square 2 x 2": _association([0.5, 0.5], [0.65, 0.35], False),
     "chi-square 2 x 2, rare": _association([0.7, 0.3], [0.9, 0.1], False),
     "chi-square 3 x 4": _association([0.3, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], False),

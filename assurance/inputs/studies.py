@@ -30,6 +30,7 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "proportion", "columns": ["ill"], "by": "sex"},
     {"kind": "association", "columns": ["sex", "ill"], "trend": True},
     {"kind": "difference", "columns": ["weight"], "by": "ill"},
+    {"kind": "rank-test", "column": "weight", "by": "ill", "bins": 4},
     {"kind": "ecdf", "columns": ["age"], "bins": 16},
     {"kind": "quantiles", "columns": ["age"], "probs": [0.25, 0.5], "bins": 16},
     {"kind": "table-one", "columns": ["age", "sex"], "by": "ill", "bins": 16},

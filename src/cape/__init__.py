@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         PolynomialLoss,
         Proportion,
         Quantiles,
+        RankTest,
         StandardDeviation,
         Sum,
         TableOne,
@@ -55,7 +56,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "cape.analyses": "Association ContingencyTable Correlation Count Covariance Difference ECDF Histogram "
-    "LinearRegression LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles "
+    "LinearRegression LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles RankTest "
     "StandardDeviation Sum TableOne Variance",
     "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
     "cape.engine.consortium": "Consortium",
@@ -109,6 +110,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "Proportion",
     "Quantiles",
+    "RankTest",
     "Schema",
     "Site",
     "StandardDeviation",

@@ -16,6 +16,7 @@ from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
 from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
+from cape.analyses.rank_test import RankTest
 from cape.analyses.registry import KINDS, build
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
@@ -41,6 +42,7 @@ __all__ = [
     "PolynomialLoss",
     "Proportion",
     "Quantiles",
+    "RankTest",
     "StandardDeviation",
     "Sum",
     "TableOne",

@@ -24,7 +24,7 @@ from scipy.special import chdtr, chdtrc, chndtrinc
 from cape.analyses.moments import enough
 from cape.arrays import Floats
 
-__all__ = ["Contrasts", "Independence", "Strength", "contrasts"]
+__all__ = ["Contrasts", "Independence", "Strength", "contrasts", "group_contrasts"]
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ def contrasts(table: Floats, noise: float, *, trend: bool = False) -> Contrasts 
     if not clear or min(shape) < 2:
         return None
     by_row, by_column = table.sum(axis=1) / count, table.sum(axis=0) / count
-    left, right = (_scores(each) if trend else _contrasts(each) for each in (by_row, by_column))
+    left, right = (_scores(each) if trend else group_contrasts(each) for each in (by_row, by_column))
     z = (left.T @ table @ right / math.sqrt(count)).reshape(-1)
     blurred = np.asarray(noise**2 / count * np.kron(left.T @ left, right.T @ right), np.float64)
     return Contrasts(z, blurred, count, min(shape) - 1)
 
 
-def _contrasts(margin: Floats) -> Floats:
+def group_contrasts(margin: Floats) -> Floats:
     """Return columns u / sqrt(margin), for orthonormal u orthogonal to sqrt(margin)."""
     root = np.sqrt(margin)
     _, _, vectors = np.linalg.svd(root[None, :])

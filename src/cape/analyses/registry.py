@@ -16,6 +16,7 @@ from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
 from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
+from cape.analyses.rank_test import RankTest
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
@@ -43,6 +44,7 @@ KINDS: dict[str, type[Analysis]] = {
         Proportion,
         Association,
         Difference,
+        RankTest,
         ECDF,
         Quantiles,
         TableOne,
