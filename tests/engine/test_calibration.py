@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -142,3 +143,15 @@ def test_the_ring_holds_the_rows_and_the_noise():
 def test_integer_noise_is_continuous_to_any_digit_that_a_float_has():
     assert discretisation_error(1) == 0.0
     assert discretisation_error(50) == 0.0
+
+
+@given(
+    st.lists(st.integers(-(2**75), 2**75), min_size=1, max_size=5),
+    st.integers(2**20, 2**40),
+    st.integers(0, 9),
+)
+def test_sums_beyond_64_bits_are_rounded_like_others(sums: list[int], factor: int, shift: int) -> None:
+    step = Step(Array("a", (len(sums),), 40), 40 + shift, factor)
+    found = step.round(np.array([*sums, 2**70], object))[:-1]
+    wanted = [math.floor(Fraction(s << shift, factor) + Fraction(1, 2)) for s in sums]
+    assert found.tolist() == [min(max(n, -(2**63)), 2**63 - 1) for n in wanted]

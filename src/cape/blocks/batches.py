@@ -71,7 +71,7 @@ class Batches:
         return self._settled(lambda: self._sums(blocks, stream))
 
     def _sums(self, blocks: Sequence[Block], stream: SecureStream | None) -> list[Sums]:
-        run = Pass(self._site, self._schema, stream, self._lenient)
+        run = Pass(self._site, self._schema, stream)
         summers = [block.summer(run) for block in blocks]
         for part in self._parts([name for block in blocks for name in block.reads]):
             for each in summers:
@@ -90,7 +90,7 @@ class Batches:
         if most * design.width(self._schema) > most_cells:
             return None
         rows = self._held if person is None else self._chosen.count
-        run = Pass(self._site, self._schema, hold=self._lenient)
+        run = Pass(self._site, self._schema)
         kept = Kept(run, design, rows, persons=self._apart)
         for part in self._parts(design.columns):
             kept.add(part)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.arrays import Floats, narrowed
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
@@ -90,7 +90,7 @@ class Gram(Block):
         squares = [(i, i) for i in everyone]
 
         def finish(found: Mapping[int, Totals]) -> Sums:
-            products = np.array(found[0].products, np.int64)
+            products = narrowed(found[0].products)
             square, cross = products[: len(squares)], products[len(squares) :]
             return np.array([found[0].rows]), np.array(found[0].sums, np.int64), square, cross
 

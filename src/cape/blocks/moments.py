@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
+from cape.arrays import Floats, Integers, narrowed
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.typical import Shape
@@ -72,14 +72,14 @@ class Moments(Block):
         everyone = range(len(self.columns))
 
         def finish(found: Mapping[int, Totals]) -> Sums:
-            sums = self._zeros(columns.schema)
+            sums = self._zeros(columns.schema).astype(object)
             for group, totals in found.items():
                 for i in everyone:
                     place = (i,) if self.by is None else (group, i)
                     sums[(0, *place)], sums[(1, *place)] = totals.counts[i], totals.sums[i]
                     if self.squares:
                         sums[(2, *place)] = totals.products[i]
-            return tuple(sums)
+            return tuple(map(narrowed, sums))
 
         return Ask(
             finish,

@@ -5,7 +5,7 @@ Reason. A part has at most 8192 rows of whole steps k with |k| <= 2^20. Its floa
 <= 2^40, have all partial sums at most 2^53 in magnitude, where float64 holds every integer: no addition
 rounds, in whatever order numpy or BLAS adds. What a block adds in another way has a reason of its own, in
 its module. Parts are added as int64, which is associative, in two halves (`Total`): a total that passes
-2^63 is refused, or held there.
+2^63 is made of Python integers.
 Tested in tests/blocks/test_exact.py against Python integers, and under permutations and batch sizes.
 """
 
@@ -24,12 +24,12 @@ from cape.blocks.design import Design
 from cape.blocks.rows import PART_ROWS, Converter, Vectors
 from cape.blocks.steps import Steps
 from cape.data.schema import Number, Schema
-from cape.errors import OverflowRisk
 from cape.noise import SecureStream
 
 __all__ = ["PART_ROWS", "Part", "Pass", "Summer", "Total"]
 
 _HALF, _LOW = 32, (1 << 32) - 1
+_LARGEST = 1 << 31
 
 
 class Part:
@@ -91,17 +91,15 @@ class Pass:
         site: how errors call the site.
         schema: what the rows are read by.
         stream: what samples are drawn from, which nobody else may know.
-        hold: what becomes of a total beyond 64 bits: see `Total`.
     """
 
     site: str
     schema: Schema
     stream: SecureStream | None = None
-    hold: bool = False
 
     def total(self, *shape: int) -> Total:
         """Return a sum of arrays of this shape, zero so far."""
-        return Total(shape, hold=self.hold)
+        return Total(shape)
 
 
 class Summer(Protocol):
@@ -119,14 +117,12 @@ class Summer(Protocol):
 class Total:
     """A sum of int64 arrays, exact however large it grows: its halves are added by themselves.
 
-    A result beyond 64 bits raises `OverflowRisk` or, where no row may decide whether there is an answer,
-    is held at what 64 bits can say. Holding a sum moves no two sums further apart than they were, so that
-    one person moves it by no more than before.
+    A result beyond 64 bits is an array of Python integers; what leaves a site is rounded to steps that the
+    ring is proved to hold (`cape.engine.calibration`).
     """
 
-    def __init__(self, shape: tuple[int, ...], *, hold: bool) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self._high, self._low = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        self._hold = hold
 
     @property
     def size(self) -> int:
@@ -144,14 +140,7 @@ class Total:
     def result(self) -> Integers:
         """Return the sum."""
         high, low = self._high + (self._low >> _HALF), self._low & _LOW
-        largest = np.int64(1 << 31)
-        above, below = high >= largest, high < -largest
-        if (above | below).any():
-            if not self._hold:
-                raise OverflowRisk(
-                    "a site's sum of squares would need more than 64 bits; divide its table into several "
-                    "sites"
-                )
-            low = np.where(above, _LOW, np.where(below, 0, low))
-            high = np.clip(high, -largest, largest - 1)
+        if (high >= _LARGEST).any() or (high < -_LARGEST).any():
+            wide: Integers = (high.astype(object) << _HALF) + low.astype(object)
+            return wide
         return np.asarray((high << _HALF) + low, np.int64)

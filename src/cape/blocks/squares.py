@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cape import check
+from cape.arrays import narrowed
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
@@ -93,7 +94,7 @@ class Squares(VectorBlock):
         squares = [(i, i) for i in range(len(values))]
 
         def finish(found: Mapping[int, Totals]) -> Sums:
-            return (np.array(found[0].products, np.int64),)
+            return (narrowed(found[0].products),)
 
         return Ask(finish, values, products=squares, complete=self.design.columns)
 

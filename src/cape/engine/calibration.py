@@ -32,6 +32,7 @@ RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise
 _FINENESS = 10  # a step is made of at least 2^10 finer ones, so that its size is right to 0.1%
 _MOST_BITS = 50  # remainders shifted by it, below 2^11, stay within 64 bits
 _OVERSHOOT = 1 + 2.0**-9
+_HELD = 1 << 63  # no sum over fewer than MOST_ROWS rows comes near; holding one moves no two further apart
 
 Int64 = NDArray[np.int64]
 
@@ -56,6 +57,9 @@ class Step:
         factor. The result is what the ring is proved to hold, so nothing here can overflow.
         """
         shift = self.bits - self.array.bits
+        if sums.dtype == object:  # Python integers, of which one is beyond 64 bits
+            nearest = [((int(s) << shift + 1) + self.factor) // (2 * self.factor) for s in sums.flat]
+            return np.array([min(max(n, -_HELD), _HELD - 1) for n in nearest], np.int64)
         quotient, remainder = divided(sums.reshape(-1), self.factor)
         return (quotient << shift) + coarsen(remainder << shift, self.factor)
 

@@ -61,7 +61,7 @@ class Pushdown:
             reads = [name for block in blocks for name in block.reads]
             plan = Plan(columns, wanted, self._schema.sources(reads))
             if self._answered(plan):
-                return plan.sums(hold=self._lenient)
+                return plan.sums()
         return self._batches.sums(blocks, stream)
 
     def keep(self, design: Design, most_cells: int) -> Kept | None:

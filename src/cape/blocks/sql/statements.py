@@ -23,7 +23,6 @@ from cape.blocks.sql.columns import SqlColumns
 from cape.blocks.sql.values import Ask, Totals, Value
 from cape.data.databases.dialects import Sql, case, combined, integer
 from cape.data.databases.reader import Row, SqlReader
-from cape.errors import OverflowRisk
 
 __all__ = ["Plan"]
 
@@ -145,13 +144,13 @@ class Plan:
             for key, (grouping, at) in self._flags.items()
         }
 
-    def sums(self, *, hold: bool) -> list[tuple[Integers, ...]]:
-        """Return what each ask makes of its totals; one beyond 64 bits is held there, or refused."""
-        return [each.ask.finish(self._totals(each, hold)) for each in self._found]
+    def sums(self) -> list[tuple[Integers, ...]]:
+        """Return what each ask makes of its totals."""
+        return [each.ask.finish(self._totals(each)) for each in self._found]
 
     # --- what was found -------------------------------------------------------------------------------
 
-    def _totals(self, found: _Found, hold: bool) -> dict[int, Totals]:
+    def _totals(self, found: _Found) -> dict[int, Totals]:
         ask, keys = found.ask, self._keys(found.ask)
         rows: dict[int, int] = {} if keys else {0: 0}
         for cell, row in self._cells(found.counted, keys):
@@ -173,8 +172,6 @@ class Plan:
                 else:
                     high, low = row[start + 2 * at : start + 2 * at + 2]
                     totals[cell].products[i] += (int(high or 0) << _SHIFT) + int(low or 0)
-        for each in totals.values():
-            each.products[:] = [_held(total, hold) for total in each.products]
         return totals
 
     def _cells(self, grouping: _Grouping, keys: Sequence[Key]) -> Iterator[tuple[int, Row]]:
@@ -311,13 +308,3 @@ def _halves(product: Sql, wide: bool) -> list[Sql]:
         return [product]
     low = combined(exp.BitwiseAnd, product, integer((1 << _SHIFT) - 1))
     return [combined(exp.BitwiseRightShift, product, integer(_SHIFT)), low]
-
-
-def _held(total: int, hold: bool) -> int:
-    if -(2**63) <= total < 2**63:
-        return total
-    if not hold:
-        raise OverflowRisk(
-            "a site's sum of squares would need more than 64 bits; divide its table into several sites"
-        )
-    return min(max(total, -(2**63)), 2**63 - 1)
