@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 from cape.analyses.columns import OfColumns
 from cape.analyses.difference_model import Comparison, DifferenceModel
-from cape.analyses.moments import Sums, Weights, by_missing
+from cape.analyses.moments import Sums, Weights, by_missing, present
 from cape.analyses.welch import Group, Pair, equal
 from cape.blocks import Block, Moments
 from cape.data import Number, Schema
@@ -98,7 +98,7 @@ class Difference(OfColumns):
         comparisons = []
         for name in self.columns:
             column = schema.number(name)
-            groups = [Group(each) if each.enough else None for each in sums[name]]
+            groups = [Group(each) if present(each.count, each.count_noise) else None for each in sums[name]]
             means = [
                 each.mean_estimate(f"{name} mean | {self.by}={value}", column)
                 for value, each in zip(values, sums[name], strict=True)
@@ -108,8 +108,9 @@ class Difference(OfColumns):
                 end = f"| {self.by}: {values[j]} - {values[i]}"
                 one, other = groups[j], groups[i]
                 pair = None if one is None or other is None else Pair(one, other)
-                differences.append(_difference(f"{name} difference {end}", column, pair))
-                ratios.append(_standardised(f"{name} SMD {end}", pair))
+                clear = pair if sums[name][i].enough and sums[name][j].enough else None
+                differences.append(_difference(f"{name} difference {end}", column, clear))
+                ratios.append(_standardised(f"{name} SMD {end}", clear))
                 tests.append(None if pair is None else pair.test)
             known = [group for group in groups if group is not None]
             overall = equal(known) if len(known) == len(groups) else None

@@ -34,7 +34,7 @@ from cape.data import Number, Schema
 from cape.engine.estimates import Interval, unknown
 from cape.engine.query import Estimate, Neighbours
 
-__all__ = ["Sums", "Weights", "by_missing", "edge", "enough", "kurtosis", "likely"]
+__all__ = ["Sums", "Weights", "by_missing", "edge", "enough", "kurtosis", "likely", "present"]
 
 
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a ratio to mean anything
@@ -107,6 +107,15 @@ def kurtosis(counts: Floats, noise: float) -> float:
 def enough(count: float, noise: float) -> bool:
     """Return whether a noisy count can be divided by."""
     return count > max(2.0, _CLEAR * noise)
+
+
+def present(count: float, noise: float) -> bool:
+    """Return whether a noisy count is enough for a test, which compares sums and divides by no count.
+
+    A test that asked for more would be made only where noise made a small group larger, and then reject too
+    often among those that it is made of.
+    """
+    return count > max(2.0, noise)
 
 
 def likely(value: float, noise: float, most: float = 1.0) -> float:

@@ -14,7 +14,7 @@ from scipy.special import chdtrc
 from cape import check
 from cape.analyses.histogram import one_hot
 from cape.analyses.independence import Independence, group_contrasts
-from cape.analyses.moments import enough
+from cape.analyses.moments import enough, present
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
@@ -99,7 +99,8 @@ class RankTest(Analysis):
                 else unknown(label, 0.0, 1.0)
             )
         warn_of_unknown(estimates)
-        test = ranked(counts, noise) if all(known) else None
+        there = all(present(float(row.sum()), noise * math.sqrt(counts.shape[1])) for row in counts)
+        test = ranked(counts, noise) if there else None
         model = RankTestModel(self.column, self.by, answer.schema, tuple(estimates), test)
         return AnalysisResult(estimates, model)
 

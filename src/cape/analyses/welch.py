@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
@@ -42,6 +42,8 @@ class Group:
     """What the sums of a group say of its mean, in units of t."""
 
     sums: Sums
+    common: float | None = None
+    """The mean of all groups, for tests: what noise in the count does to a mean that they have in common."""
 
     @property
     def mean(self) -> float:
@@ -56,7 +58,10 @@ class Group:
     @property
     def blurred(self) -> float:
         """The variance of the mean from noise."""
-        return self.sums.mean_noise**2
+        if self.common is None:
+            return self.sums.mean_noise**2
+        of_sum, of_count = self.sums.first_noise, self.common * self.sums.count_noise
+        return (of_sum**2 + of_count**2) / self.sums.count**2
 
     @property
     def total(self) -> float:
@@ -97,10 +102,7 @@ class Pair:
     @property
     def test(self) -> MeansTest | None:
         """The t-test of equal means; None if nothing varies."""
-        if self.total <= 0:
-            return None
-        t = self.value / math.sqrt(self.total)
-        return MeansTest(t * t, (1.0, self.freedom), float(2 * stdtr(self.freedom, -abs(t))))
+        return equal([self.other, self.one])
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return Welch's interval of the difference."""
@@ -166,10 +168,23 @@ class Standardised:
         return centre - reach, centre + reach
 
 
-def equal(groups: Sequence[Group]) -> MeansTest | None:
-    """Return Welch's test that the means of several groups are equal; None if nothing varies."""
+def _two(pair: Pair) -> MeansTest | None:
+    if pair.total <= 0:
+        return None
+    t = pair.value / math.sqrt(pair.total)
+    return MeansTest(t * t, (1.0, pair.freedom), float(2 * stdtr(pair.freedom, -abs(t))))
+
+
+def equal(each: Sequence[Group]) -> MeansTest | None:
+    """Return Welch's test that the means of several groups are equal; None if nothing varies.
+
+    If they are, noise in a count counts with the mean of all groups, which is better known than that of a small
+    one: the square of a noisy mean is too large.
+    """
+    total = sum(group.sums.first for group in each) / sum(group.sums.count for group in each)
+    groups = [replace(group, common=min(max(total, -1.0), 1.0)) for group in each]
     if len(groups) == 2:
-        return Pair(groups[1], groups[0]).test
+        return _two(Pair(groups[1], groups[0]))
     if any(group.total <= 0 for group in groups):
         return None
     many = len(groups)
