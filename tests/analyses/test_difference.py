@@ -13,9 +13,10 @@ from cape.analyses import Difference
 from cape.analyses.moments import Sums
 from cape.analyses.welch import Group, Pair
 from cape.data import Category, Number, Schema
+from cape.engine.query import Answer
 from cape.errors import TooNoisyWarning
 
-from .slow_sums import exact, noisy, scaled
+from .slow_sums import MU, exact, noisy, scaled
 
 SCHEMA = Schema(
     x=(-4, 4),
@@ -169,3 +170,27 @@ def test_a_result_is_the_same_after_pickling():
     found, _ = finished(Difference("x", by="ill"), people(2000, rng), mu=1.0, rng=rng)
     kept = [found[LABEL], found["x SMD | ill: yes - no"]]
     assert pickle.loads(pickle.dumps(kept)) == kept
+
+
+@pytest.mark.slow(2)
+def test_a_test_that_is_made_of_a_small_group_near_a_bound_rejects_no_more_often():
+    """A group of two standard deviations of its noise: too often if only larger ones were tested."""
+    rng, asked = np.random.default_rng(6), Difference("x", by="ill")
+    query = asked.query(SCHEMA, "replace-one")
+    noise = 2 / MU / math.sqrt(0.75) * math.sqrt(5 / 4)
+    sizes = np.array([900.0, round(2 * noise)])
+    sums = ((sizes[:, None], -0.9 * sizes[:, None], 0.82 * sizes[:, None]),)  # all of t about -0.9
+    found = [asked.finish(noisy(query, SCHEMA, sums, None, rng)).model.p_value("x") for _ in range(1500)]
+    known = [p for p in found if p is not None]
+    assert len(known) > 1000
+    assert np.mean(np.array(known) < 0.05) < 0.07
+
+
+def test_a_difference_that_is_not_known_may_still_be_tested():
+    noise = 2 / MU / math.sqrt(0.75)
+    large, small = (5000.0, -4000.0, 3500.0), (2 * noise, 1.9 * noise, 2 * noise)
+    sums = (tuple(np.array([[one], [other]]) for one, other in zip(large, small, strict=True)),)
+    answer = Answer(sums, ((noise, 2 / MU, 4 / MU),), None, SCHEMA)
+    result = Difference("x", by="ill").finish(answer)
+    assert {e.label: e for e in result.estimates}[LABEL].interval() == (-8, 8)
+    assert 0 < result.model.p_value("x") < 0.05

@@ -178,8 +178,9 @@ def _two(pair: Pair) -> MeansTest | None:
 def equal(each: Sequence[Group]) -> MeansTest | None:
     """Return Welch's test that the means of several groups are equal; None if nothing varies.
 
-    If they are, noise in a count counts with the mean of all groups, which is better known than that of a small
-    one: the square of a noisy mean is too large.
+    If they are, noise in a count counts with the mean of all groups, which is better known than that of a
+    small one: the square of a noisy mean is too large. Variances are not drawn together in the same way:
+    where those of small groups are larger, the test would reject too often.
     """
     total = sum(group.sums.first for group in each) / sum(group.sums.count for group in each)
     groups = [replace(group, common=min(max(total, -1.0), 1.0)) for group in each]
