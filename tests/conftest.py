@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections import Counter
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -34,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    named = set()
+    named, places = set(), Counter[str]()
     for item in items:
         for name in ("quick_cases", "slow_cases"):
             marker = item.get_closest_marker(name)
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 named |= {f"{item.nodeid.partition('[')[0]}[{case}]" for case in marker.args}
                 if (item.callspec.id in marker.args) == (name == "slow_cases"):  # type: ignore[attr-defined]
                     item.add_marker(pytest.mark.slow(**marker.kwargs))
+        marker = item.get_closest_marker("one_in")
+        if marker:
+            test = item.nodeid.partition("[")[0]
+            if places[test] % marker.args[0]:
+                item.add_marker(pytest.mark.slow(**marker.kwargs))
+            places[test] += 1
     unknown = named - {item.nodeid for item in items}
     if unknown and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         raise pytest.UsageError(f"a marker names cases that there are not: {', '.join(sorted(unknown))}")

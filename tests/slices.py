@@ -1,7 +1,8 @@
 """Which tests run every time, and which slice of the others is a day's turn.
 
 `make test` leaves out what is slow: tests marked `@pytest.mark.slow(seconds)`, and of a parametrised test the
-cases that `@pytest.mark.slow_cases("case", ..., seconds=...)` names, or those that `quick_cases` does not.
+cases that `@pytest.mark.slow_cases("case", ..., seconds=...)` names, or those that `quick_cases` does not,
+or all but one in `one_in(count)`.
 Property tests (`examples`) run with a fifth of their examples. `--slice=K/N` runs one of N slices of all
 that, with all examples. K counts modulo N: the number of a day gives another slice every day, and N days all.
 Slices take about the same time, by the seconds on an idle core that the markers say.

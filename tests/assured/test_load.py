@@ -30,6 +30,7 @@ def test_sums_of_long_vectors_are_exact():
     assert result.verdict == "pass", result.line()
 
 
+@pytest.mark.slow(1.9)
 def test_a_wrong_sum_would_be_seen(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("cape.secagg.masks.sign", lambda site, peer: 1)
     assert load.long_vectors(length=10, sites=4, sums=1).verdict == "fail"

@@ -123,6 +123,7 @@ def test_every_run_sends_the_same_bytes():
     assert all(each == sent[0] for each in sent)
 
 
+@pytest.mark.one_in(2, seconds=0.9)
 @pytest.mark.parametrize("name", ["deployed conventional/mean", "deployed cape/mean, a site lost"])
 def test_a_run_repeats_with_its_seed(name):
     one, two = played(FAST[name], 4), played(FAST[name], 4)

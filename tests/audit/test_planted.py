@@ -91,6 +91,7 @@ def test_the_claim_is_met_exactly_unless_surplus_noise_stays(spare, silent, atta
     assert (played.attained / found.distance) ** 2 == pytest.approx(attained, rel=1e-3)
 
 
+@pytest.mark.slow(1.8)
 def test_a_bug_that_is_not_flagged_is_a_failure():
     row = row_of(PLANTED["a reused mask"].case, 100)  # nothing planted: nothing to find
     assert not row.ok

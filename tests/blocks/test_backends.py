@@ -176,6 +176,7 @@ def test_every_source_gives_the_same_integers(name: str, tmp_path: Path) -> None
     site.check()
 
 
+@pytest.mark.one_in(2, seconds=0.15)
 @pytest.mark.parametrize("name", SOURCES)
 def test_what_counts_cells_as_missing_gives_the_same_integers(name: str, tmp_path: Path) -> None:
     site = Table("a", SOURCES[name](tmp_path), SCHEMA, unreadable="missing")
@@ -219,6 +220,7 @@ def test_many_uneven_edges_are_counted_at_the_site(asked: list[str]) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.one_in(5, seconds=0.15)
 @pytest.mark.parametrize("name", ["duckdb", "sqlite uri"])
 @pytest.mark.parametrize(
     "called", ["AGE", "odd:age", "cape_rows", "x0", "o0", "p0", "v0", "a\0b", 'a"b', "a" * 99]

@@ -212,6 +212,7 @@ def hunt(change: Callable[[str, str], Path], kills: int) -> None:
             out, sizes, known = next(outs), {}, {}
 
 
+@pytest.mark.slow(5)
 def test_a_run_that_is_killed_loses_nothing(change: Callable[[str, str], Path]):
     hunt(change, 3)
 

@@ -329,6 +329,7 @@ def test_warnings_about_the_study_are_on_the_screen_in_results_and_in_the_report
     assert plan["warnings"] == results["warnings"]
 
 
+@pytest.mark.slow(2.5)
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
 def test_a_bar_on_a_terminal_leaves_nothing_in_the_results(study):
     leader, follower = os.openpty()

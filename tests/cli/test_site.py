@@ -217,6 +217,7 @@ def test_a_study_cannot_move_the_cursor_or_hide_by_being_broken(cape: Cape, worl
     assert "Refused: lungs" in cape("site", "approve", "--site", world.site.path).out
 
 
+@pytest.mark.one_in(6, seconds=0.13)
 @pytest.mark.parametrize("odd", ODD)
 def test_a_file_that_is_no_study_is_named_in_a_line(cape: Cape, world: World, odd: str):
     world.edit('approve = "auto"', 'approve = "ask"')

@@ -71,6 +71,7 @@ def same(one: Release, other: Release) -> None:
     assert first == second
 
 
+@pytest.mark.slow(3)
 def test_finished_analyses_are_answered_out_of_the_record(world: World):
     study = world.study(MEAN, HISTOGRAM, LINEAR, LOGISTIC, KMEANS, NETWORK)
     path = world.folder / "record"

@@ -117,6 +117,7 @@ def test_rounds_of_a_long_analysis_share_keys(world: World):
     assert release.model is not None
 
 
+@pytest.mark.one_in(3, seconds=0.3)
 @pytest.mark.parametrize("round_", ROUNDS)
 @pytest.mark.parametrize("how", ["deaf", "silent"])
 def test_a_site_lost_in_the_first_stage(world: World, round_: str, how: str):

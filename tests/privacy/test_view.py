@@ -174,6 +174,7 @@ def test_any_graph_has_the_mu_of_its_whole_view(graph):
     assert_graph_agrees(*graph)
 
 
+@pytest.mark.one_in(3, seconds=0.06)
 @pytest.mark.parametrize("variance", [Fraction(2), RING])
 @pytest.mark.parametrize("shape", [correlated.complete, correlated.star, correlated.tree])
 @pytest.mark.parametrize(

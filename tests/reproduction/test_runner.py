@@ -174,6 +174,7 @@ def test_a_page_for_documentation_shows_some_pictures(tmp_path):
         publish(tmp_path / "nowhere", docs)
 
 
+@pytest.mark.slow(1.8)
 def test_processes_give_the_same_as_none(tmp_path):
     table = find("table-1")
     cells = [c for c in table.cells(True) if c["entries"] == 100 and c["sites"] in (5, 10)]

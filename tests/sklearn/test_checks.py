@@ -61,6 +61,7 @@ def expected(estimator: Any) -> dict[str, str]:
     return EXPECTED.get(type(estimator).__name__, {})
 
 
+@pytest.mark.one_in(4, seconds=0.04)
 @parametrize_with_checks([LinearRegression(), PCA()], expected_failed_checks=expected)
 def test_as_they_come_only_scores_fail(estimator: Any, check: Any) -> None:
     run(estimator, check)

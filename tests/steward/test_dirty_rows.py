@@ -150,6 +150,7 @@ def some(world: World, rows: int = 150) -> list[list[bytes]]:
     return [line.split(b",") for line in world.rows[:rows]]  # type: ignore[attr-defined]
 
 
+@pytest.mark.one_in(4, seconds=0.3)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -159,6 +159,7 @@ def _check(kills: int, folder: Path) -> None:
     assert sent <= written <= sent + kills, "and at most one release a kill was paid for nothing"
 
 
+@pytest.mark.slow(5)
 def test_the_ledger_survives_kills_of_a_member(tmp_path):
     _check(20, tmp_path)
 

@@ -194,6 +194,7 @@ def coverage(rows, runs, epsilon, *, neighbours="replace-one", missing=0.0, seed
     return np.mean(hits), np.mean(wide)
 
 
+@pytest.mark.one_in(4, seconds=0.6)
 @pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 1.0), (3_000, 10.0)])
 @pytest.mark.parametrize(("neighbours", "missing"), [("replace-one", 0.0), ("add-remove", 0.1)])
 def test_intervals_cover_where_there_are_rows_enough(rows, epsilon, neighbours, missing):

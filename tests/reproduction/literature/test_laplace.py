@@ -28,6 +28,7 @@ def fit(samples, scale):
     return binned_p_value(samples, below, edges if edges.size > 3 else np.arange(-1, 3))
 
 
+@pytest.mark.one_in(3, seconds=0.4)
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_law_is_accepted_and_a_scale_two_percent_off_is_rejected(scale, stream):
     samples = discrete_laplace(scale, COUNT, stream)
