@@ -305,3 +305,11 @@ def test_a_wrong_key_of_a_study_file_is_refused(site: str, problem: str, tmp_pat
 
 def test_a_connection_is_not_shown() -> None:
     assert "SECRET" not in repr(Omop("postgresql://u:SECRET@h/d", 7))
+
+
+def test_a_study_of_cohorts_says_how_many_entries_of_a_person_count(tmp_path: Path) -> None:
+    text = STUDY.replace("{SITE}", SITE).replace('[person]\nid = "person"\nrows = 3\n', "")
+    assert "[person]" not in text
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(InvalidInput, match="a person may have several entries in a cohort"):
+        cape.Study.load(tmp_path / "study.toml")

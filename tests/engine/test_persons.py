@@ -30,7 +30,7 @@ MEAN = cape.Mean("age", "chol")
 AT_TWO = {
     "cape": 4.0,
     "cape-gaussian": (2 / 6 + (4 / 3) * (1 - 1 / 6)) / (1 / 6 + (1 / 3) * (1 - 1 / 6)),
-    "conventional": 2.0,
+    "conventional": 4.0,  # two other sites may gain the person
     "local": 1.0,
     "pooled": 4.0,
 }

@@ -28,6 +28,7 @@ __all__ = ["SITE", "Category", "Column", "Number", "Schema", "Site", "hint"]
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SHOWN = ("label", "unit", "per")  # what is only for people
 _AFTER = ("", " ", "=", ",")  # what follows a column's name in a label
+_MOST_DERIVED = 200
 SITE = "site"
 """The column that every study has: the name of the site that holds a row."""
 
@@ -119,6 +120,8 @@ class Schema(Mapping[str, Column]):
 
     def deriving(self, columns: Mapping[str, Any]) -> Schema:
         """Return it with derived columns besides, as [derive] of a study file describes them."""
+        if len(columns) > _MOST_DERIVED:  # parsing them takes time, and a site does so unpaid
+            raise InvalidInput(f"a study may have at most {_MOST_DERIVED} derived columns")
         stated, derived = dict(self._stated), dict(self.derived)
         for name, description in columns.items():
             if name in stated:

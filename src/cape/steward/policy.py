@@ -26,7 +26,7 @@ from cape.steward.keyring import person as person_name
 from cape.steward.keyring import read_keys
 from cape.study import places
 from cape.study.places import Count, Natural, Text
-from cape.study.sites import SourceSpec, place_of
+from cape.study.sites import SourceSpec, place_of, require_person
 
 __all__ = ["SCHEMES", "Allowance", "Policy"]
 
@@ -211,6 +211,8 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
             data = place_of(site.data, path.parent)
             if data.elsewhere:
                 raise InvalidInput("data must say where the rows are: a path, or a table with path or query")
+    with places.at("[person]"):
+        require_person(person, [data])
     coordinators = read_keys("coordinators", file.coordinators)
     peers = read_keys("peers", file.peers)
     if site.name in peers:

@@ -5,7 +5,7 @@ A site on its own machine knows where its rows are; the study then has `name = {
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from cape.study.places import Count, Text
 if TYPE_CHECKING:
     from cape.data import Database
 
-__all__ = ["SourceSpec", "place_of", "read_sites"]
+__all__ = ["SourceSpec", "place_of", "read_sites", "require_person"]
 
 _OF_ALL = ("null_values", "true", "false", "recode")
 _OF_TEXT = ("separator", "columns", "encoding", "decimal", "thousands")
@@ -51,6 +51,11 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def nulls(self) -> tuple[str, ...]:
         """The stated words for missing cells."""
         return ()
+
+    @property
+    def of_persons(self) -> bool:
+        """Whether a person may have several rows there by the nature of the source."""
+        return False
 
     @property
     def elsewhere(self) -> bool:
@@ -147,6 +152,8 @@ class _Query(SourceSpec, frozen=True, kw_only=True):
 
 
 class _Omop(SourceSpec, frozen=True, kw_only=True):
+    """A cohort, in which a person may have several entries: `[person]` must say how many count."""
+
     omop: Any
     cohort: int
     window: Any = None
@@ -158,6 +165,10 @@ class _Omop(SourceSpec, frozen=True, kw_only=True):
         if not isinstance(self.omop, str) or not self.omop.strip():  # it may hold a password
             raise InvalidInput("omop must be a text such as 'env:CLINIC_DB' or 'duckdb:///clinic.db'")
         self.source()
+
+    @property
+    def of_persons(self) -> bool:
+        return True
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -197,6 +208,14 @@ def _refuse_password(place: SourceSpec) -> None:
         raise InvalidInput(
             f'{key} must not hold a password, because everybody reads a study; write "env:NAME" for a '
             'variable of the environment that holds the URI, or "file:PATH" for a file with mode 0600'
+        )
+
+
+def require_person(person: Any, sources: Iterable[SourceSpec]) -> None:
+    """Raise if a person may have several rows by the nature of a source, and nobody says how many count."""
+    if person is None and any(source.of_persons for source in sources):
+        raise InvalidInput(
+            'a person may have several entries in a cohort; write id = "person", and rows = 1 or more'
         )
 
 

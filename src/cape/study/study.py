@@ -27,7 +27,7 @@ from cape.study import places
 from cape.study.blanks import refuse_blanks
 from cape.study.document import Terms
 from cape.study.places import Text
-from cape.study.sites import SourceSpec, read_sites
+from cape.study.sites import SourceSpec, read_sites, require_person
 
 if TYPE_CHECKING:
     from cape.engine.consortium import Consortium
@@ -196,6 +196,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
         with places.at("[derive]"):
             schema = schema.deriving(file.derive)
     with places.at("[person]"):
+        require_person(file.person, sites.values())
         schema = schema.of_persons(Person.of(file.person))
     if file.study.where:
         with places.at("[study] where"):

@@ -51,8 +51,13 @@ class Conventional(Messages):
         return self.moved(parties) / local_std
 
     def moved(self, parties: Parties) -> float:
-        """Return how far one person moves all messages, in the L2 norm, if each moves by at most 1."""
-        return math.sqrt(parties.person_sites)
+        """Return how far one person moves all messages, in the L2 norm, if each moves by at most 1.
+
+        One at q sites may be replaced by one at q others: then 2 q messages move, each by a row against none.
+        A person at one site only is replaced there, because numbers of persons are public.
+        """
+        q = parties.person_sites
+        return math.sqrt(min(2 * q, parties.sites) if q > 1 else 1)
 
     def total_std(self, local_std: float, parties: Parties) -> float:
         return local_std * math.sqrt(parties.sites)
