@@ -102,14 +102,18 @@ class _Cursors(Session):
             return found
 
 
-class PostgresReader(SqlReader):
-    """A query on PostgreSQL, in a transaction that is read-only and sees one snapshot."""
-
-    dialect = DIALECTS["postgres"]
+class _ServerReader(SqlReader):
+    """A query on a server: by a URI, or by a connection that is open already."""
 
     def __init__(self, query: str, connection: Any, timeout: float | None) -> None:
         super().__init__(query)
         self._connection, self._timeout = connection, timeout
+
+
+class PostgresReader(_ServerReader):
+    """A query on PostgreSQL, in a transaction that is read-only and sees one snapshot."""
+
+    dialect = DIALECTS["postgres"]
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -157,14 +161,10 @@ class PostgresReader(SqlReader):
         ]
 
 
-class MariaDbReader(SqlReader):
+class MariaDbReader(_ServerReader):
     """A query on MariaDB or MySQL, in a transaction that is read-only and sees one snapshot."""
 
     dialect = DIALECTS["mysql"]
-
-    def __init__(self, query: str, connection: Any, timeout: float | None) -> None:
-        super().__init__(query)
-        self._connection, self._timeout = connection, timeout
 
     @contextmanager
     def session(self) -> Iterator[Session]:
