@@ -242,4 +242,6 @@ def test_the_steward_is_told_how_many_cells_and_nobody_else(world: World) -> Non
     new = log.read_text()[len(before) :]
     assert new.count("unreadable cells that count as missing: age 2, weight 1") == 1
     assert "old" not in new
-    assert world.site.table().unreadable() == {"age": 2, "weight": 1, "sex": 1, "ill": 1, "hiv": 1}
+    table = world.site.table()
+    table.check()
+    assert table.counted_as_missing == {"age": 2, "weight": 1, "sex": 1, "ill": 1, "hiv": 1}

@@ -208,14 +208,6 @@ class Table:
         """How many cells of each column did not fit, as last read; for the site's own eyes."""
         return dict(self._engine.unreadable)
 
-    def unreadable(self) -> dict[str, int]:
-        """Read every cell that the schema names, and return how many of each column do not fit it.
-
-        For the site's own eyes, like `clamped`. A table that was opened with "error" raises instead.
-        """
-        self._engine.check()
-        return dict.fromkeys(self.schema, 0) | self.counted_as_missing
-
     def check(self) -> None:
         """Read every cell that the schema names, and raise `DataError` at the first that does not fit.
 

@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 
 from cape.data.encodings import NotEncoded, opened
-from cape.data.lines import first_line, names_in
-from cape.data.notation import Notation
+from cape.data.lines import TextReader, first_line
 from cape.data.readers import trimmed
 from cape.errors import DataError
 
@@ -26,40 +25,8 @@ _CHUNK = 1 << 24
 _QUOTE, _END = b'"', b"\n"
 
 
-class DecodedReader:
+class DecodedReader(TextReader):
     """Text files with the same columns, decoded."""
-
-    text = True
-
-    def __init__(
-        self,
-        site: str,
-        paths: Sequence[str],
-        what: str,
-        advice: str,
-        notation: Notation,
-        *,
-        separator: str,
-        columns: Sequence[str] | None,
-        encoding: str | None,
-    ) -> None:
-        self.what, self.advice, self.notation = what, advice, notation
-        self._site, self._paths, self._encoding = site, list(paths), encoding
-        self._separator = separator
-        self._columns = None if columns is None else list(columns)
-
-    def names(self) -> list[str]:
-        if self._columns is not None:
-            return self._columns
-        found: list[str] | None = None
-        for path in self._paths:
-            with self._opened(path) as file:
-                line, _ = first_line(file)
-            names = names_in(line, self._separator.encode()) if line else []
-            if found is not None and names != found:
-                raise DataError(self._site, f"the files of {self.what} have different first lines")
-            found = names
-        return found or []
 
     def rows(self) -> int:
         return sum(frame.height for frame in self._frames())

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import BinaryIO
 
@@ -26,15 +27,15 @@ from cape.data.notation import BROKEN, Notation
 from cape.data.readers import trimmed
 from cape.errors import DataError
 
-__all__ = ["BROKEN", "LineReader", "first_line", "names_in"]
+__all__ = ["BROKEN", "LineReader", "TextReader", "first_line"]
 
 _CHUNK = 1 << 24
 _LONGEST = 1 << 26  # bytes of a line; a longer one is put aside
 _QUOTE, _END = b'"', b"\n"
 
 
-class LineReader:
-    """A text file, or a pattern of several with the same header, in batches of lines."""
+class TextReader:
+    """Text files with the same header: where they are, how they are written, which columns they have."""
 
     text = True
 
@@ -52,7 +53,7 @@ class LineReader:
     ) -> None:
         self.what, self.advice, self.notation = what, advice, notation
         self._site, self._paths, self._encoding = site, list(paths), encoding
-        self._separator = separator.encode()
+        self._separator = separator
         self._columns = None if columns is None else list(columns)
 
     def names(self) -> list[str]:
@@ -68,8 +69,17 @@ class LineReader:
             found = found or names
         return found
 
-    def _opened(self, path: str) -> BinaryIO:
+    def _opened(self, path: str) -> AbstractContextManager[BinaryIO]:
         return opened(path, self._encoding, header=self._columns is None)
+
+    def _header(self, file: BinaryIO) -> tuple[list[str], int]:
+        """Read the first line that is not blank, and return the names in it and its number."""
+        line, number = first_line(file)
+        return names_in(line, self._separator.encode()) if line else [], number
+
+
+class LineReader(TextReader):
+    """Text files in batches of lines."""
 
     def rows(self) -> int:
         """Return the number of lines, but for headers."""
@@ -102,11 +112,6 @@ class LineReader:
                 frame = self._parse(_put_aside(chunk, self._broken(len(names))), len(names))
                 yield from self._cells(frame, names, columns).iter_slices(rows)
 
-    def _header(self, file: BinaryIO) -> tuple[list[str], int]:
-        """Read the first line that is not blank, and return the names in it and its number."""
-        line, number = first_line(file)
-        return names_in(line, self._separator) if line else [], number
-
     def _chunks(self, path: str) -> Iterator[bytes]:
         """Yield a file's lines below the header, many at a time; the last of them ends like the others."""
         with self._opened(path) as file:
@@ -129,16 +134,16 @@ class LineReader:
 
     def _broken(self, width: int) -> bytes:
         """A line with a cell too many."""
-        return self._separator * width + b"-"
+        return self._separator.encode() * width + b"-"
 
     def _parse(self, lines: bytes, width: int) -> pl.DataFrame:
         """Return one row for each line; the cell past the last column is empty unless the line is broken."""
         count = lines.count(_END)
         try:
             frame = pl.read_csv(
-                io.BytesIO(self._separator * width + _END + lines),  # says how many cells there are
+                io.BytesIO(self._separator.encode() * width + _END + lines),  # says how many cells there are
                 has_header=False,
-                separator=self._separator.decode(),
+                separator=self._separator,
                 infer_schema=False,
                 truncate_ragged_lines=True,
                 encoding="utf8-lossy",
