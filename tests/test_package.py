@@ -24,6 +24,7 @@ OF_USERS = (
     "plot",
     "sklearn",
     "excel",
+    "formula",
     "stats",
     "torch",
     "accounting",
@@ -238,7 +239,7 @@ def test_an_undeclared_import_would_be_seen():
 BLOCKED = """
 import importlib, pkgutil, sys
 extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "aiohttp", "psutil"}
-extras |= {"fastexcel", "pyreadstat", "duckdb", "psycopg", "pymysql", "pyspark"}
+extras |= {"fastexcel", "formulaic", "pyreadstat", "duckdb", "psycopg", "pymysql", "pyspark"}
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in extras:
@@ -258,6 +259,10 @@ try:
     require_matplotlib()
 except cape.MissingExtra as error:
     print(error)
+try:
+    cape.LinearRegression(formula="chol ~ age")
+except cape.MissingExtra as error:
+    print(error)
 """
 
 
@@ -268,4 +273,5 @@ def test_without_extras_everything_else_is_there_and_a_sentence_says_what_to_ins
         "cape.sklearn needs an optional dependency: pip install 'cape-dp[sklearn]'",
         "cape.torch needs an optional dependency: pip install 'cape-dp[torch]'",
         "the picture of an audit needs an optional dependency: pip install 'cape-dp[plot]'",
+        "a formula needs an optional dependency: pip install 'cape-dp[formula]'",
     ]

@@ -57,6 +57,7 @@ LEFT = {  # and those that stay as they are
     *("edges", "probs", "intercept", "ridge", "norm", "rounds", "threshold", "radius", "cut", "errors"),
     *("components", "center", "steps", "seed", "activation", "sampling", "clip", "rate", "optimiser"),
     *("watch", "checkpoint", "trend"),
+    "formula",  # no request may have one: it is expanded to target and features before
 }
 
 

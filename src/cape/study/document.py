@@ -127,6 +127,8 @@ def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
     share = check.real("share", described["share"], above=0.0, most=1.0)
     if described.get("checkpoint") is not None:
         raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
+    if described.get("formula") is not None:
+        raise InvalidInput("formula must be left out: a request says target and features")
     analysis = build(described)
     scheme = SCHEMES[told.scheme]()
     stages = Stages.of(analysis, setting, scheme, share)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cape.analyses.regression.fewer import fewer
+from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import Coefficients, Unsure, coefficients, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.linear_model import LinearModel
@@ -71,7 +72,9 @@ class LinearRegression(Analysis):
 
     Args:
         target: a numeric column.
-        features: numeric columns, or categories: one 0 or 1 for each value but the first.
+        features: numeric columns, or categories: one 0 or 1 for each value but the first; interactions such
+            as "age:sex" and splines such as "spline(bmi, 4)" (`cape.blocks.terms`).
+        formula: target and features in one text, as in "sbp ~ age * sex + spline(bmi, 4) + site".
         intercept: if False, the prediction where all features are in the middle of their bounds (or in their
             first category) is the middle of the target's.
         ridge: "auto", or what is added to the mean of xx', with ||x|| <= 1, for predictions; it is raised
@@ -95,14 +98,16 @@ class LinearRegression(Analysis):
 
     def __init__(
         self,
-        target: str,
-        features: Sequence[str] | str,
+        target: str | None = None,
+        features: Sequence[str] | str | None = None,
         *,
+        formula: str | None = None,
         intercept: bool = True,
         ridge: float | Literal["auto"] = "auto",
         norm: float | None = None,
         errors: Errors = "robust",
     ) -> None:
+        target, features = target_and_features(target, features, formula)
         self._set(**regression(target, features, intercept=intercept, ridge=ridge, norm=norm), errors=errors)
         if not isinstance(errors, str) or errors not in ("robust", "classical"):
             raise InvalidInput(f"errors must be 'robust' or 'classical', not {errors!r}")

@@ -17,6 +17,7 @@ import numpy as np
 from cape import check
 from cape.analyses.matrices import CLEAR
 from cape.analyses.regression.fewer import fewer
+from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import Reach, largest, unreliable, widest
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.scores import Belief, Point, Step, score_query
@@ -75,7 +76,9 @@ class LogisticRegression(Analysis):
 
     Args:
         target: a column with two categories; log-odds are those of the second.
-        features: numeric columns, or categories: one 0 or 1 for each value but the first.
+        features: numeric columns, or categories: one 0 or 1 for each value but the first; interactions such
+            as "age:sex" and splines such as "spline(bmi, 4)" (`cape.blocks.terms`).
+        formula: target and features in one text, as in "ill ~ age * sex + spline(bmi, 4) + site".
         rounds: how many steps, or "auto" for six.
         intercept: whether log-odds may be other than 0 where all features are in the middle of their bounds
             (or in their first category).
@@ -95,14 +98,16 @@ class LogisticRegression(Analysis):
 
     def __init__(
         self,
-        target: str,
-        features: Sequence[str] | str,
+        target: str | None = None,
+        features: Sequence[str] | str | None = None,
         *,
+        formula: str | None = None,
         rounds: int | Literal["auto"] = "auto",
         intercept: bool = True,
         norm: float | None = None,
         threshold: float = 0.5,
     ) -> None:
+        target, features = target_and_features(target, features, formula)
         if not isinstance(target, str):
             raise InvalidInput(f"target must be a column's name, not {target!r}")
         if not isinstance(intercept, bool):

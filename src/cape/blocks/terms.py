@@ -1,0 +1,172 @@
+"""Terms, the features of a regression as text: a column, an interaction, or a spline.
+
+"age" is a column, "age:sex" the product of two, and "spline(bmi, 4)" a smooth curve with four degrees of
+freedom; "spline(bmi, 4):sex" is a curve for each sex. A name that holds a colon, or that looks like a spline,
+stands in backticks: "`a:b`". Text alone says which columns a term reads: no schema is needed for that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cape import check
+from cape.errors import InvalidInput
+
+__all__ = ["Factor", "Spline", "Term", "parse", "quoted"]
+
+_LONGEST = 2000  # characters of a term: a site parses what anybody may have written
+_MOST_FACTORS = 6
+_MOST_FREEDOM = 30
+_CUBIC = 3
+_SPLINE = re.compile(r"spline\s*\((.*)\)", re.DOTALL)
+_OPTIONS = re.compile(
+    r"\s*(?:(?:df\s*=\s*)?(?P<df>\d{1,4})|knots\s*=\s*\[(?P<knots>[^\[\]]*)\])"
+    r"(?:\s*,\s*degree\s*=\s*(?P<degree>\d))?\s*"
+)
+_HOW = "write spline(column, 4), spline(column, 4, degree=2) or spline(column, knots=[20, 30])"
+
+
+@dataclass(frozen=True)
+class Spline:
+    """B-splines on a column's bounds: `freedom` of them, the first one, which the intercept has, left out.
+
+    Inner knots divide the bounds evenly unless they are given.
+    """
+
+    freedom: int
+    degree: int = _CUBIC
+    knots: tuple[float, ...] | None = None
+
+    def __str__(self) -> str:
+        first = str(self.freedom)
+        if self.knots is not None:
+            first = f"knots=[{', '.join(f'{knot:.17g}' for knot in self.knots)}]"
+        return first if self.degree == _CUBIC else f"{first}, degree={self.degree}"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A column of a term, as it is or as a spline."""
+
+    column: str
+    spline: Spline | None = None
+
+    def __str__(self) -> str:
+        name = quoted(self.column, within=self.spline is not None)
+        return name if self.spline is None else f"spline({name}, {self.spline})"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of factors; of one factor, that factor."""
+
+    factors: tuple[Factor, ...]
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self.factors))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a column as it is."""
+        return len(self.factors) == 1 and self.factors[0].spline is None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(factor.column for factor in self.factors))
+
+
+def quoted(name: str, *, within: bool = False) -> str:
+    """Return the term that is nothing but a column of this name; `within` a spline a comma ends it."""
+    special = ":" in name or _SPLINE.fullmatch(name.strip()) or name != name.strip() or not name
+    return f"`{name}`" if special or (within and ("," in name or name.startswith("`"))) else name
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Term:
+    """Return the term that a text says, or raise `InvalidInput`."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"a feature must be a term such as 'age' or 'age:sex', not {check.show(text)}")
+    if len(text) > _LONGEST:
+        raise InvalidInput(f"a feature must have at most {_LONGEST} characters, not {len(text)}")
+    found = tuple(_factor(part, text) for part in _split(text))
+    if len(set(found)) != len(found):
+        twice = next(each for each in found if found.count(each) > 1)
+        raise InvalidInput(
+            f"term {check.show(text)} has {str(twice)!r} twice; for a square, derive a column such as "
+            f'{{sql = "{twice.column} * {twice.column}"}} under [derive], or write spline({twice.column}, 4)'
+        )
+    if len(found) > _MOST_FACTORS:
+        raise InvalidInput(f"term {check.show(text)} must have at most {_MOST_FACTORS} factors")
+    return Term(found)
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between colons that stand neither in backticks nor in brackets."""
+    parts, depth, inside = [""], 0, False
+    for sign in text:
+        if sign == "`":
+            inside = not inside
+        elif not inside:
+            depth += (sign in "([") - (sign in ")]")
+        if sign == ":" and not inside and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    if inside:
+        raise InvalidInput(f"term {check.show(text)} has a backtick without its second one")
+    return parts
+
+
+def _factor(text: str, term: str) -> Factor:
+    text = text.strip()
+    if not text:
+        raise InvalidInput(f"term {check.show(term)} must have a column on both sides of each colon")
+    call = _SPLINE.fullmatch(text)
+    if call is None:
+        return Factor(_name(text))
+    name, rest = _argument(call[1])
+    options = _OPTIONS.fullmatch(rest)
+    if not name or options is None:
+        raise InvalidInput(f"spline {check.show(text)} cannot be read; {_HOW}")
+    return Factor(_name(name), _spline(options, text))
+
+
+def _argument(inside: str) -> tuple[str, str]:
+    """Return the column of a spline and what follows it."""
+    inside = inside.strip()
+    end = inside.find("`", 1) + 1 if inside.startswith("`") else 0
+    name, _, rest = inside[end:].partition(",")
+    return (inside[:end] + name).strip(), rest
+
+
+def _name(text: str) -> str:
+    whole = len(text) > 2 and text[0] == text[-1] == "`" and "`" not in text[1:-1]
+    return text[1:-1] if whole else text
+
+
+def _spline(options: re.Match[str], text: str) -> Spline:
+    degree = _CUBIC if options["degree"] is None else int(options["degree"])
+    if not 1 <= degree <= 5:
+        raise InvalidInput(f"spline {check.show(text)}: degree must be from 1 to 5, not {degree}")
+    if options["knots"] is None:
+        freedom = int(options["df"])
+        if not degree <= freedom <= _MOST_FREEDOM:
+            raise InvalidInput(
+                f"spline {check.show(text)}: a spline of degree {degree} must have from {degree} to "
+                f"{_MOST_FREEDOM} degrees of freedom, not {freedom}"
+            )
+        return Spline(freedom, degree)
+    try:
+        knots = tuple(float(each) for each in options["knots"].split(","))
+    except ValueError:
+        raise InvalidInput(f"spline {check.show(text)}: knots must be numbers; {_HOW}") from None
+    rising = all(a < b for a, b in itertools.pairwise(knots))
+    if not rising or not all(map(math.isfinite, knots)) or len(knots) + degree > _MOST_FREEDOM:
+        raise InvalidInput(
+            f"spline {check.show(text)}: knots must be rising numbers, at most {_MOST_FREEDOM - degree}"
+        )
+    return Spline(len(knots) + degree, degree, knots)
