@@ -34,8 +34,10 @@ if TYPE_CHECKING:
         Covariance,
         Difference,
         Histogram,
+        KaplanMeier,
         LinearRegression,
         LogisticRegression,
+        LogRank,
         Mean,
         PolynomialLoss,
         Proportion,
@@ -56,8 +58,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "cape.analyses": "Association ContingencyTable Correlation Count Covariance Difference ECDF Histogram "
-    "LinearRegression LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles RankTest "
-    "StandardDeviation Sum TableOne Variance",
+    "KaplanMeier LinearRegression LogRank LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles "
+    "RankTest StandardDeviation Sum TableOne Variance",
     "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
     "cape.engine.consortium": "Consortium",
     "cape.learning": "learning GradientDescent KMeans NeuralNetwork",
@@ -96,8 +98,10 @@ __all__ = [
     "IgnoredParameterWarning",
     "InvalidInput",
     "KMeans",
+    "KaplanMeier",
     "LedgerWarning",
     "LinearRegression",
+    "LogRank",
     "LogisticRegression",
     "Mean",
     "MissingExtra",

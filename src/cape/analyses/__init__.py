@@ -21,6 +21,8 @@ from cape.analyses.registry import KINDS, build
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
+from cape.analyses.survival.kaplan_meier import KaplanMeier
+from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
 
 __all__ = [
@@ -36,7 +38,9 @@ __all__ = [
     "Difference",
     "Histogram",
     "Independence",
+    "KaplanMeier",
     "LinearRegression",
+    "LogRank",
     "LogisticRegression",
     "Mean",
     "PolynomialLoss",

@@ -20,6 +20,8 @@ from cape.analyses.rank_test import RankTest
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
+from cape.analyses.survival.kaplan_meier import KaplanMeier
+from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
 from cape.data.schema import hint
 from cape.engine.query import Analysis
@@ -48,6 +50,8 @@ KINDS: dict[str, type[Analysis]] = {
         ECDF,
         Quantiles,
         TableOne,
+        KaplanMeier,
+        LogRank,
         LinearRegression,
         LogisticRegression,
         PolynomialLoss,

@@ -58,6 +58,8 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
             f"epsilon {plan.guarantee.epsilon:.3g}"
         )
         console.print(Fitted(replace(plan.table(), title=title)))
+        for table in plan.outlook:
+            console.print(Fitted(table))
         if plan.no_answer:
             console.print(f"[bold]{escape(plan.no_answer)}[/bold]")
         if plan.advice:

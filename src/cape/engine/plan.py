@@ -46,6 +46,7 @@ class Plan(Shown):
         halving: what would halve the error: total epsilon, rows, sites; None where nothing of that
             kind would.
         answers: which numbers will have no answer at this budget and size, and what would.
+        outlook: what the analysis says besides of typical rows, as tables.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
             with nobody lost, over the same rows; for 1, 2, 3 and the most that a release is made to survive.
     """
@@ -64,6 +65,7 @@ class Plan(Shown):
     left: float
     answers: Answers
     lost: dict[int, float]
+    outlook: tuple[Table, ...] = ()
 
     @property
     def expected_error(self) -> dict[str, float]:
@@ -91,6 +93,7 @@ class Plan(Shown):
             "perhaps_no_answer": list(self.answers.doubtful),
             "an_answer_needs": list(self.answers.instead),
             "lost": {str(sites): times for sites, times in self.lost.items()},
+            "outlook": [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.outlook],
         }
 
     def table(self) -> Table:
@@ -118,8 +121,8 @@ class Plan(Shown):
         )
 
     def tables(self) -> list[Table]:
-        """Return its table."""
-        return [self.table()]
+        """Return its table, and what the analysis says besides."""
+        return [self.table(), *self.outlook]
 
     def notes(self) -> list[str]:
         """Return what it was planned for, the guarantee, and what would halve the error."""
@@ -233,7 +236,23 @@ def make_plan(
         float(left),
         answers(analysis, setting, share, float(left), scheme.rows(given), found, forecast),
         {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
+        _outlook(analysis, query, setting, scheme, share, given),
     )
+
+
+def _outlook(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+) -> tuple[Table, ...]:
+    """Return what the analysis says of typical rows with the noise of the scheme."""
+    noise = _noise(analysis, query, setting, scheme, share) if query.blocks else None
+    if noise is None:
+        return ()
+    return tuple(analysis.outlook(setting.schema, noise, scheme.rows(sizes), setting.neighbours))
 
 
 def _expected(

@@ -263,6 +263,10 @@ class Analysis(ABC):
         halves = (estimates.within[1] - estimates.within[0]) / 2
         return {k: half for k, half in zip(estimates.labels, halves.tolist(), strict=True) if half < np.inf}
 
+    def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
+        """Return what a plan shows besides the noise of each number, from typical rows."""
+        return ()
+
     def smaller(self, schema: Schema) -> Iterator[Analysis]:
         """Yield smaller questions of the same kind, the largest first: fewer columns or features."""
         for name in ("columns", "features"):

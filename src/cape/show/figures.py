@@ -12,6 +12,7 @@ from cape.show.tables import Estimated
 __all__ = [
     "DOTS",
     "Bars",
+    "Curves",
     "Figure",
     "HeatMap",
     "Intervals",
@@ -127,6 +128,28 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Curves:
+    """Several functions with bands on one axis, and numbers below it at some of its values.
+
+    Attributes:
+        at: where the functions are known.
+        lines: the name of each function, and its marks.
+        steps: whether a function stays as it is until the next value.
+        below: rows of text under the axis, each with a name and a cell for each of `below_at`.
+    """
+
+    at: tuple[float, ...]
+    lines: tuple[tuple[str, tuple[Mark, ...]], ...]
+    axis: str = ""
+    up: str = ""
+    span: tuple[float, float] = (0.0, 1.0)
+    steps: bool = False
+    below_at: tuple[float, ...] = ()
+    below: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    below_title: str = ""
+
+
+@dataclass(frozen=True)
 class HeatMap:
     """A table of numbers, coloured by size: marks by row, then by column."""
 
@@ -136,7 +159,7 @@ class HeatMap:
     axis: str = ""
 
 
-Panel = Intervals | Bars | Line | HeatMap
+Panel = Intervals | Bars | Line | Curves | HeatMap
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from html import escape
 
-from cape.show.figures import Bars, HeatMap, Intervals, Line, Mark, Panel, extent
+from cape.show.figures import Bars, Curves, HeatMap, Intervals, Line, Mark, Panel, extent
 from cape.show.numbers import number
 
 __all__ = ["Axis", "around", "draw"]
@@ -17,6 +18,8 @@ WIDTH = 720
 _LEFT = 250  # for the labels of rows
 _RIGHT = 20
 _UP = 62.0  # for the numbers of an axis that goes up
+_NAMED = 130.0  # the same, with names of rows below
+COLOURS = 6  # of curves in the page's style
 _ROW = 26
 _PLOT_HEIGHT = 220
 _WIDEST = 1000.0  # the largest ratio that an axis is made for
@@ -70,7 +73,7 @@ def _ratios(ends: Sequence[float], start: float, stop: float) -> Axis:
 @singledispatch
 def draw(panel: Panel) -> str:
     """Return a panel as an SVG element."""
-    raise TypeError(f"a panel must be Intervals, Bars, Line or HeatMap, not {type(panel).__name__}")
+    raise TypeError(f"a panel must be Intervals, Bars, Line, Curves or HeatMap, not {type(panel).__name__}")
 
 
 @draw.register
@@ -146,6 +149,51 @@ def _line(panel: Line) -> str:
 
 
 @draw.register
+def _curves(panel: Curves) -> str:
+    named = any(name for name, _ in (*panel.lines, *panel.below))
+    left, stop = (_NAMED if named else _UP), WIDTH - _RIGHT
+    x = Axis(min(panel.at), max(panel.at), left, stop)
+    y = Axis(*panel.span, _PLOT_HEIGHT, 24)
+    parts = [_grid(y, panel.up, left)]
+    for i, (_, marks) in enumerate(panel.lines):
+        places = [x.at(value) for value in panel.at]
+        lows, highs, values = (
+            _stepped([(px, y.at(end)) for px, end in zip(places, ends, strict=True)], panel.steps)
+            for ends in zip(*((mark.low, mark.high, mark.value) for mark in marks), strict=True)
+        )
+        colour = f"c{i % COLOURS}"
+        parts.append(f'<path class="band {colour}" d="{_path(lows + highs[::-1])}Z"/>')
+        parts.append(f'<path class="line {colour}" d="{_path(values)}"/>')
+        parts += [
+            f'<circle class="hover" cx="{px:.1f}" cy="{y.at(mark.value):.1f}" r="5">{_hover(mark)}</circle>'
+            for px, mark in zip(places, marks, strict=True)
+        ]
+    parts += [_text(x.at(tick), _PLOT_HEIGHT + 16, _short(tick), "mid") for tick in x.ticks(8)]
+    if panel.axis:
+        parts.append(_text((left + stop) / 2, _PLOT_HEIGHT + 36, panel.axis, "mid soft"))
+    under = _PLOT_HEIGHT + (44 if panel.axis else 24)
+    if panel.below_title:
+        parts.append(_text(2, under + 14, panel.below_title, "soft"))
+        under += 20
+    for i, (name, cells) in enumerate(panel.below):
+        parts.append(_text(2, under + 14, _cut(name, 16), f"title c{i % COLOURS}"))
+        for value, cell in zip(panel.below_at, cells, strict=True):
+            parts.append(_text(x.at(value), under + 14, cell, "mid"))
+        under += 20
+    return _svg(under + 4, parts)
+
+
+def _stepped(points: list[tuple[float, float]], steps: bool) -> list[tuple[float, float]]:
+    """Return the points of a line, or of a step function that stays until the next point."""
+    if not steps:
+        return points
+    found = points[:1]
+    for (_, before), (px, py) in itertools.pairwise(points):
+        found += [(px, before), (px, py)]
+    return found
+
+
+@draw.register
 def _heat_map(panel: HeatMap) -> str:
     most = max((abs(mark.value) for row in panel.marks for mark in row), default=1.0) or 1.0
     width = min(110.0, (WIDTH - _LEFT - _RIGHT) / max(1, len(panel.columns)))
@@ -167,13 +215,13 @@ def _heat_map(panel: HeatMap) -> str:
     return _svg(top + 2 + 34 * len(panel.rows), parts)
 
 
-def _grid(y: Axis, name: str) -> str:
+def _grid(y: Axis, name: str, left: float = _UP) -> str:
     lines = "".join(
-        f'<path class="grid" d="M{_UP} {y.at(t):.1f}H{WIDTH - _RIGHT}"/>'
-        f"{_text(_UP - 8, y.at(t) + 4, _short(t), 'end')}"
+        f'<path class="grid" d="M{left} {y.at(t):.1f}H{WIDTH - _RIGHT}"/>'
+        f"{_text(left - 8, y.at(t) + 4, _short(t), 'end')}"
         for t in y.ticks()
     )
-    return lines + (_text(_UP, 13, name, "soft") if name else "")
+    return lines + (_text(left, 13, name, "soft") if name else "")
 
 
 def _below(parts: list[str], axis: str) -> str:

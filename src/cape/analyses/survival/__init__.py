@@ -1,0 +1,1 @@
+"""Times to an event: survival curves, tests that compare them, and regressions."""

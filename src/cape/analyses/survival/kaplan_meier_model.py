@@ -1,0 +1,258 @@
+"""What survival curves show: the picture with numbers at risk, what is read off it, and tables behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cape.analyses.survival.curve import SurvivalCurve
+from cape.analyses.survival.hazard import Hazard
+from cape.analyses.survival.incidence import Incidence
+from cape.arrays import Floats
+from cape.data import Schema
+from cape.engine.query import Estimate
+from cape.show import Curves, Figure, Mark, Shown, Table
+from cape.show.numbers import LEVEL, between, number, rounded
+from cape.show.plain import plain
+from cape.show.tables import listed
+
+__all__ = ["Group", "KaplanMeierModel", "titled"]
+
+_BELOW = 6  # columns of numbers at risk
+
+
+def titled(label: str, schema: Schema) -> str:
+    """Return a label such as "arm=new - arm=old, years mean to 10" as people read it."""
+    parts = (" - ".join(map(schema.title, part.split(" - "))) for part in label.split(", "))
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One curve with what is read off it."""
+
+    label: str
+    curve: SurvivalCurve
+    survival: tuple[Estimate, ...]
+    quantiles: tuple[Estimate, ...]
+    means: tuple[Estimate, ...]
+    incidences: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class KaplanMeierModel(Shown):
+    """Survival curves.
+
+    Attributes:
+        groups: the curve of each group, with its quantiles, restricted mean and incidences.
+        differences: of restricted means to the first group's.
+        horizon: until when restricted means count.
+        causes: the events.
+    """
+
+    time: str
+    event: str
+    schema: Schema
+    groups: tuple[Group, ...]
+    differences: tuple[Estimate, ...]
+    horizon: float
+    causes: tuple[str, ...]
+
+    @property
+    def edges(self) -> Floats:
+        """The times at which curves are known, the first of which is their start."""
+        return self.groups[0].curve.edges
+
+    def band(self, place: int = 0, level: float = LEVEL) -> tuple[Floats, Floats]:
+        """Return bounds within which a whole curve lies at this level, at each edge."""
+        return self.groups[place].curve.band(level)
+
+    def nelson_aalen(self, place: int = 0) -> Hazard:
+        """Return Nelson and Aalen's cumulative hazard of a group: `values`, `errors` and `reach`."""
+        return Hazard(self.groups[place].curve.table, "sum")
+
+    def incidence(self, cause: int, place: int = 0) -> Incidence:
+        """Return the cumulative incidence of one of the events, by its place among them."""
+        return Incidence(self.groups[place].curve, cause)
+
+    def predict(self, times: Any, place: int = 0) -> Floats:
+        """Return the survival of a group at any times up to the last edge."""
+        curve, wanted = self.groups[place].curve, np.asarray(times, np.float64)
+        if curve.table.at_edges:
+            found = curve.survival[np.clip(np.searchsorted(self.edges, wanted, side="right") - 1, 0, None)]
+        else:
+            logs = np.log(np.maximum(curve.survival, 1e-300))
+            found = np.exp(np.interp(wanted, self.edges, logs))
+        return np.where(wanted > self.edges[-1], np.nan, np.asarray(found))
+
+    def tables(self) -> Sequence[Table]:
+        """Return quantiles and restricted means, and behind them everything by edge."""
+        first = [e for group in self.groups for e in (*group.quantiles, *group.means)]
+        several = [e for group in self.groups for e in group.incidences]
+        return [
+            listed([*first, *self.differences], self._title),
+            *(self._by_edge(group) for group in self.groups),
+            *([listed(several, self._title, folded=True)] if several else []),
+        ]
+
+    def _title(self, label: str) -> str:
+        return titled(label, self.schema)
+
+    def _by_edge(self, group: Group) -> Table:
+        """Return numbers at risk, events and survival with intervals, band and cumulative hazard."""
+        curve = group.curve
+        table, hazard = curve.table, Hazard(curve.table, "sum")
+        lows, highs = curve.band(LEVEL)
+        rows = []
+        for i, each in enumerate(group.survival):
+            error = each.standard_error
+            rows.append(
+                (
+                    number(float(self.edges[i + 1])),
+                    f"{table.at_risk[i]:,.0f}",
+                    f"{table.deaths[i]:,.0f}",
+                    rounded(each.value, error, 3),
+                    between(each.interval(LEVEL), error, 3),
+                    between((float(lows[i + 1]), float(highs[i + 1])), error, 3),
+                    number(float(hazard.values[i])),
+                )
+            )
+        columns = (
+            self.schema.title(self.time),
+            "at risk",
+            "events",
+            "survival",
+            f"{LEVEL:.0%} interval",
+            f"{LEVEL:.0%} band",
+            "cumulative hazard",
+        )
+        noise = table.blur.noise
+        caption = "Numbers at risk are those at the start of the bin that ends here." + (
+            f" They have noise, of standard deviation {self._blurred(curve)}." if noise else ""
+        )
+        title = self._title(group.label) if group.label else "Survival by time"
+        return Table(columns, tuple(rows), title, caption, drop=(6, 5), folded=len(self.groups) > 1)
+
+    def _blurred(self, curve: SurvivalCurve) -> str:
+        noise = curve.table.exposure_noise
+        return " to ".join(dict.fromkeys(f"{end:.2g}" for end in (noise.min(), noise.max())))
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the curves with numbers at risk below, and incidences of events that compete."""
+        figures = [Figure((self._panel(),), self._caption())]
+        for i, cause in enumerate(self.causes if len(self.causes) > 1 else ()):
+            lines = []
+            for group in self.groups:
+                many = len(self.edges) - 1
+                marks = [
+                    Mark.of(e, self._title(e.label)) for e in group.incidences[i * many : (i + 1) * many]
+                ]
+                lines.append((self._title(group.label), (Mark.exact("", 0.0), *marks)))
+            panel = self._drawn(tuple(lines), f"share with {self.schema.title(f'{self.event}={cause}')}")
+            told = f"Cumulative incidence, with {LEVEL:.0%} intervals at each time."
+            figures.append(Figure((panel,), told))
+        return figures
+
+    def _panel(self) -> Curves:
+        lines = []
+        for group in self.groups:
+            marks = (Mark.exact("", 1.0), *(Mark.of(e, self._title(e.label)) for e in group.survival))
+            lines.append((self._title(group.label), marks))
+        return self._drawn(tuple(lines), "survival")
+
+    def _drawn(self, lines: tuple[tuple[str, tuple[Mark, ...]], ...], up: str) -> Curves:
+        bins = len(self.edges) - 1
+        chosen = [round(i * bins / min(_BELOW, bins)) for i in range(min(_BELOW, bins) + 1)]
+        below = []
+        for group in self.groups:
+            table = group.curve.table
+            so_far = np.append(0.0, np.cumsum(table.deaths))
+            cells = tuple(f"{table.at_risk[i]:,.0f} ({so_far[i]:,.0f})" for i in chosen)
+            below.append((self._title(group.label) if group.label else "All", cells))
+        return Curves(
+            tuple(self.edges.tolist()),
+            lines,
+            self.schema.title(self.time),
+            up,
+            steps=self.groups[0].curve.table.at_edges,
+            below_at=tuple(float(self.edges[i]) for i in chosen),
+            below=tuple(below),
+            below_title="Number at risk (events until then)",
+        )
+
+    def _caption(self) -> str:
+        return (
+            f"Lines are survival curves, and areas their {LEVEL:.0%} intervals at each time, from sampling "
+            "and privacy noise."
+        )
+
+    def notes(self) -> Sequence[str]:
+        """Return which rows had an event, and until when curves are known."""
+        censored, *events = self.schema.category(self.event).values
+        label = self.schema.label(self.event)
+        told = [f"Events are {label} = {' or '.join(map(str, events))}; {label} = {censored} is censored."]
+        for group in self.groups:
+            known = group.curve.known
+            if 0 < known < len(self.edges) - 1:
+                who = f" in {self._title(group.label)}" if group.label else ""
+                told.append(
+                    f"After {self.edges[known]:g} the number at risk{who} is not clear of the noise: from "
+                    "there on the interval says only that the curve goes on falling."
+                )
+        return told
+
+    def widths(self) -> Table:
+        """Return how wide intervals are at each edge: for plans, from typical rows."""
+        rows = []
+        for group in self.groups:
+            if group.label:
+                rows.append((self._title(group.label),))
+            for i, each in enumerate(group.survival):
+                low, high = each.interval(LEVEL)
+                error = each.standard_error
+                part = (each.privacy / error) ** 2 if error > 0 else 0.0
+                cells = f"{group.curve.table.at_risk[i]:,.0f}", number(high - low), f"{part:.0%}"
+                rows.append((f"{self.edges[i + 1]:g}", *cells))
+        columns = (
+            self.schema.title(self.time),
+            "expected at risk",
+            f"width of the {LEVEL:.0%} interval",
+            "of its variance from noise",
+        )
+        return Table(columns, tuple(rows), "The curve's interval at each edge, for typical rows")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return curves, bands, numbers at risk and cumulative hazards as plain data."""
+        return plain(
+            {
+                "time": self.time,
+                "event": self.event,
+                "edges": self.edges.tolist(),
+                "horizon": self.horizon,
+                "groups": [self._plain(group) for group in self.groups],
+            }
+        )
+
+    def _plain(self, group: Group) -> dict[str, Any]:
+        curve = group.curve
+        table, hazard = curve.table, Hazard(curve.table, "sum")
+        band, interval, reach = curve.band(LEVEL), curve.intervals(LEVEL), hazard.reach(1.959964)
+        return {
+            "group": group.label,
+            "at_risk": table.at_risk[:-1].tolist(),
+            "events": table.events.tolist(),
+            "censored": table.censored.tolist(),
+            "noise": table.blur.noise,
+            "survival": curve.survival.tolist(),
+            "interval": [ends.tolist() for ends in interval],
+            "band": [ends.tolist() for ends in band],
+            "known_edges": curve.known,
+            "nelson_aalen": {
+                "values": hazard.values.tolist(),
+                "interval": [ends.tolist() for ends in reach],
+            },
+            "level": LEVEL,
+        }
