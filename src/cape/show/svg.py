@@ -151,7 +151,7 @@ def _line(panel: Line) -> str:
 @draw.register
 def _curves(panel: Curves) -> str:
     named = any(name for name, _ in (*panel.lines, *panel.below))
-    left, stop = (_NAMED if named else _UP), WIDTH - _RIGHT
+    left, stop = (_NAMED, WIDTH - 2.5 * _RIGHT) if named else (_UP, WIDTH - _RIGHT)
     x = Axis(min(panel.at), max(panel.at), left, stop)
     y = Axis(*panel.span, _PLOT_HEIGHT, 24)
     parts = [_grid(y, panel.up, left)]

@@ -27,7 +27,8 @@ _BELOW = 6  # columns of numbers at risk
 def titled(label: str, schema: Schema) -> str:
     """Return a label such as "arm=new - arm=old, years mean to 10" as people read it."""
     parts = (" - ".join(map(schema.title, part.split(" - "))) for part in label.split(", "))
-    return ", ".join(parts)
+    told = ", ".join(parts)
+    return told.replace(" quantile 0.5", " median") if told.endswith(" quantile 0.5") else told
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,12 @@ class KaplanMeierModel(Shown):
         return self._drawn(tuple(lines), "survival")
 
     def _drawn(self, lines: tuple[tuple[str, tuple[Mark, ...]], ...], up: str) -> Curves:
-        bins = len(self.edges) - 1
-        chosen = [round(i * bins / min(_BELOW, bins)) for i in range(min(_BELOW, bins) + 1)]
+        evenly = np.linspace(self.edges[0], self.edges[-1], _BELOW)
+        nearest = {int(np.abs(self.edges - time).argmin()) for time in evenly}
+        chosen, apart = [0], (self.edges[-1] - self.edges[0]) / (_BELOW + 1)
+        for i in sorted(nearest):
+            if self.edges[i] - self.edges[chosen[-1]] >= apart:
+                chosen.append(i)
         below = []
         for group in self.groups:
             table = group.curve.table

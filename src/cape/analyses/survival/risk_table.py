@@ -16,7 +16,7 @@ edge) rows and columns of X are left out. A public total takes away c c' / sum(c
 *Within bins.* Rows that are censored in a bin are at risk for half of it, on average: the exposure is Y - c /
 2, as in actuarial life tables. Where many leave in one bin, that is too much. If events and censoring have
 constant hazards in it, the share with an event if none were censored is d / E, E = Y - c / 2 - c (2 d + c) /
-(12 Y), to second order in d / Y and c / Y. With `at_edges` times are taken to be the ends of their bins, where
+(12 Y), to second order in d / Y and c / Y. With `at_edges` times are the ends of their bins, where
 censored rows are still at risk: the exposure is Y.
 """
 
