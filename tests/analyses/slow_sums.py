@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Counts, Custom, Gram, Moments, Squares
+from cape.blocks import Counts, Custom, Gram, Grouped, Moments, Squares
 from cape.data import Number
 from cape.engine.query import Answer
 
@@ -36,6 +37,14 @@ def codes(table, axis, schema):
 def parts(block, schema, table):
     """What each row adds to each array: arrays of shape (rows, entries)."""
     rows = len(next(iter(table.values())))
+    if isinstance(block, Grouped):
+        here = [(table[block.by] == code)[:, None] for code in range(len(block.blocks))]
+        return [
+            where * array
+            for where, each in zip(here, block.blocks, strict=True)
+            if each is not None
+            for array in parts(each, schema, table)
+        ]
     if isinstance(block, Moments):
         t = np.stack([scaled(table[name], schema.number(name)) for name in block.columns], axis=1)
         present = ~np.isnan(t)
@@ -83,7 +92,17 @@ def exact(query, schema, table):
     """The sums over rows, in the shapes of the query."""
     sums = []
     for block in query.blocks:
-        if isinstance(block, Squares):
+        if isinstance(block, Grouped):
+            groups = [
+                {k: v[table[block.by] == code] for k, v in table.items()} for code in range(len(block.blocks))
+            ]
+            found = [
+                exact(SimpleNamespace(blocks=(each,)), schema, group)[0]
+                for each, group in zip(block.blocks, groups, strict=True)
+                if each is not None
+            ]
+            sums.append(tuple(array for arrays in found for array in arrays))
+        elif isinstance(block, Squares):
             sums.append(squares(block, schema, table))
         elif isinstance(block, Counts) and len(block.axes) == 1 and block.cell is None:
             place = codes(table, block.axes[0], schema)

@@ -75,6 +75,17 @@ EVERY = [
     Quantiles("age", "bmi", probs=[0.1, 0.5], bins=64),
     TableOne("age", "bmi", "sex"),
     TableOne("age", "sex", "stage", by="disease"),
+    Count(by="sex"),
+    Mean("age", "bmi", by="stage"),
+    Sum("age", by="sex"),
+    Variance("age", by="disease"),
+    StandardDeviation("bmi", by="stage"),
+    Covariance("age", "bmi", by="sex"),
+    Correlation("age", "chol", by="disease"),
+    Histogram("bmi", bins=3, by="stage"),
+    Histogram("stage", by="sex"),
+    ECDF("age", bins=4, by="sex"),
+    Quantiles("age", "bmi", probs=[0.5], bins=16, by="stage"),
 ]
 EACH = pytest.mark.parametrize(
     "analysis", EVERY, ids=lambda analysis: re.sub(r" at 0x\w+", "", repr(analysis))

@@ -88,6 +88,21 @@ ANALYSES = [
     TableOne("age", "bmi", "stage", by="disease"),
     TableOne("sex", by="disease"),
     TableOne("age", by="stage"),
+    Count(by="stage"),
+    Count("age", "bmi", by="sex"),
+    Count(sex="female", by="stage"),
+    Mean("age", by="sex"),
+    Mean("age", "chol", "bmi", "dose", by="stage"),
+    Sum("age", "chol", by="sex"),
+    Sum("bmi", "dose", by="stage"),
+    Variance("age", "bmi", by="stage"),
+    StandardDeviation("age", by="sex"),
+    Covariance("age", "chol", by="sex"),
+    Correlation("bmi", "dose", by="stage"),
+    Histogram("age", edges=[18, 30, 60, 90], by="sex"),
+    Histogram("stage", by="disease"),
+    ECDF("age", bins=16, by="stage"),
+    Quantiles("age", "bmi", bins=16, by="sex"),
 ]
 RELATIONS = ["replace-one", "add-remove"]
 EACH = pytest.mark.parametrize(
@@ -228,6 +243,8 @@ def test_what_the_docstrings_say_about_each_sensitivity():
         Histogram("sex"): (math.sqrt(2), 1.0),
         Difference("age", "chol", by="sex"): (2 * math.sqrt(2), 2.0),
         Quantiles("age", bins=64): (math.sqrt(6), 2.0),
+        Mean("age", "chol", by="sex"): (2 * math.sqrt(2), 2.0),
+        Histogram("age", bins=9, by="stage"): (math.sqrt(2), 1.0),
         TableOne("age", "bmi", "sex"): (math.sqrt(20), math.sqrt(12)),
         TableOne("age", "bmi", "sex", by="disease"): (math.sqrt(24), math.sqrt(12)),
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cape.blocks import Axis, Block, Counts, Design, Gram, Moments, Squares
+from cape.blocks import Axis, Block, Counts, Design, Gram, Grouped, Moments, Squares
 from cape.data import Number, Schema
 
 Row = dict[str, Any]
@@ -91,6 +91,14 @@ def vectors(rows: list[Row], design: Design, schema: Schema) -> list[tuple[list[
 def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...]:
     if isinstance(block, Squares):
         return squares(rows, block, schema)
+    if isinstance(block, Grouped):
+        by = [place(row, Axis(block.by), schema) for row in rows]
+        return tuple(
+            array
+            for code, each in enumerate(block.blocks)
+            if each is not None
+            for array in sums([row for row, at in zip(rows, by, strict=True) if at == code], each, schema)
+        )
     out = [np.zeros(array.shape, object) for array in block.arrays(schema)]
     for row in rows:
         if isinstance(block, Moments):

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from cape.analyses import TableOne
-from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Moments, Squares, Table
+from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Grouped, Moments, Squares, Table
 from cape.blocks.sql import MOST_EDGES
 from cape.data import Category, Csv, Database, Number, Schema
 from cape.data.databases import SqlReader
@@ -50,6 +50,21 @@ BLOCKS = [
     Counts(()),
     Moments(()),
     Gram(()),
+    Grouped("stage", (Moments(("chol", "age")),) * 4),
+    Grouped("sex", (Gram(("age", "chol"), CUT),) * 2),
+    Grouped("smoker", (Counts((Axis("age", (18.0, 40.0, 90.0)), Axis("sex"))),) * 2),
+    Grouped("sex", (Counts(()),) * 2),
+    Grouped(
+        "stage",
+        (
+            Squares(Design(("age", "chol"), cube=True), (0.2, -0.1), (Form(((0, 1, 1.0),), 1.4),)),
+            None,
+            Squares(
+                Design(("age", "chol"), cube=True), (-0.5, 0.0), (Form(((0, 0, 1.0), (0, 1, 2.0)), 2.0),)
+            ),
+            None,
+        ),
+    ),
 ]
 ROWS = 3000
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cape.analyses.by_group import ByGroup
 from cape.blocks import Axis, Counts
 from cape.data import Number, Schema
 from cape.data.categories import Value
 from cape.data.schema import hint
 from cape.engine.arguments import conditions, joined, names
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query, check_where
+from cape.engine.query import Answer, Estimate, Neighbours, Query, check_where
 from cape.errors import InvalidInput
 
 __all__ = ["Count"]
 
 
 @dataclass(frozen=True, init=False)
-class Count(Analysis):
+class Count(ByGroup):
     """How many rows there are, or how many with a value in a column, or in categories.
 
     >>> Count(), Count("age"), Count(sex="female"), Count("chol", sex="female", disease="yes")
@@ -75,6 +76,9 @@ class Count(Analysis):
                 value = min(max(float(count), 0.0), most)
                 estimates.append(Estimate(label, value, 0.0, noise, (0.0, most)))
         return estimates
+
+    def adding_up(self, schema: Schema) -> Sequence[int]:
+        return [place for place, column in enumerate(self._asked) if self._everyone(schema, column)]
 
     def describe(self) -> str:
         each = "each of " if len(self.columns) > 1 else ""

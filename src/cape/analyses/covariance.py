@@ -34,6 +34,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from cape import check
+from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.influence import STAGES, Influence, product_bound, spreads, squares
 from cape.analyses.matrices import nearest_positive, symmetric
@@ -139,7 +140,8 @@ def _place(i: int, j: int, width: int) -> int:
     return i * width - i * (i + 1) // 2 + j - i - 1
 
 
-class _FromGram(OfColumns):
+@dataclass(frozen=True, init=False)
+class _FromGram(ByGroup, OfColumns):
     least: ClassVar[int] = 2
 
     decisive: ClassVar[int] = 0

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cape import check
+from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.independence import Independence, contrasts
 from cape.arrays import Floats
@@ -19,7 +20,7 @@ from cape.blocks.bins import rising
 from cape.data import Number, Schema
 from cape.engine.arguments import conditions, digits_apart, names, written
 from cape.engine.estimates import Estimates, Labels
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.show import Bars, Figure, HeatMap, Mark
@@ -68,7 +69,7 @@ def _adds_up(rows: float, schema: Schema, columns: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, init=False)
-class Histogram(Analysis):
+class Histogram(ByGroup):
     """How many people in the tables fall into each bin of a numeric column, or into each category.
 
     >>> Histogram("age", edges=[18, 40, 65, 90]), Histogram("age", bins=20), Histogram("sex")
@@ -110,6 +111,9 @@ class Histogram(Analysis):
             labels = self._labels.setdefault((column.low, column.high), labels)
             return _estimates(labels, answer, (self.column,))
         return _estimates(_CellLabels.of(answer.schema, (self.column,)), answer, (self.column,))
+
+    def adding_up(self, schema: Schema) -> Sequence[int]:
+        return () if schema[self.column].missing else (0,)
 
     def describe(self) -> str:
         return f"histogram of {self.column}"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.custom import CustomSum
 from cape.analyses.influence import STAGES, Influence, spreads, squares
-from cape.analyses.moments import Sums, Weights, by_missing
+from cape.analyses.moments import Sums, Weights, apart, by_missing
 from cape.arrays import Floats
 from cape.blocks import Block, Design, Form, Moments
 from cape.data import Number, Schema
@@ -22,7 +24,8 @@ from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
 __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
 
 
-class _FromMoments(OfColumns):
+@dataclass(frozen=True, init=False)
+class _FromMoments(ByGroup, OfColumns):
     """One number per column from its count, sum and sum of squares.
 
     Columns that never miss a cell go into a block of their own. Under replace-one their count is public
@@ -52,6 +55,9 @@ class _FromMoments(OfColumns):
             scales.append(weights.scales)
             moved += len(part) * weights.moved(neighbours, missing)
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
+
+    def apart(self, query: Query) -> float:
+        return max(apart(query), super().apart(query))
 
     def finish(self, answer: Answer) -> list[Estimate]:
         return self.estimates(self.sums(answer), answer.schema)
@@ -187,7 +193,8 @@ class StandardDeviation(_Spread):
         return sums.deviation_estimate(name, column)
 
 
-class Sum(OfColumns):
+@dataclass(frozen=True, init=False)
+class Sum(ByGroup, OfColumns):
     """The sum of each column over the people in the tables; a missing cell adds nothing.
 
     sum(x) = half sum(t) + middle count, from two sums that every kind of table can compute. Like a count it
@@ -221,6 +228,9 @@ class Sum(OfColumns):
             scales.append((1 / math.sqrt(weights.count), 1 / math.sqrt(weights.first)))
             moved += weights.moved(neighbours, column.missing)
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
+
+    def apart(self, query: Query) -> float:
+        return max(apart(query), super().apart(query))
 
     def finish(self, answer: Answer) -> list[Estimate]:
         estimates = []

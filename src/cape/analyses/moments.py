@@ -30,11 +30,12 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from cape.arrays import Floats
+from cape.blocks import Moments
 from cape.data import Number, Schema
 from cape.engine.estimates import Interval, unknown
-from cape.engine.query import Estimate, Neighbours
+from cape.engine.query import Estimate, Neighbours, Query
 
-__all__ = ["Sums", "Weights", "by_missing", "edge", "enough", "kurtosis", "likely", "present"]
+__all__ = ["Sums", "Weights", "apart", "by_missing", "edge", "enough", "kurtosis", "likely", "present"]
 
 
 _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a ratio to mean anything
@@ -82,6 +83,20 @@ def by_missing(columns: tuple[str, ...], schema: Schema) -> Iterator[tuple[str, 
         part = tuple(name for name in columns if schema.number(name).missing == missing)
         if part:
             yield part
+
+
+def apart(query: Query) -> float:
+    """Return the most that two rows, both complete, differ in the moments that a query asks for.
+
+    Columns move independently, by `Weights.moved` each.
+    """
+    total = 0.0
+    for block, scales in zip(query.blocks, query.scales, strict=True):
+        if isinstance(block, Moments):
+            count, first, *second = scales
+            weights = Weights(first**-2, second[0] ** -2 if second else 0.0, count**-2)
+            total += len(block.columns) * weights.moved("replace-one", missing=False)
+    return math.sqrt(total)
 
 
 def kurtosis(counts: Floats, noise: float) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from cape import check
+from cape.analyses.by_group import ByGroup
 from cape.analyses.moments import enough
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
 from cape.arrays import Floats
@@ -18,7 +19,7 @@ from cape.blocks import Axis, Counts
 from cape.data import Schema
 from cape.engine.arguments import digits_apart, joined, names, written
 from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Line, Mark
@@ -122,7 +123,7 @@ class _QuantileInterval:
 
 
 @dataclass(frozen=True, init=False)
-class _FromTree(Analysis):
+class _FromTree(ByGroup):
     """A distribution function per column.
 
     **Sensitivity.** With L levels of scale 1 and, where the number of rows is private, the total with

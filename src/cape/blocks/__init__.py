@@ -14,6 +14,7 @@ from cape.blocks.custom import Custom
 from cape.blocks.design import Design
 from cape.blocks.gradient import Gradient
 from cape.blocks.gram import Gram
+from cape.blocks.grouped import Grouped
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
 from cape.blocks.sandwich import Sandwich
@@ -34,6 +35,7 @@ __all__ = [
     "Form",
     "Gradient",
     "Gram",
+    "Grouped",
     "Moments",
     "Nearest",
     "Sandwich",

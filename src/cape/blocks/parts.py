@@ -11,7 +11,7 @@ Tested in tests/blocks/test_exact.py against Python integers, and under permutat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats, Integers
+from cape.arrays import Flags, Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.rows import PART_ROWS, Converter, Vectors
 from cape.blocks.steps import Steps
@@ -75,6 +75,14 @@ class Part:
     def codes(self, name: str) -> Integers:
         """Return a category column as codes, -1 for missing."""
         return self._columns[name]
+
+    def only(self, rows: Flags, names: Iterable[str]) -> Part:
+        """Return some of its rows and columns, as a part with buffers of its own."""
+        columns = {name: self._columns[name][rows] for name in names}
+        people = None if self.persons is None else self.persons[rows]
+        return Part(
+            self.schema, columns, int(np.count_nonzero(rows)), partial(Converter, self.schema), people
+        )
 
     def vectors(self, design: Design) -> Vectors:
         """Return the vectors of the complete rows; they stand in a buffer that the next part uses again."""
