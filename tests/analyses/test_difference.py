@@ -7,14 +7,15 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.stats import f_oneway, ttest_ind
+from scipy.stats import f_oneway, t, ttest_ind
 
-from cape.analyses import Difference
+from cape import privacy
+from cape.analyses import Difference, build
 from cape.analyses.moments import Sums
 from cape.analyses.welch import Group, Pair
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning
 
 from .slow_sums import MU, exact, noisy, scaled
 
@@ -194,3 +195,89 @@ def test_a_difference_that_is_not_known_may_still_be_tested():
     result = Difference("x", by="ill").finish(answer)
     assert {e.label: e for e in result.estimates}[LABEL].interval() == (-8, 8)
     assert 0 < result.model.p_value("x") < 0.05
+
+
+CONTRASTS = {"late": {"I": -0.5, "II": -0.5, "III": 1}, "ends": {"III": 1, "I": -1}}
+
+
+def test_without_noise_a_contrast_is_welchs():
+    table = people(400, np.random.default_rng(7))
+    asked = Difference("x", by="stage", contrasts=CONTRASTS)
+    found, model = finished(asked, table)
+    x = scaled(table["x"], SCHEMA.number("x")) * 4
+    groups = [x[table["stage"] == code] for code in range(3)]
+    parts = [each.var(ddof=1) / len(each) for each in groups]
+    (estimate, test), (ends, of_ends) = model.comparisons[0].contrasts
+    value = groups[2].mean() - (groups[0].mean() + groups[1].mean()) / 2
+    variance = parts[2] + (parts[0] + parts[1]) / 4
+    weights = (1 / 16, 1 / 16, 1.0)
+    doubt = sum(w * p**2 / (len(each) - 1) for w, p, each in zip(weights, parts, groups, strict=True))
+    freedom = variance**2 / doubt
+    assert estimate.label == "x contrast | stage: late"
+    assert found[estimate.label].value == pytest.approx(value, abs=1e-6)
+    assert test.freedom[1] == pytest.approx(freedom, rel=1e-6)
+    assert test.p_value == pytest.approx(2 * t.sf(abs(value) / math.sqrt(variance), freedom), abs=1e-6)
+    known = ttest_ind(groups[2], groups[0], equal_var=False)
+    assert of_ends.p_value == pytest.approx(known.pvalue, abs=1e-6)
+    assert ends.interval() == pytest.approx(
+        (known.confidence_interval().low, known.confidence_interval().high), abs=1e-6
+    )
+
+
+def test_contrasts_are_shown_and_part_of_what_is_asked():
+    asked = Difference("x", by="stage", contrasts=CONTRASTS)
+    assert build(asked.to_dict()) == asked != Difference("x", by="stage")
+    rng = np.random.default_rng(8)
+    _, model = finished(asked, people(4000, rng), mu=1.0, rng=rng)
+    (table,) = model.tables()
+    assert [row[0] for row in table.rows if row[0].startswith("contrast")] == [
+        "contrast, stage: late",
+        "contrast, stage: ends",
+    ]
+    assert [each["label"] for each in model.to_dict()["columns"]["x"]["contrasts"]] == [
+        "x contrast | stage: late",
+        "x contrast | stage: ends",
+    ]
+
+
+def test_a_contrast_with_a_group_of_nobody_is_open_and_one_without_it_is_not():
+    rng = np.random.default_rng(3)
+    table = people(4000, rng) | {"stage": rng.integers(0, 2, 4000)}
+    given = {**CONTRASTS, "first": {"II": 1, "I": -1}}
+    found, _ = finished(Difference("x", by="stage", contrasts=given), table, mu=0.5, rng=rng)
+    assert found["x contrast | stage: late"].interval() == (-8, 8)
+    low, high = found["x contrast | stage: first"].interval()
+    assert -0.5 < low < high < 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"late": {"I": 1, "II": 1}}, "must add up to 0"),
+        ({"late": {"I": 0, "II": 0}}, "must add up to 0, and not all be 0"),
+        ({"late": 3}, "a weight for each group"),
+        ({"late": {"I": -1, "IV": 1}}, "names no category of 'stage'"),
+        ({"": {"I": -1, "II": 1}}, "name must be text"),
+        ({"late": {"I": -1e9, "II": 1e9}}, "at most"),
+        (["I"], "contrasts must be names"),
+    ],
+)
+def test_contrasts_that_are_none_are_refused(given, said):
+    with pytest.raises(InvalidInput, match=said):
+        Difference("x", by="stage", contrasts=given).query(SCHEMA, "replace-one")
+
+
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("groups", [4, 6])
+def test_several_small_groups_are_tested_at_their_level(groups):
+    """Noise in the variances outweighs them: degrees of freedom made such a test reject 1% of the time."""
+    schema = Schema(x=(-4, 4), ill=Category(tuple(range(groups)), missing=False))
+    asked, rng, found = Difference("x", by="ill"), np.random.default_rng(groups), []
+    query = asked.query(schema, "replace-one")
+    mu = float(privacy.mu(3.0, 1e-6))
+    for _ in range(1500):
+        data = {"x": rng.normal(0.5, 1, 200), "ill": rng.integers(0, groups, 200)}
+        answer = noisy(query, schema, exact(query, schema, data), None, rng, mu=mu)
+        found.append(asked.finish(answer).model.p_value("x"))
+    rate = np.mean([p is not None and p < 0.05 for p in found])
+    assert 0.026 < rate < 0.068

@@ -54,9 +54,29 @@ GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or
     "rows": 400,
 }
 LEFT = {  # and those that stay as they are
-    *("edges", "probs", "intercept", "ridge", "norm", "rounds", "threshold", "radius", "cut", "errors"),
-    *("components", "center", "steps", "seed", "activation", "sampling", "clip", "rate", "optimiser"),
-    *("watch", "checkpoint", "trend"),
+    "activation",
+    "center",
+    "checkpoint",
+    "clip",
+    "components",
+    "contrasts",
+    "cut",
+    "edges",
+    "errors",
+    "intercept",
+    "norm",
+    "optimiser",
+    "probs",
+    "radius",
+    "rate",
+    "ridge",
+    "rounds",
+    "sampling",
+    "seed",
+    "steps",
+    "threshold",
+    "trend",
+    "watch",
     "formula",  # no request may have one: it is expanded to target and features before
 }
 

@@ -27,15 +27,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from cape import check
 from cape.analyses.columns import OfColumns
 from cape.analyses.difference_model import Comparison, DifferenceModel
 from cape.analyses.moments import Sums, Weights, by_missing, present
-from cape.analyses.welch import Group, Pair, equal
+from cape.analyses.welch import Contrast, Group, MeansTest, Pair, equal
 from cape.blocks import Block, Moments
 from cape.data import Number, Schema
+from cape.data.schema import hint
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
@@ -43,6 +46,7 @@ from cape.errors import InvalidInput
 
 __all__ = ["Difference"]
 
+_LARGEST = 1e6
 _COUNT = 0.75
 _SQUARES = 0.25
 
@@ -52,10 +56,12 @@ class Difference(OfColumns):
     """Differences of the means of groups: Welch's t-test, for more than two groups his analysis of variance.
 
     >>> Difference("sbp", by="diabetes"), Difference("sbp", "chol", by="stage")
+    >>> Difference("sbp", by="stage", contrasts={"late or not": {"I": -0.5, "II": -0.5, "III": 1}})
 
     For each column the mean of each group, the difference of each two (the later category of the schema less
     the earlier one), with P values that count the noise, and the standardised mean difference: over the
-    root of the mean of both variances. Rows whose group or cell is missing are left out.
+    root of the mean of both variances. `contrasts` are sums of weights times the means of groups, by name;
+    weights add up to 0. Rows whose group or cell is missing are left out.
 
     **Sensitivity** 2 sqrt(columns) under replace-one. Under add-remove sqrt(2 columns), and less for
     several columns that never miss a cell. Proof at the head of the module.
@@ -64,16 +70,20 @@ class Difference(OfColumns):
     kind: ClassVar[str] = "difference"
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"], "by": "disease"}
     by: str
+    contrasts: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
-    def __init__(self, *columns: str, by: str) -> None:
+    def __init__(
+        self, *columns: str, by: str, contrasts: Mapping[str, Mapping[Any, float]] | None = None
+    ) -> None:
         names((*columns, by))
-        self._set(columns=names(columns), by=by)
+        self._set(columns=names(columns), by=by, contrasts=_contrasts(contrasts))
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         if len(schema.category(self.by).values) < 2:
             raise InvalidInput(
                 f"column {self.by!r} has one category in the schema, and a difference needs two or more"
             )
+        self._weights(schema)
         blocks: list[Block] = []
         scales: list[tuple[float, ...]] = []
         for part in by_missing(self.columns, schema):
@@ -112,12 +122,24 @@ class Difference(OfColumns):
                 differences.append(_difference(f"{name} difference {end}", column, clear))
                 ratios.append(_standardised(f"{name} SMD {end}", clear))
                 tests.append(None if pair is None else pair.test)
+            contrasts = [
+                _contrast(f"{name} contrast | {self.by}: {title}", column, weights, groups, sums[name])
+                for title, weights in self._weights(schema)
+            ]
             known = [group for group in groups if group is not None]
             overall = equal(known) if len(known) == len(groups) else None
             comparisons.append(
-                Comparison(name, tuple(means), tuple(differences), tuple(ratios), tuple(tests), overall)
+                Comparison(
+                    name,
+                    tuple(means),
+                    tuple(differences),
+                    tuple(ratios),
+                    tuple(tests),
+                    overall,
+                    tuple(contrasts),
+                )
             )
-            estimates += [*means, *differences, *ratios]
+            estimates += [*means, *differences, *ratios, *(estimate for estimate, _ in contrasts)]
         warn_of_unknown(estimates)
         return AnalysisResult(estimates, DifferenceModel(self.by, schema, tuple(comparisons)))
 
@@ -125,7 +147,22 @@ class Difference(OfColumns):
         return f"differences of the mean of {joined(self.columns)} by {self.by}"
 
     def keys(self) -> dict[str, Any]:
-        return {"columns": list(self.columns), "by": self.by}
+        named = {title: dict(weights) for title, weights in self.contrasts}
+        return {"columns": list(self.columns), "by": self.by, **({"contrasts": named} if named else {})}
+
+    def _weights(self, schema: Schema) -> list[tuple[str, list[float]]]:
+        """Return the weight of each group in each contrast."""
+        values = list(map(str, schema.category(self.by).values))
+        found = []
+        for title, weights in self.contrasts:
+            for value, _ in weights:
+                if value not in values:
+                    raise InvalidInput(
+                        f"contrast {title!r} names no category of {self.by!r}: {check.show(value)}"
+                        f"{hint(value, values)}"
+                    )
+            found.append((title, [dict(weights).get(value, 0.0) for value in values]))
+        return found
 
     def _sums(self, answer: Answer) -> dict[str, list[Sums]]:
         """Return the noisy sums of each column, by group."""
@@ -149,18 +186,52 @@ def _weights(neighbours: Neighbours, missing: bool, columns: int) -> Weights:
     return Weights(1.0, _SQUARES if neighbours == "add-remove" else 1 - count, count)
 
 
-def _difference(label: str, column: Number, pair: Pair | None) -> Estimate:
-    most = 2 * column.half
-    if pair is None:
+def _contrasts(given: Any) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...]:
+    """Return contrasts as plain data, or raise `InvalidInput`."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not all(isinstance(each, Mapping) for each in given.values()):
+        raise InvalidInput(
+            "contrasts must be names with a weight for each group, as in "
+            f'{{"late": {{"I": -1, "III": 1}}}}, not {check.show(given)}'
+        )
+    found = []
+    for title, weights in given.items():
+        if not isinstance(title, str) or not title:
+            raise InvalidInput(f"a contrast's name must be text, not {check.show(title)}")
+        each = tuple((str(value), check.real("weight", weight)) for value, weight in weights.items())
+        largest = max((abs(weight) for _, weight in each), default=0.0)
+        if not largest > 0 or abs(sum(weight for _, weight in each)) > 1e-9 * largest:
+            raise InvalidInput(f"the weights of contrast {title!r} must add up to 0, and not all be 0")
+        if largest > _LARGEST or largest < 1 / _LARGEST:
+            raise InvalidInput(f"the weights of contrast {title!r} must be at most {_LARGEST:g}")
+        found.append((title, each))
+    return tuple(found)
+
+
+def _contrast(
+    label: str, column: Number, weights: Sequence[float], groups: Sequence[Group | None], sums: Sequence[Sums]
+) -> tuple[Estimate, MeansTest | None]:
+    """Return a contrast and its test: unknown where noise hides a group that has a weight."""
+    parts, clear = [], True
+    for weight, group, each in zip(weights, groups, sums, strict=True):
+        if weight and group is not None:
+            parts.append((weight, group))
+            clear = clear and each.enough
+        clear = clear and (group is not None or not weight)
+    found = Contrast(tuple(parts)) if len(parts) == sum(weight != 0 for weight in weights) else None
+    largest = sum(abs(weight) for weight in weights)  # times half the width: all of one sign at one bound
+    estimate = _difference(label, column, found if clear else None, largest)
+    return estimate, None if found is None else found.test
+
+
+def _difference(label: str, column: Number, found: Pair | Contrast | None, largest: float = 2.0) -> Estimate:
+    half, most = column.half, largest * column.half
+    if found is None:
         return unknown(label, -most, most)
-    sampling, privacy = (
-        math.sqrt(getattr(pair.one, part) + getattr(pair.other, part)) for part in ("sampled", "blurred")
-    )
-    value = min(max(pair.value, -2.0), 2.0)
-    at = _InUnits(pair, column.half)
-    return Estimate(
-        label, column.half * value, column.half * sampling, column.half * privacy, (-most, most), at
-    )
+    value = min(max(found.value, -largest), largest)
+    errors = half * math.sqrt(found.sampled), half * math.sqrt(found.blurred)
+    return Estimate(label, half * value, *errors, (-most, most), _InUnits(found, half))
 
 
 def _standardised(label: str, pair: Pair | None) -> Estimate:
@@ -180,9 +251,9 @@ def _standardised(label: str, pair: Pair | None) -> Estimate:
 class _InUnits:
     """The interval of a difference, in the column's unit."""
 
-    pair: Pair
+    of: Pair | Contrast
     unit: float
 
     def __call__(self, level: float) -> tuple[float, float]:
-        low, high = self.pair.interval(level)
+        low, high = self.of.interval(level)
         return self.unit * low, self.unit * high

@@ -31,6 +31,7 @@ class Comparison:
     standardised: tuple[Estimate, ...]
     tests: tuple[MeansTest | None, ...]
     overall: MeansTest | None
+    contrasts: tuple[tuple[Estimate, MeansTest | None], ...] = ()
 
     @property
     def adjusted(self) -> tuple[float | None, ...]:
@@ -72,6 +73,9 @@ class DifferenceModel(Shown):
                 if several:
                     p.append("-" if adjusted is None else p_value(adjusted))
                 rows.append((*_line(estimate), *p))
+            for estimate, test in each.contrasts:
+                p = ["-" if test is None else p_value(test.p_value), *([""] if several else [])]
+                rows.append((*_line(estimate), *p))
             rows += [(*_line(ratio), *empty) for ratio in each.standardised]
         heads = ("", "value", f"{LEVEL:.0%} interval", "P", *(("P (Holm)",) if several else ()))
         return [Table(heads, tuple(rows), drop=(2,))]
@@ -80,7 +84,10 @@ class DifferenceModel(Shown):
         """Return the differences of each column about 0."""
         panels = tuple(
             Intervals(
-                tuple(Mark.of(estimate, _short(estimate)) for estimate in each.differences),
+                tuple(
+                    Mark.of(estimate, _short(estimate))
+                    for estimate in (*each.differences, *(found for found, _ in each.contrasts))
+                ),
                 self.schema.title(each.column),
                 line=0.0,
             )
@@ -100,7 +107,7 @@ class DifferenceModel(Shown):
                 found.append(
                     f"Welch's test that all groups have the same mean of {name}, privacy noise counted: "
                     f"F = {test.statistic:.2f} with {test.freedom[0]:.0f} and {test.freedom[1]:,.1f} degrees "
-                    f"of freedom, P {sign}{p_value(test.p_value)}."
+                    f"of freedom, P {sign}{p_value(test.p_value)} from the distribution of F with the noise."
                 )
         found.append("P values are those of Welch's t-test and count privacy noise.")
         found.append("SMD is the standardised mean difference: over the root of the mean of both variances.")
@@ -119,6 +126,10 @@ class DifferenceModel(Shown):
                             for e, test, adjusted in zip(
                                 each.differences, each.tests, each.adjusted, strict=True
                             )
+                        ],
+                        "contrasts": [
+                            {"label": estimate.label, "test": _plainly(test)}
+                            for estimate, test in each.contrasts
                         ],
                     }
                     for each in self.comparisons

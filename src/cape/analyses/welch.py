@@ -6,14 +6,19 @@ Reason. A released mean m = S / N of a group has the error (e - m d) / N, e and 
 count, so its variance is v / n from sampling plus (s² + m² c²) / n² from noise: `Sums.mean_noise`. The
 second is known. The first is estimated from a sample and through noise, with the variance 2 (v / n)² / (n -
 1) + (noise of v)² / n². Satterthwaite's degrees of freedom match it: 2 (total variance)² over the sum of
-these. Without noise they are Welch's. Of several groups the same holds with his F and one over the total
-variance as weights.
+these. Without noise they are Welch's.
+Of several groups the statistic is his F, with one over the estimated total variance as weights. The part of
+it that noise adds is known, and what is left is not negative: an estimate of it is never far below the truth,
+however large the noise in it, and degrees of freedom, which know of no such limit, would make the test timid.
+So P is a mixture (`_mixture`): over estimates of the variances as sampling and noise draw them, with a fixed
+seed, of the chance that the statistic with these weights is as large.
 Tested in tests/analyses/test_difference.py and by compare.size.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,10 +27,11 @@ from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
 from cape.analyses.moments import Sums, likely
 
-__all__ = ["Group", "MeansTest", "Pair", "Standardised", "equal"]
+__all__ = ["Contrast", "Group", "MeansTest", "Pair", "Standardised", "equal"]
 
 _LEAST_FREEDOM = 8.0  # where noise, rather than a small sample, leaves fewer
 _MOST_FREEDOM = 1e9
+_SEED, _DRAWS = 20, 1000  # of estimated variances
 
 
 @dataclass(frozen=True)
@@ -75,41 +81,83 @@ class Group:
         return of_sample + (self.sums.variance_noise / self.sums.count) ** 2
 
 
+class _Combined(ABC):
+    """A sum of weights times the means of groups."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[tuple[float, Group]]:
+        """The weight of each group's mean."""
+
+    @property
+    def value(self) -> float:
+        return sum(weight * group.mean for weight, group in self.parts)
+
+    @property
+    def sampled(self) -> float:
+        """The variance from sampling."""
+        return sum(weight**2 * group.sampled for weight, group in self.parts)
+
+    @property
+    def blurred(self) -> float:
+        """The variance from noise."""
+        return sum(weight**2 * group.blurred for weight, group in self.parts)
+
+    @property
+    def total(self) -> float:
+        return self.sampled + self.blurred
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of t."""
+        doubt = sum(weight**4 * group.doubt for weight, group in self.parts)
+        matched = _MOST_FREEDOM if doubt == 0 else 2 * self.total**2 / doubt
+        noisy = any(group.sums.variance_noise > 0 for _, group in self.parts)
+        people = sum(group.sums.count - 1 for _, group in self.parts)
+        return min(max(matched, min(_LEAST_FREEDOM, people) if noisy else 0.0), _MOST_FREEDOM)
+
+    @property
+    def test(self) -> MeansTest | None:
+        """The t-test that it is 0; None if nothing varies."""
+        if self.total <= 0:
+            return None
+        t = self.value / math.sqrt(self.total)
+        return MeansTest(t * t, (1.0, self.freedom), float(2 * stdtr(self.freedom, -abs(t))))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return Welch's interval."""
+        if self.total <= 0:
+            return self.value, self.value
+        reach = float(stdtrit(self.freedom, (1 + level) / 2)) * math.sqrt(self.total)
+        return self.value - reach, self.value + reach
+
+
 @dataclass(frozen=True)
-class Pair:
+class Contrast(_Combined):
+    """Means of groups with weights that add up to 0; `weighted` has the weight of each."""
+
+    weighted: tuple[tuple[float, Group], ...]
+
+    @property
+    def parts(self) -> Sequence[tuple[float, Group]]:
+        return self.weighted
+
+
+@dataclass(frozen=True)
+class Pair(_Combined):
     """The mean of one group less that of another."""
 
     one: Group
     other: Group
 
     @property
-    def value(self) -> float:
-        return self.one.mean - self.other.mean
-
-    @property
-    def total(self) -> float:
-        return self.one.total + self.other.total
-
-    @property
-    def freedom(self) -> float:
-        """The degrees of freedom of t."""
-        doubt = self.one.doubt + self.other.doubt
-        matched = _MOST_FREEDOM if doubt == 0 else 2 * self.total**2 / doubt
-        noisy = self.one.sums.variance_noise > 0
-        least = min(_LEAST_FREEDOM, self.one.sums.count + self.other.sums.count - 2) if noisy else 0.0
-        return min(max(matched, least), _MOST_FREEDOM)
+    def parts(self) -> Sequence[tuple[float, Group]]:
+        return (1.0, self.one), (-1.0, self.other)
 
     @property
     def test(self) -> MeansTest | None:
         """The t-test of equal means; None if nothing varies."""
         return equal([self.other, self.one])
-
-    def interval(self, level: float) -> tuple[float, float]:
-        """Return Welch's interval of the difference."""
-        if self.total <= 0:
-            return self.value, self.value
-        reach = float(stdtrit(self.freedom, (1 + level) / 2)) * math.sqrt(self.total)
-        return self.value - reach, self.value + reach
 
     @property
     def standardised(self) -> Standardised | None:
@@ -120,10 +168,7 @@ class Pair:
         if variance <= 0:
             return None
         drawn = math.hypot(*(sums.variance * math.sqrt(2 / (sums.count - 1)) for sums in each)) / 2
-        sampled, blurred = (
-            sum(getattr(group, part) for group in (self.one, self.other)) for part in ("sampled", "blurred")
-        )
-        return Standardised(self.value, variance, sampled, blurred, drawn, noise)
+        return Standardised(self.value, variance, self.sampled, self.blurred, drawn, noise)
 
 
 @dataclass(frozen=True)
@@ -168,13 +213,6 @@ class Standardised:
         return centre - reach, centre + reach
 
 
-def _two(pair: Pair) -> MeansTest | None:
-    if pair.total <= 0:
-        return None
-    t = pair.value / math.sqrt(pair.total)
-    return MeansTest(t * t, (1.0, pair.freedom), float(2 * stdtr(pair.freedom, -abs(t))))
-
-
 def equal(each: Sequence[Group]) -> MeansTest | None:
     """Return Welch's test that the means of several groups are equal; None if nothing varies.
 
@@ -185,7 +223,7 @@ def equal(each: Sequence[Group]) -> MeansTest | None:
     total = sum(group.sums.first for group in each) / sum(group.sums.count for group in each)
     groups = [replace(group, common=min(max(total, -1.0), 1.0)) for group in each]
     if len(groups) == 2:
-        return _two(Pair(groups[1], groups[0]))
+        return Contrast(((1.0, groups[1]), (-1.0, groups[0]))).test
     if any(group.total <= 0 for group in groups):
         return None
     many = len(groups)
@@ -197,8 +235,45 @@ def equal(each: Sequence[Group]) -> MeansTest | None:
     unsure = float((1 - shares) ** 2 @ doubts)
     statistic = between / (1 + 2 * (many - 2) / (many**2 - 1) * unsure)
     freedom = _MOST_FREEDOM if unsure == 0 else min((many**2 - 1) / (3 * unsure), _MOST_FREEDOM)
-    if freedom == _MOST_FREEDOM:
+    if any(group.sums.variance_noise > 0 for group in groups):
+        p = _mixture(groups, between * (many - 1))
+    elif freedom == _MOST_FREEDOM:
         p = float(chdtrc(many - 1, (many - 1) * statistic))
     else:
         p = float(fdtrc(many - 1, freedom, statistic))
     return MeansTest(statistic, (many - 1.0, freedom), p)
+
+
+def _mixture(groups: Sequence[Group], statistic: float) -> float:
+    """Return how likely equal means make a weighted sum of squares between groups that is as large.
+
+    Given the weights w, the statistic is a quadratic form of independent normals with the variances v of the
+    groups' means: its first two moments, tr A and 2 tr A² with A = diag(w v) - w (w v)' / sum(w), are matched
+    by a multiple of chi-square. The weights are drawn: one over the known variance from noise plus what is
+    estimated of that from sampling, where it is not negative.
+    """
+    rng = np.random.default_rng(_SEED)
+    known, spread, wide, degrees = (
+        np.array(each)
+        for each in zip(
+            *(
+                (
+                    group.blurred,
+                    group.sums.likely_variance / group.sums.count,
+                    group.sums.variance_noise / group.sums.count,
+                    group.sums.count - 1,
+                )
+                for group in groups
+            ),
+            strict=True,
+        )
+    )
+    shape = _DRAWS, len(groups)
+    sampled = spread * rng.chisquare(degrees, shape) / degrees + wide * rng.normal(size=shape)
+    weights = 1 / (known + np.maximum(sampled, 0.0))
+    parts = weights * (known + spread)
+    total = weights.sum(axis=1)
+    trace = parts.sum(axis=1) - (weights * parts).sum(axis=1) / total
+    square = (parts**2).sum(axis=1) - 2 * (weights * parts**2).sum(axis=1) / total
+    square += ((weights * parts).sum(axis=1) / total) ** 2
+    return float(np.mean(chdtrc(trace**2 / square, statistic * trace / square)))
