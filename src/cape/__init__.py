@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Count,
         Covariance,
         Difference,
+        Evaluate,
         Histogram,
         KaplanMeier,
         LinearRegression,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Sum,
         TableOne,
         Variance,
+        model_from_json,
     )
     from cape.data import Category, Csv, Database, Excel, File, Number, Omop, Person, Schema, Site
     from cape.engine.consortium import Consortium
@@ -57,9 +59,32 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cape.analyses": "Association ContingencyTable Correlation Count Covariance Difference ECDF Histogram "
-    "KaplanMeier LinearRegression LogRank LogisticRegression Mean PCA PolynomialLoss Proportion Quantiles "
-    "RankTest StandardDeviation Sum TableOne Variance",
+    "cape.analyses": """
+        Association
+        ContingencyTable
+        Correlation
+        Count
+        Covariance
+        Difference
+        ECDF
+        Evaluate
+        Histogram
+        KaplanMeier
+        LinearRegression
+        LogRank
+        LogisticRegression
+        Mean
+        PCA
+        PolynomialLoss
+        Proportion
+        Quantiles
+        RankTest
+        StandardDeviation
+        Sum
+        TableOne
+        Variance
+        model_from_json
+    """,
     "cape.data": "Category Csv Database Excel File Number Omop Person Schema Site",
     "cape.engine.consortium": "Consortium",
     "cape.learning": "learning GradientDescent KMeans NeuralNetwork",
@@ -90,6 +115,7 @@ __all__ = [
     "DataError",
     "Database",
     "Difference",
+    "Evaluate",
     "Excel",
     "File",
     "GradientDescent",
@@ -125,6 +151,7 @@ __all__ = [
     "TooNoisyWarning",
     "Variance",
     "learning",
+    "model_from_json",
     "noise",
     "privacy",
     "secagg",

@@ -10,14 +10,16 @@ from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.custom import CustomSum
 from cape.analyses.difference import Difference
+from cape.analyses.evaluate import Evaluate
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.independence import Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
+from cape.analyses.predictor import Predictor, model_from_json
 from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
 from cape.analyses.rank_test import RankTest
-from cape.analyses.registry import KINDS, build
+from cape.analyses.registry import KINDS, build, build_after
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
@@ -36,6 +38,7 @@ __all__ = [
     "Covariance",
     "CustomSum",
     "Difference",
+    "Evaluate",
     "Histogram",
     "Independence",
     "KaplanMeier",
@@ -44,6 +47,7 @@ __all__ = [
     "LogisticRegression",
     "Mean",
     "PolynomialLoss",
+    "Predictor",
     "Proportion",
     "Quantiles",
     "RankTest",
@@ -52,4 +56,6 @@ __all__ = [
     "TableOne",
     "Variance",
     "build",
+    "build_after",
+    "model_from_json",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cape import check
@@ -11,6 +11,7 @@ from cape.analyses.association import Association
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.difference import Difference
+from cape.analyses.evaluate import Evaluate
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.pca import PCA
@@ -29,7 +30,7 @@ from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
 from cape.learning.neural_network import NeuralNetwork
 
-__all__ = ["KINDS", "build", "keys_of"]
+__all__ = ["KINDS", "build", "build_after", "keys_of"]
 
 KINDS: dict[str, type[Analysis]] = {
     analysis.kind: analysis
@@ -55,6 +56,7 @@ KINDS: dict[str, type[Analysis]] = {
         LinearRegression,
         LogisticRegression,
         PolynomialLoss,
+        Evaluate,
         PCA,
         KMeans,
         NeuralNetwork,
@@ -68,6 +70,20 @@ def keys_of(kind: str) -> list[str]:
     parameters = inspect.signature(made).parameters.values()
     own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
     return [*own, *getattr(made, "options", ())]
+
+
+def build_after(descriptions: Sequence[Any], number: int, model: Any = None) -> Analysis:
+    """Return the analysis with this number, from 1, of a study; `model` is that of the one that it follows."""
+    analysis = build(descriptions[number - 1])
+    earlier = analysis.follows
+    if earlier is None:
+        return analysis
+    if not earlier < number:
+        raise InvalidInput(f"analysis {number} must come after analysis {earlier}, whose model it needs")
+    described = descriptions[earlier - 1]
+    if not isinstance(described, Mapping):
+        raise InvalidInput(f"analysis {earlier} must be a table with a kind")
+    return analysis.told(build(described), model)
 
 
 def build(description: Mapping[str, Any]) -> Analysis:

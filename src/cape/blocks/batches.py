@@ -135,6 +135,7 @@ class Batches:
         """Yield the same where rows are a person's; raise if they are not where the choice found them."""
         chosen, digest, one = self._chosen, Digest(self._key), self._person.row is not None
         for columns, ids in self._read_ids(maker.reads):
+            columns |= maker.held_out(ids)
             start, rows = digest.rows, len(ids)
             digest.add(ids)
             flags = chosen.flags(start, rows)
@@ -176,7 +177,8 @@ class Batches:
         maker = Maker(self._site, self._schema, self._person.reads)
         among = self._person.row is None  # else a person's row is made before `where` is looked at
         for columns, ids in self._read_ids(maker.reads if among else self._person.reads):
-            choice.add(ids, columns, maker.matches(columns, len(ids)) if among else None)
+            seen = columns | maker.held_out(ids)
+            choice.add(ids, columns, maker.matches(seen, len(ids)) if among else None)
         return choice.result()
 
     @cached_property

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from cape.arrays import Flags, Integers
 from cape.data.columns import Category, Column, Number
-from cape.data.schema import Schema
+from cape.data.schema import HELD_OUT, Schema
 from cape.errors import DataError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Maker:
             if name in needed:
                 needed += schema.derived[name].columns
         self._derived = {name: each for name, each in schema.derived.items() if name in needed}
+        self.split = HELD_OUT in needed and schema.person is not None
         self._site: tuple[str, int] | None = None
         for name in needed:
             column = schema[name]
@@ -53,6 +55,14 @@ class Maker:
                     raise DataError(site, "this site is not in the study's list of sites")
                 self._site = name, column.values.index(site)
         self._plain = not self._derived and schema.where is None and self._site is None
+
+    def held_out(self, ids: pl.Series) -> Cells:
+        """Return the column of who is held out, for rows with these ids as texts, where it is needed."""
+        person = self._schema.person
+        if not self.split or person is None:
+            return {}
+        found = {each: person.holds_out(each) for each in ids.drop_nulls().unique()}
+        return {HELD_OUT: np.array([found.get(each, False) for each in ids], np.int64)}
 
     @property
     def expressions(self) -> list[Expression]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -21,7 +21,7 @@ from cape.data.troubles import Trouble
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
 from cape.engine.result import Release, ReleaseGuarantee
-from cape.errors import BudgetExceeded, CapeError, DataError
+from cape.errors import BudgetExceeded, CapeError, DataError, InvalidInput
 from cape.privacy import Budget
 from cape.study import Entry, Study
 
@@ -179,7 +179,8 @@ def execute(
                 steps.start(f"{entry.number}. {entry.analysis.kind}")
                 results.failed = entry
                 try:
-                    results.answered.append(_answer(consortium, entry, drop, steps))
+                    told = _told(entry, results, folder)
+                    results.answered.append(_answer(consortium, told, drop, steps))
                 except BudgetExceeded as error:
                     left_out.append((entry, error))
                     continue
@@ -197,6 +198,19 @@ def execute(
     results.budget = consortium.budget
     results.finished = datetime.now(UTC)
     return results
+
+
+def _told(entry: Entry, results: Results, folder: ResultsFolder | None) -> Entry:
+    """Return an analysis with the model of the one that it follows, released now or in an earlier run."""
+    number = entry.analysis.follows
+    if number is None:
+        return entry
+    here = {each.entry.number: each.release for each in results.answered}
+    model = here.get(number) or (folder.released.get(number, {}).get("model") if folder else None)
+    if model is None:
+        raise InvalidInput(f"analysis {entry.number} needs the model of analysis {number}, which is not released")
+    earlier = results.study.analyses[number - 1].analysis
+    return replace(entry, analysis=entry.analysis.told(earlier, model))
 
 
 def _check_tables(study: Study, steps: screen.Steps) -> None:

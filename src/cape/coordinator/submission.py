@@ -216,7 +216,7 @@ class Submission:
             done = self._finished(entry.number)
         if done is not None:
             return done
-        session = self._asked(entry.number).session()
+        session = self._session(entry.number)
         if self._whole(entry) > self._left_for(entry):
             raise self._exceeded(entry)
         session.guarantee(len(session.stages))  # fails, if at all, before anything is paid for
@@ -282,6 +282,8 @@ class Submission:
         """Return a packed request; it shows every site the longest head of its ledger."""
         heads = [head.pack() for site in self._roster.names if (head := self._heads.shown(site)) is not None]
         owned: dict[str, Any] = {"roster": self._roster, "identity": self._identity, "heads": heads}
+        trial = options.get("trial", False)
+        owned["model"] = None if trial else self._model(number)
         return make_request(self._document, number, session, run=run, **owned, **options).pack()
 
     def _answered(self, session: AnalysisSession, outcome: StageOutcome) -> Answered:
@@ -326,7 +328,7 @@ class Submission:
 
     def _replayed(self, attempt: Attempt) -> Release | None:
         """Return the release from the recorded numbers; None if the analysis has further stages."""
-        session = self._asked(attempt.number).session()
+        session = self._session(attempt.number)
         for answered in attempt.answers:
             if session.done:
                 break
@@ -335,6 +337,26 @@ class Submission:
             except CapeError:  # it fails as it did before
                 return None
         return self._release(attempt, session) if session.done else None
+
+    def _session(self, number: int) -> AnalysisSession:
+        """Return an analysis at its first stage, with the model of the one that it follows."""
+        model = self._model(number)
+        return (self._asked(number) if model is None else read(self._document, number, model)).session()
+
+    def _model(self, number: int) -> dict[str, Any] | None:
+        """Return the released model that an analysis needs, as plain data; None if it needs none.
+
+        Raises:
+            InvalidInput: that is not released yet.
+        """
+        earlier = self._asked(number).analysis.follows
+        if earlier is None:
+            return None
+        release = self._finished(earlier)
+        if release is None:
+            raise InvalidInput(f"analysis {number} needs the model of analysis {earlier}, which is not released")
+        told: dict[str, Any] = release.model.predictor.to_dict()
+        return told
 
     def _finished(self, number: int) -> Release | None:
         for attempt in self.record.attempts:

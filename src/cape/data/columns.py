@@ -86,7 +86,8 @@ class Category:
 
     `expected` is the share of rows that people expect to hold each value, for plans: {"no": 0.9, "yes": 0.1},
     or {"share": 0.1}, that of the second of two values. As for `Number`, it plays no part in comparisons.
-    `site` says that every cell is the name of the site that holds the row; `sql` is as for `Number`.
+    `site` says that every cell is the name of the site that holds the row, and `held_out` that it is whether the
+    row's person is held out; `sql` is as for `Number`.
     """
 
     values: tuple[Value, ...]
@@ -95,6 +96,7 @@ class Category:
     expected: tuple[float, ...] | None = field(default=None, compare=False, kw_only=True)
     sql: str | None = field(default=None, kw_only=True)
     site: bool = field(default=False, kw_only=True)
+    held_out: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_text("label", self.label)
@@ -111,6 +113,11 @@ class Category:
         object.__setattr__(self, "values", values)
         if self.expected is not None:
             object.__setattr__(self, "expected", shares(self.expected, values))
+
+    @property
+    def made(self) -> bool:
+        """Whether a site makes its cells: they are in no file."""
+        return self.site or self.held_out
 
     @property
     def shares(self) -> tuple[float, ...]:

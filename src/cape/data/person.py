@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from hashlib import sha256
 from typing import Any, Literal, get_args
 
 from cape import check
@@ -31,7 +33,9 @@ _MOST_ROWS = 1000  # beyond, noise leaves nothing; sums of so many clipped vecto
 _MOST_SITES = 10_000
 _MOST_AGGREGATES = 200
 _LONGEST = 200  # characters of a name
-_KEYS = ("id", "rows", "sites", "take", "by", "row")
+_SPLIT = "cape held out 1\0"
+_KEYS = ("id", "rows", "sites", "take", "by", "row", "keep_apart", "salt")
+_LEAST_APART = 1e-6
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,9 @@ class Person:
             "earliest" by a column of the study. A row where that is missing comes last.
         by: that column.
         row: how one row is made of all of a person's, before anything else is computed; `rows` is then 1.
+        keep_apart: the share of persons that are held out, by a hash of their id. Conditions see it as the
+            column `held_out`: a model is fitted `where="not held_out"`, and evaluated `where="held_out"`.
+        salt: public text that the hash starts with: another one holds out other persons.
     """
 
     id: str
@@ -162,6 +169,8 @@ class Person:
     take: Take = "random"
     by: str | None = None
     row: OneRow | None = field(default=None)
+    keep_apart: float | None = None
+    salt: str = ""
 
     def __post_init__(self) -> None:
         named = isinstance(self.id, str) and self.id.strip() and self.id.isprintable()
@@ -176,6 +185,12 @@ class Person:
                 raise InvalidInput(
                     "[person.row] makes one row of a person's; write take and by there, and leave out rows"
                 )
+        if self.keep_apart is not None:
+            check.real("keep_apart", self.keep_apart, least=_LEAST_APART, most=1 - _LEAST_APART)
+        if not isinstance(self.salt, str) or len(self.salt) > _LONGEST:
+            raise InvalidInput(f"salt must be text, not {check.show(self.salt)}")
+        if self.salt and self.keep_apart is None:
+            raise InvalidInput("salt says which persons are held out; give keep_apart too, such as 0.2")
         if self.id in self.reads or self.id in dict(self.aggregates):
             raise InvalidInput(f"the id {self.id!r} must not be a column of the study")
 
@@ -250,6 +265,8 @@ class Person:
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
         told: dict[str, Any] = {"id": self.id, "rows": self.rows, "sites": self.sites}
+        if self.keep_apart is not None:
+            told |= {"keep_apart": self.keep_apart} | ({"salt": self.salt} if self.salt else {})
         if self.row is not None:
             return told | {"row": self.row.to_dict()}
         return told | {"take": self.take} | ({} if self.by is None else {"by": self.by})
@@ -269,7 +286,18 @@ class Person:
         else:
             told = f"At most {self.rows} rows of each person count at a site, {which}"
         where = "one site" if self.sites == 1 else f"at most {self.sites} sites"
-        return f"{told}; each person appears at {where}."
+        told = f"{told}; each person appears at {where}."
+        if self.keep_apart is None:
+            return told
+        return f"{told} Held out are {self.keep_apart:.3g} of the persons, by a hash of their id."
+
+    def holds_out(self, id: str) -> bool:
+        """Return whether the person with this id is held out: by a hash that every site computes alike.
+
+        It depends on the id and on public text only, so that no other person can change it.
+        """
+        digest = sha256(f"{_SPLIT}{len(self.salt)}:{self.salt}{id}".encode(errors="backslashreplace")).digest()
+        return int.from_bytes(digest[:8]) < int(Fraction(self.keep_apart or 0.0) * (1 << 64))
 
 
 def _check_take(take: Any, by: Any) -> None:

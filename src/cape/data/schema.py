@@ -23,7 +23,7 @@ from cape.errors import InvalidInput
 if TYPE_CHECKING:
     from cape.data.expressions import Expression
 
-__all__ = ["SITE", "Category", "Column", "Number", "Schema", "Site", "hint"]
+__all__ = ["HELD_OUT", "SITE", "Category", "Column", "Number", "Schema", "Site", "hint", "meant"]
 
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SHOWN = ("label", "unit", "per")  # what is only for people
@@ -31,6 +31,8 @@ _AFTER = ("", " ", "=", ",")  # what follows a column's name in a label
 _MOST_DERIVED = 200
 SITE = "site"
 """The column that every study has: the name of the site that holds a row."""
+HELD_OUT = "held_out"
+"""The column of a study that keeps persons apart: whether a row's person is held out."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,17 @@ class Schema(Mapping[str, Column]):
 
     def of_persons(self, person: Person | None) -> Schema:
         """Return the schema of a study in which the unit is such a person; None if each row is one."""
+        stated = {name: column for name, column in self._stated.items() if not _held_out(column)}
         if person is not None:
-            person.check(self._stated)
-        return self._copy(person=person)
+            person.check(stated)
+            if person.keep_apart is not None:
+                if HELD_OUT in stated:
+                    raise InvalidInput(
+                        f"with keep_apart a study has a column {HELD_OUT!r}; rename the one in [schema]"
+                    )
+                kept = {"share": person.keep_apart}
+                stated[HELD_OUT] = Category((False, True), missing=False, expected=kept, held_out=True)
+        return self._copy(person=person, _stated=stated)
 
     def at(self, sites: Iterable[str]) -> Schema:
         """Return the schema of a study at these sites, which has the column "site" unless there is one."""
@@ -163,7 +173,7 @@ class Schema(Mapping[str, Column]):
 
         What is computed over a person's rows is not in the table; the person's id is not among them.
         """
-        return [name for name in self._bottom(names) if not getattr(self[name], "site", False)]
+        return [name for name in self._bottom(names) if not getattr(self[name], "made", False)]
 
     def by_site(self, names: Iterable[str]) -> bool:
         """Return whether these columns, or `where`, depend on which site holds a row."""
@@ -199,15 +209,15 @@ class Schema(Mapping[str, Column]):
             return self._columns[name]
         except (KeyError, TypeError):
             raise InvalidInput(
-                f"no column {check.show(name)} in the schema{hint(name, self._columns)}"
+                f"no column {check.show(name)} in the schema{meant(name, self._columns)}"
             ) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the columns that people have named: that of sites is not among them."""
-        return (name for name, column in self._columns.items() if not getattr(column, "site", False))
+        """Go through the columns that people have named: those that sites make are not among them."""
+        return (name for name, column in self._columns.items() if not getattr(column, "made", False))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -273,7 +283,7 @@ class Schema(Mapping[str, Column]):
             | {key: value for key in _SHOWN if (value := getattr(c, key, None)) is not None}
             | ({} if c.expected is None else {"expected": _expected(c)})
             for name, c in self._stated.items()
-            if not getattr(c, "site", False)
+            if not getattr(c, "made", False)
         }
 
     def __repr__(self) -> str:
@@ -413,6 +423,17 @@ def _describe(column: Column) -> str:
     else:
         text = " | ".join(map(str, column.values))
     return text if column.missing else f"{text}, never missing"
+
+
+def _held_out(column: Column) -> bool:
+    return isinstance(column, Category) and column.held_out
+
+
+def meant(name: Any, known: Iterable[str]) -> str:
+    """Return the end of an error's sentence about a column that a schema does not have."""
+    if name == HELD_OUT:
+        return ': rows are held out by the id of their person; write id = "..." and keep_apart = 0.2 in [person]'
+    return hint(name, known)
 
 
 def hint(name: Any, known: Iterable[str]) -> str:

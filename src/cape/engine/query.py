@@ -290,6 +290,18 @@ class Analysis(ABC):
             found = self.finish(answer)
         return Estimates.of(found.estimates if isinstance(found, AnalysisResult) else found)
 
+    @property
+    def follows(self) -> int | None:
+        """The number of an earlier analysis of its study, whose model it needs; None if it stands alone."""
+        return None
+
+    def told(self, analysis: Analysis, model: Any = None) -> Analysis:
+        """Return it with the analysis that it follows and, once that is released, the model: public numbers.
+
+        A site is told the model by whoever asks: what it costs must not depend on it.
+        """
+        return self
+
     @abstractmethod
     def describe(self) -> str:
         """Return one line that an ethics board can read, without `where`."""

@@ -186,6 +186,12 @@ class Release(Shown):
             }
         )
 
+    def portable(self) -> dict[str, Any]:
+        """Return its model for other programs, with the guarantee; without a model, all of it."""
+        if self.model is None:
+            return self.to_dict()
+        return {**self.model.portable(), "guarantee": plain(self.guarantee.to_dict())}
+
     def title(self, label: str) -> str:
         """Return how an estimate is named where people read it."""
         return self.analysis.title(label, self.schema)

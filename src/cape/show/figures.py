@@ -125,6 +125,7 @@ class Line:
     axis: str = ""
     up: str = ""
     span: tuple[float, float] | None = None
+    diagonal: bool = False  # whether the line of equal values is drawn
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cape.show.figures import Figure
+from cape.show.plain import to_json
 from cape.show.tables import Table
 
 if TYPE_CHECKING:
@@ -27,6 +30,22 @@ class Shown(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data, for JSON."""
+
+    def portable(self) -> dict[str, Any]:
+        """Return what other programs need of it, as plain data: all of it, unless a model knows better."""
+        return self.to_dict()
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return `portable` as JSON, and write it to a file if a path is given."""
+        text = to_json(self.portable())
+        if path is not None:
+            Path(path).write_text(f"{text}\n", encoding="utf-8")
+        return text
+
+    def to_sklearn(self) -> Any:
+        """Return it as objects of scikit-learn, fitted: see `cape.sklearn.exports`. Needs the extra `sklearn`."""
+        # by name: what is shown knows nothing of scikit-learn, which is an extra
+        return import_module("cape.sklearn.exports").exported(self)
 
     def figures(self) -> Sequence[Figure]:
         """Return its figures."""

@@ -139,6 +139,10 @@ def _line(panel: Line) -> str:
     back = [(x.at(v), y.at(mark.high)) for v, mark in zip(xs, marks, strict=True)]
     line = [(x.at(v), y.at(mark.value)) for v, mark in zip(xs, marks, strict=True)]
     parts = [_grid(y, panel.up), f'<path class="band" d="{_path(there + back[::-1])}Z"/>']
+    if panel.diagonal:
+        low, high = max(x.low, y.low), min(x.high, y.high)
+        ends = [(x.at(end), y.at(end)) for end in (low, max(low, high))]
+        parts.append(f'<path class="zero" d="{_path(ends)}"/>')
     parts.append(f'<path class="line" d="{_path(line)}"/>')
     parts += [
         f'<circle class="hover" cx="{px:.1f}" cy="{py:.1f}" r="5">{_hover(mark)}</circle>'

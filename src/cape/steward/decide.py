@@ -135,7 +135,7 @@ class Decider:
                 "this site's policy has expired; its steward can write a later day for expires under [site] "
                 "in site.toml",
             )
-        asked = question(request.study, request.number)
+        asked = question(request.study, request.number, request.model)
         check_roster(policy, asked, request.roster, self.own)
         check_question(policy, asked)
         if request.stage >= len(asked.stages):

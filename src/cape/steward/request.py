@@ -41,7 +41,7 @@ from cape.study.document import hash_of
 
 __all__ = ["Request", "grid_of", "make_request"]
 
-LABEL = b"cape request 2\0"
+LABEL = b"cape request 3\0"
 NONCE_BYTES = 16
 MOST_STUDY = 1 << 20
 """Bytes of a study's document."""
@@ -74,6 +74,8 @@ class Request:
         coordinator: the coordinator's public key.
         issued, expires: the period in which a site may accept it and answer, in seconds since 1970.
         heads: the longest ledger heads that the coordinator holds; each site finds its own.
+        model: the model of the earlier analysis that this one follows, as plain data: released numbers. It is no
+            part of the study, whose hash a steward approves; what the stage costs does not depend on it.
         trial: signed for review only; it is never answered, whoever forwards it.
         nonce: 16 bytes that no other request of this coordinator has; `signed` draws them.
     """
@@ -92,6 +94,7 @@ class Request:
     issued: int
     expires: int
     heads: tuple[bytes, ...] = ()
+    model: dict[str, Any] | None = None
     trial: bool = False
     nonce: bytes = b""
     signature: bytes = b""
@@ -109,7 +112,7 @@ class Request:
     @property
     def plan(self) -> bytes:
         """Hash of what all stages of the run have in common."""
-        return _digest("plan", self.study_hash, self.number, self.roster, self.run, self.coordinator)
+        return _digest("plan", self.study_hash, self.number, self.roster, self.run, self.coordinator, self.model)
 
     @property
     def session(self) -> bytes:
@@ -151,11 +154,13 @@ class Request:
             read = _bodies.decode(body)
             packed.require(read.study, values=_MOST_VALUES, depth=_DEPTH, text=MOST_STUDY)
             study = _studies.decode(read.study)
+            packed.require(read.model, values=_MOST_VALUES, depth=_DEPTH, text=MOST_STUDY)
+            model = _models.decode(read.model)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadMessage):
             pass
         else:
-            told = {name: getattr(read, name) for name in _FIELDS if name != "study"}
-            return cls(study=study, coordinator=received.key, signature=received.signature, **told)
+            told = {name: getattr(read, name) for name in _FIELDS if name not in ("study", "model")}
+            return cls(study=study, model=model, coordinator=received.key, signature=received.signature, **told)
         raise Denied(Code.REQUEST, "the request cannot be read; do both sides run the same version of cape?")
 
     def check(self) -> None:
@@ -173,8 +178,9 @@ class Request:
             raise InvalidInput(f"nonce must be {NONCE_BYTES} bytes")
 
     def _body(self) -> bytes:
-        told = {name: getattr(self, name) for name in _FIELDS if name != "study"}
-        return msgspec.msgpack.encode(_Body(study=msgspec.msgpack.encode(self.study), **told))
+        told = {name: getattr(self, name) for name in _FIELDS if name not in ("study", "model")}
+        study, model = msgspec.msgpack.encode(self.study), msgspec.msgpack.encode(self.model)
+        return msgspec.msgpack.encode(_Body(study=study, model=model, **told))
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -193,12 +199,14 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     issued: int
     expires: int
     heads: Annotated[tuple[Annotated[bytes, Meta(max_length=MOST_HEAD)], ...], Meta(max_length=MAX_SITES)]
+    model: Annotated[bytes, Meta(max_length=MOST_STUDY)]
     trial: bool
     nonce: bytes
 
 
 _FIELDS = _Body.__struct_fields__
 _bodies: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
+_models: msgspec.msgpack.Decoder[dict[str, Any] | None] = msgspec.msgpack.Decoder(dict[str, Any] | None)
 _studies: msgspec.msgpack.Decoder[dict[str, Any]] = msgspec.msgpack.Decoder(dict[str, Any])
 
 
@@ -217,6 +225,7 @@ def make_request(
     trial: bool = False,
     now: int | None = None,
     heads: Sequence[bytes] = (),
+    model: Mapping[str, Any] | None = None,
 ) -> Request:
     """Return the signed request for the current stage of a coordinator's session; valid from now on."""
     calibration, _ = session.calibrate()
@@ -237,6 +246,7 @@ def make_request(
         issued=issued,
         expires=issued + VALID,
         heads=tuple(heads),
+        model=None if model is None else dict(model),
         trial=trial,
     ).signed(identity)
 

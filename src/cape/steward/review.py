@@ -42,10 +42,10 @@ _CLOSE = 1 + 1e-9
 _BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add to what a study states
 
 
-def question(study: dict[str, object], number: int) -> ParsedAnalysis:
+def question(study: dict[str, object], number: int, model: object = None) -> ParsedAnalysis:
     """Return the analysis that is asked for, or deny it with a sentence about the request alone."""
     try:
-        return read(study, number)
+        return read(study, number, model)
     except InvalidInput as error:
         problem = str(error)
     except Exception as error:  # a study's document may hold anything

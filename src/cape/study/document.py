@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cape import check
-from cape.analyses import build
+from cape.analyses import build_after
 from cape.data import Person, Schema
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Parties, Scheme
@@ -115,8 +115,11 @@ class ParsedAnalysis:
         return self.stages.cost(len(self.stages)) * Fraction(self.stages.mu) ** 2
 
 
-def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
-    """Build an analysis from a study's document; raise `InvalidInput` if anything in it is invalid."""
+def read(study: Mapping[str, Any], number: int, model: Any = None) -> ParsedAnalysis:
+    """Build an analysis from a study's document; raise `InvalidInput` if anything in it is invalid.
+
+    `model` is that of the earlier analysis that it follows, if it does and that is released.
+    """
     told = places.decode(study, Document)
     setting = told.setting(told.columns(), len(told.sites))
     if not 1 <= number <= len(told.analyses):
@@ -129,7 +132,7 @@ def read(study: Mapping[str, Any], number: int) -> ParsedAnalysis:
         raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
     if described.get("formula") is not None:
         raise InvalidInput("formula must be left out: a request says target and features")
-    analysis = build(described)
+    analysis = build_after(told.analyses, number, model)
     scheme = SCHEMES[told.scheme]()
     stages = Stages.of(analysis, setting, scheme, share)
     setting = stages.setting

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from cape import check
-from cape.analyses import build
+from cape.analyses import build_after, model_from_json
 from cape.data import Person, Schema
 from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis
@@ -204,7 +204,7 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
     with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and issued later
         setting = file.privacy.setting(schema, len(sites))
-    entries = _entries(file.analysis, setting)
+    entries = _entries(_with_models(file.analysis, path.parent), setting)
     said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
     about = (file.study.name, file.study.description, file.study.where)
     return Study(path, *about, setting, file.privacy.scheme, sites, entries, tuple(said))
@@ -225,11 +225,24 @@ def _weak(budget: Budget, sites: Mapping[str, SourceSpec]) -> list[str]:
     return said
 
 
+def _with_models(given: Sequence[Mapping[str, Any]], folder: Path) -> list[Mapping[str, Any]]:
+    """Return descriptions of analyses, with the models that they name as JSON files."""
+    found = []
+    for number, described in enumerate(given, 1):
+        model = described.get("model")
+        if isinstance(model, str):
+            with places.at(f"[[analysis]] {number}"):
+                held = model_from_json(folder / model)
+            described = {**described, "model": held.to_dict()}
+        found.append(described)
+    return found
+
+
 def _entries(given: Sequence[Mapping[str, Any]], setting: Setting) -> tuple[Entry, ...]:
     analyses, shares = [], []
     for number, described in enumerate(given, 1):
         with places.at(f"[[analysis]] {number}"):
-            analysis = build(described)
+            analysis = build_after(given, number)
             analysis.query(setting.of(analysis).schema, setting.neighbours)
             analyses.append(analysis)
             share = described.get("share")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cape.analyses.regression.effects import effects, forest, plainly
 from cape.analyses.regression.joint import Joint, Matrix, WaldTest
+from cape.analyses.regression.portable import Portable
 from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.query import Estimate
-from cape.show import Figure, Shown, Table
+from cape.show import Figure, Table
 from cape.show.numbers import number
 from cape.show.plain import plain
 
@@ -30,7 +31,7 @@ _ERRORS = {
 
 
 @dataclass(frozen=True, repr=False)
-class LinearModel(Shown):
+class LinearModel(Portable):
     """A target that is linear in the features.
 
     Attributes:
@@ -49,6 +50,8 @@ class LinearModel(Shown):
         errors: "robust" if sampling errors hold whatever residuals are like, "classical" if they do not,
             "unknown" if there are none.
     """
+
+    link: ClassVar[str] = "identity"
 
     target: str
     design: Design

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,14 @@ from scipy.special import expit
 
 from cape import check
 from cape.analyses.regression.effects import effects, forest, plainly
+from cape.analyses.regression.portable import Portable
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
-from cape.show import Figure, Shown, Table
+from cape.show import Figure, Table
 from cape.show.numbers import count
 from cape.show.plain import plain
 
@@ -30,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
-class LogisticModel(Shown):
+class LogisticModel(Portable):
     """Log-odds of the second of `classes`, linear in the features.
 
     Attributes:
@@ -40,6 +41,8 @@ class LogisticModel(Shown):
         rounds: the steps that were made.
         calibration: the share of the second class, and what the estimates are.
     """
+
+    link: ClassVar[str] = "logit"
 
     target: str
     classes: tuple[Any, ...]

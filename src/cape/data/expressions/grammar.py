@@ -18,7 +18,7 @@ from cape.data.expressions import build
 from cape.data.expressions.build import Misuse
 from cape.data.expressions.tree import Node
 from cape.data.expressions.words import FUNCTIONS, Source, is_plain, scan
-from cape.data.schema import hint
+from cape.data.schema import meant
 from cape.errors import InvalidInput
 
 __all__ = ["read"]
@@ -110,7 +110,7 @@ class _Grammar:
     def _column(self, tree: Any, depth: int) -> Node:
         name = tree.name
         if name not in self._columns:
-            raise Misuse(f"no column {check.show(name, 40)} in the schema{hint(name, self._columns)}")
+            raise Misuse(f"no column {check.show(name, 40)} in the schema{meant(name, self._columns)}")
         if name not in self.names:
             self.names[name] = build.column(name, self._columns[name])
         return self.names[name]

@@ -1,0 +1,186 @@
+"""A public model as plain numbers: released before, or given from outside; what sites predict from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cape import check
+from cape.arrays import Floats
+from cape.blocks.design import Design
+from cape.blocks.predicted import LINKS, inverse
+from cape.blocks.units import Units
+from cape.data import Category, Schema
+from cape.engine.arguments import names
+from cape.errors import InvalidInput
+
+__all__ = ["Predictor", "model_from_json"]
+
+_MOST = 10_000  # coefficients
+_EXAMPLE = (
+    '{"target": "ill", "link": "logit", "intercept": -4.1, "coefficients": {"age": 0.05, "sex=male": 0.3}}'
+)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What predicts a target: a link, an intercept and a coefficient for each entry of the features.
+
+    >>> Predictor.of({"target": "ill", "link": "logit", "intercept": -4.1, "coefficients": {"age": 0.05}})
+
+    Coefficients are in the columns' units. Categories have one for each value but the first, "sex=male".
+
+    Attributes:
+        target: the column that is predicted; of a category of two values, the probability of the second.
+        features: the terms of the model.
+        link: "identity", "logit", "log", "probit", "cloglog" or "inverse".
+        intercept, coefficients: of predictions.
+        columns: the schema of these columns, if the model brings it: `predict` needs it.
+    """
+
+    target: str
+    features: tuple[str, ...]
+    link: str
+    intercept: float
+    coefficients: tuple[tuple[str, float], ...]
+    columns: Schema | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, given: Any) -> Predictor:
+        """Return the public numbers of a release, of its model, or of a mapping such as a JSON file holds."""
+        if isinstance(given, Predictor):
+            return given
+        held = getattr(given, "model", None) if hasattr(given, "guarantee") else given
+        found = getattr(held, "predictor", None)
+        if isinstance(found, Predictor):
+            return found
+        if isinstance(given, Mapping):
+            return _read(given)
+        raise InvalidInput(
+            "model must be a release or a model with coefficients (a linear or logistic regression, a GLM), "
+            f"or a mapping such as {_EXAMPLE}, not {type(given).__name__}"
+            + ("; read a file with cape.model_from_json" if isinstance(given, (str, Path)) else "")
+        )
+
+    def design(self) -> Design:
+        """Return the design whose vectors sites predict from: every entry in units of t."""
+        return Design(self.features, self.target, cube=True)
+
+    def weights(self, schema: Schema) -> tuple[float, ...]:
+        """Return the weights of 1 and of each entry of the vector, in units of t; check them against a schema."""
+        units = Units(self.design(), schema)
+        given = dict(self.coefficients)
+        for name in units.names:
+            if name not in given:
+                raise InvalidInput(
+                    f"the model has no coefficient {name!r}; it must have one for each of: "
+                    f"{check.plain(', '.join(units.names), 200)}"
+                )
+        if len(given) > len(units.names):
+            extra = next(name for name in given if name not in units.names)
+            raise InvalidInput(f"the model has a coefficient {check.show(extra)}, which no feature gives")
+        target = schema[self.target]
+        bounded = isinstance(target, Category)
+        if bounded and self.link in ("identity", "log", "inverse"):
+            raise InvalidInput(f"target {self.target!r} has categories; link must be logit, probit or cloglog")
+        values = np.array([self.intercept, *(given[name] for name in units.names)])
+        return tuple(np.linalg.solve(units.matrix, values).tolist())
+
+    def predict(self, data: Any) -> Floats:
+        """Return the prediction for each row, NaN where a feature is missing: a probability, or in the target's
+        unit, within its bounds. `data` is as for the model's own `predict`; cells are cut to their bounds.
+        """
+        schema = self.columns
+        if schema is None:
+            raise InvalidInput("this model brings no columns; predict with the software that it comes from")
+        weights = np.array(self.weights(schema))
+        found = inverse(self.link, weights[0] + Units(self.design(), schema).rows(data) @ weights[1:])
+        target = schema[self.target]
+        low, high = (0.0, 1.0) if isinstance(target, Category) else (target.low, target.high)
+        return np.clip(found, low, high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, without columns: what a study's document and a request hold."""
+        return {
+            "target": self.target,
+            "features": list(self.features),
+            "link": self.link,
+            "intercept": self.intercept,
+            "coefficients": dict(self.coefficients),
+        }
+
+
+def _read(given: Mapping[Any, Any]) -> Predictor:
+    held = given.get("predictions", given)
+    coefficients = held.get("coefficients") if isinstance(held, Mapping) else None
+    if not isinstance(coefficients, Mapping) or not 0 < len(coefficients) <= _MOST:
+        raise InvalidInput(f"model must have coefficients by name, as in {_EXAMPLE}")
+    target, link = given.get("target"), given.get("link")
+    if not isinstance(target, str):
+        raise InvalidInput(f"target of a model must be a column's name, not {check.show(target)}")
+    if link not in LINKS:
+        raise InvalidInput(f"link of a model must be one of {', '.join(LINKS)}, not {check.show(link)}")
+    for name, value in coefficients.items():
+        if not isinstance(name, str):
+            raise InvalidInput(f"coefficients must have names, not {check.show(name)}")
+        check.real(f"coefficient {name}", value)
+    columns = given.get("columns")
+    return Predictor(
+        target,
+        _features(given.get("features"), coefficients),
+        str(link),
+        check.real("intercept", held.get("intercept", 0.0)),
+        tuple((name, float(value)) for name, value in coefficients.items()),
+        Schema(columns) if isinstance(columns, Mapping) else None,
+    )
+
+
+def _features(given: Any, coefficients: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the features: as listed, or the columns that coefficients are named after."""
+    if given is None:
+        given = dict.fromkeys(name.partition("=")[0] for name in coefficients)
+    if not isinstance(given, (list, tuple, dict)):
+        raise InvalidInput(f"features of a model must be a list of columns, not {check.show(given)}")
+    return names(list(given))
+
+
+def model_from_json(source: str | Path | Mapping[str, Any]) -> Predictor:
+    """Return the model of a JSON file, as `to_json` writes it or as another program does: a path or its text.
+
+    >>> cape.model_from_json("model.json").predict(table)
+    """
+    if isinstance(source, Mapping):
+        return Predictor.of(source)
+    text = str(source)
+    if not text.lstrip().startswith("{"):
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"a model must be JSON such as {_EXAMPLE}: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput(f"a model must be JSON such as {_EXAMPLE}")
+    return Predictor.of(found)
+
+
+def supposed(target: str, features: Sequence[str], link: str, schema: Schema) -> tuple[float, ...]:
+    """Return weights of a model that is not released yet, for its plan: predictors with a SD of about 1."""
+    from cape.blocks.typical import vectors
+
+    mean, covariance = vectors(Design(tuple(features), cube=True), schema)
+    column = schema[target]
+    each = 1 / np.sqrt(np.maximum(np.diag(covariance), 1e-6) * len(mean))
+    middle = 0.0
+    if isinstance(column, Category) and len(column.values) == 2:
+        share = min(max(column.shares[1], 1e-6), 1 - 1e-6)
+        middle = math.log(share / (1 - share))
+    return (middle - float(each @ mean), *each.tolist())

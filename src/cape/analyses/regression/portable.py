@@ -1,0 +1,86 @@
+"""What regression models have in common outside of cape: public numbers, and JSON that other programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cape.analyses.predictor import Predictor
+from cape.data import Category
+from cape.show import Shown
+from cape.show.numbers import LEVEL
+from cape.show.plain import plain
+
+if TYPE_CHECKING:
+    from cape.blocks.design import Design
+    from cape.data import Schema
+    from cape.engine.query import Estimate
+
+__all__ = ["Portable"]
+
+_FORMAT = "cape model 1"
+
+
+class Portable(Shown):
+    """A model with coefficients that can leave cape: `predictor` for sites, `portable` for other programs."""
+
+    link: ClassVar[str]
+    """The link of its predictions, by the name of `cape.blocks.predicted.LINKS`."""
+
+    if TYPE_CHECKING:
+        target: str
+        design: Design
+        schema: Schema
+        estimates: Sequence[Estimate]
+        intercept: float
+
+        @property
+        def coefficients(self) -> Mapping[str, float]: ...
+
+    @property
+    def predictor(self) -> Predictor:
+        """Its predictions as public numbers, in the columns' units."""
+        return Predictor(
+            self.target,
+            tuple(self.design.features),
+            self.link,
+            float(self.intercept),
+            tuple((name, float(value)) for name, value in self.coefficients.items()),
+            self.schema,
+        )
+
+    def portable(self) -> dict[str, Any]:
+        """Return it as plain data that R, Julia or a spreadsheet reads: estimates as columns of equal length."""
+        estimates = list(self.estimates)
+        ends = [estimate.interval(LEVEL) for estimate in estimates]
+        covariance = getattr(self, "covariance", None)
+        told = self.predictor.to_dict()
+        columns = {name: self.schema[name] for name in (*self.design.columns,)}
+        stated = self.schema.to_dict()
+        return plain(
+            {
+                "format": _FORMAT,
+                "target": told["target"],
+                "features": told["features"],
+                "link": told["link"],
+                "coefficients": {
+                    "name": [estimate.label for estimate in estimates],
+                    "estimate": [estimate.value for estimate in estimates],
+                    "standard_error": [estimate.standard_error for estimate in estimates],
+                    "privacy_error": [estimate.privacy for estimate in estimates],
+                    "low": [low for low, _ in ends],
+                    "high": [high for _, high in ends],
+                },
+                "level": LEVEL,
+                "covariance": None if covariance is None else covariance.to_dict(),
+                "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
+                "columns": {name: stated[name] for name in columns if name in stated},
+                "units": {name: column.unit for name, column in columns.items() if getattr(column, "unit", None)},
+                "reference": {
+                    name: column.values[0]
+                    for name, column in columns.items()
+                    if isinstance(column, Category) and name != self.target
+                },
+                "event": getattr(self, "classes", (None, None))[1],
+            }
+        )
