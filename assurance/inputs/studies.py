@@ -42,6 +42,11 @@ ANALYSES: list[dict[str, Any]] = [
         "features": ["age"],
         "coefficients": {"1": [0, -2], "2": [1]},
     },
+    {
+        "kind": "evaluate",
+        "model": {"target": "ill", "link": "logit", "intercept": -1.0, "coefficients": {"age": 0.02}},
+        "threshold": 0.3,
+    },
     {"kind": "pca", "columns": ["age", "weight"], "components": 1, "center": True},
     {"kind": "k-means", "columns": ["age", "weight"], "clusters": 3, "steps": 4, "seed": 1},
     {

@@ -9,6 +9,7 @@ import numpy as np
 
 from cape import privacy
 from cape.blocks import Counts, Custom, Gram, Grouped, Moments, Squares
+from cape.blocks.predicted import Errors, ErrorSquares, Risks
 from cape.data import Number
 from cape.engine.query import Answer
 
@@ -76,10 +77,47 @@ def parts(block, schema, table):
         hot = np.zeros((rows, math.prod(shape)))
         hot[np.arange(rows)[kept], flat[kept]] = 1.0
         return [hot]
+    if isinstance(block, (Risks, Errors, ErrorSquares)):
+        return predicted(block, schema, table)
     assert isinstance(block, Custom)
     values = np.asarray(block.function(table), float).reshape(rows, block.size) / block.bound
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     return [np.trunc(values / np.maximum(norms, 1) / STEP) * STEP]
+
+
+def predicted(block, schema, table):
+    """What each row adds to sums over predictions: nothing, if it misses a cell."""
+    target, columns = block.design.target, []
+    for name in block.design.features:
+        if is_number(schema, name):
+            columns.append(scaled(table[name], schema.number(name)))
+        else:
+            codes = np.where(table[name] < 0, math.nan, table[name])
+            values = range(1, len(schema.category(name).values))
+            columns += [np.where(np.isnan(codes), math.nan, codes == value) for value in values]
+    eta = block.weights[0] + sum(w * x for w, x in zip(block.weights[1:], columns, strict=True))
+    value = {"logit": lambda: 1 / (1 + np.exp(-eta)), "identity": lambda: eta, "log": lambda: np.exp(eta)}
+    prediction = value[block.link]()
+    if isinstance(block, Risks):
+        kept = ~np.isnan(prediction) & (table[target] >= 0)
+        p, y = np.where(kept, prediction, 0.0), np.where(kept, table[target], 0)
+        edges = np.array(block.edges)
+        place = np.clip(np.digitize(p, edges) - 1, 0, len(edges) - 2)
+        inside = (2 * p - edges[place] - edges[place + 1]) / (edges[place + 1] - edges[place])
+        counts, within = np.zeros((len(p), 2 * len(edges) - 2)), np.zeros((len(p), len(edges) - 1))
+        counts[np.arange(len(p)), 2 * place + y] = kept
+        within[np.arange(len(p)), place] = np.trunc(np.clip(inside, -1, 1) / STEP) * STEP * kept
+        return [counts, within]
+    column = schema.number(target)
+    t = scaled(table[target], column)
+    e = (t - np.clip((prediction - column.middle) / column.half, -1, 1)) / 2
+    kept = ~np.isnan(e)
+    t, e = np.where(kept, t, 0.0), np.trunc(np.where(kept, e, 0.0) / STEP) * STEP
+    if isinstance(block, Errors):
+        return [kept[:, None] * each[:, None] for each in (np.ones(len(t)), t, t * t, e * e)]
+    pair = e, t - block.centre
+    forms = [(sum(w * pair[i] * pair[j] for i, j, w in form.terms), form.bound) for form in block.forms]
+    return [np.stack([np.clip(q / bound, -1, 1) ** 2 * kept for q, bound in forms], axis=1)]
 
 
 def vectors(query, schema, table):

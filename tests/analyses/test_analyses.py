@@ -22,6 +22,7 @@ from cape.analyses import (
     Count,
     Covariance,
     Difference,
+    Evaluate,
     Histogram,
     Mean,
     Proportion,
@@ -50,7 +51,12 @@ SCHEMA = Schema(
     ward=["first"],
 )
 RELATION = pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+RISKS = {"target": "disease", "link": "logit", "intercept": -3.0, "coefficients": {"age": 0.05, "sex=male": 0.2}}
+NUMBERS = {"target": "chol", "link": "identity", "intercept": 140.0, "coefficients": {"age": 2.0}}
 EVERY = [
+    Evaluate(RISKS),
+    Evaluate(RISKS, edges=[0.3, 0.5], threshold=0.4),
+    Evaluate(NUMBERS),
     Count("age", "bmi", "sex"),
     Count(sex="female"),
     Mean("age", "bmi"),

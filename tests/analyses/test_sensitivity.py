@@ -23,6 +23,7 @@ from cape.analyses import (
     Count,
     Covariance,
     Difference,
+    Evaluate,
     Histogram,
     Mean,
     Proportion,
@@ -54,7 +55,12 @@ def both(batch):
     return np.nan_to_num(np.stack([batch["age"] - 54, 350 - batch["chol"]], axis=1)) / 40
 
 
+RISKS = {"target": "disease", "link": "logit", "intercept": -5.4, "coefficients": {"age": 0.1, "sex=male": 0.5}}
+NUMBERS = {"target": "chol", "link": "identity", "intercept": -2350, "coefficients": {"age": 50}}
 ANALYSES = [
+    Evaluate(RISKS, bins=4),
+    Evaluate(RISKS, edges=[0.1, 0.4], threshold=0.4),
+    Evaluate(NUMBERS),
     Count(),
     Count("age", "chol", "bmi", "sex"),
     Count(sex="female"),
@@ -113,6 +119,8 @@ RELATION = pytest.mark.parametrize("neighbours", RELATIONS)
 
 def used(analysis):
     """The columns that an analysis reads."""
+    if isinstance(analysis, Evaluate):
+        return [*analysis.model.features, analysis.model.target]
     names = [*getattr(analysis, "columns", ()), *(name for name, _ in getattr(analysis, "categories", ()))]
     names += [name for name in (getattr(analysis, "column", None), getattr(analysis, "by", None)) if name]
     return list(dict.fromkeys(names)) or ["age"]
@@ -246,6 +254,8 @@ def test_what_the_docstrings_say_about_each_sensitivity():
         Mean("age", "chol", by="sex"): (2 * math.sqrt(2), 2.0),
         Histogram("age", bins=9, by="stage"): (math.sqrt(2), 1.0),
         TableOne("age", "bmi", "sex"): (math.sqrt(20), math.sqrt(12)),
+        Evaluate(RISKS): (1.5, math.sqrt(17 / 16)),
+        Evaluate(NUMBERS): (math.sqrt(20), math.sqrt(20)),
         TableOne("age", "bmi", "sex", by="disease"): (math.sqrt(24), math.sqrt(12)),
     }
     for analysis, wanted in said.items():

@@ -37,6 +37,7 @@ SCHEMA: dict[str, Any] = {name: {"low": 0.0, "high": 1.0, "missing": True} for n
 }
 
 ONE, SOME, CONDITIONS = "one column", "a list of columns", "columns with a value each"
+MODEL = "a target and a coefficient for each feature"
 NAMES_COLUMNS = {
     "column": ONE,
     "target": ONE,
@@ -44,6 +45,7 @@ NAMES_COLUMNS = {
     "columns": SOME,
     "features": SOME,
     "where": CONDITIONS,
+    "model": MODEL,
 }
 GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or make questions small
     "clusters": 2,
@@ -96,6 +98,9 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
         if NAMES_COLUMNS[key] == CONDITIONS and kind != "count":
             picks.append(((1, 1),))
             continue
+        if NAMES_COLUMNS[key] == MODEL:
+            picks.append(((1, 2), (2, 1), (2, 0)))
+            continue
         several = ((3, 0), (0, 3), (2, 2), (0, 2), (2, 0), (1, 0), (0, 1))
         picks.append(((1, 0), (0, 1), (0, 0)) if NAMES_COLUMNS[key] == ONE else (*several, (0, 0)))
     for beside, *chosen in itertools.product((given, {}), *picks):
@@ -106,7 +111,7 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
             if not names:
                 continue
             where: Any = dict.fromkeys(names, "yes") if kind == "count" else condition(names)
-            shaped = {ONE: names[0], SOME: names, CONDITIONS: where}
+            shaped = {ONE: names[0], SOME: names, CONDITIONS: where, MODEL: model(names)}
             described[key] = shaped[NAMES_COLUMNS[key]]
         yield described
 
@@ -114,6 +119,14 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
 def condition(names: list[str]) -> str:
     """An expression that reads these columns."""
     return " and ".join(f"{name} = 'yes'" if name in CATEGORIES else f"{name} > 0.25" for name in names)
+
+
+def model(names: list[str]) -> dict[str, Any]:
+    """The coefficients of a public model of the last of these columns."""
+    *features, target = names
+    link = "logit" if target in CATEGORIES else "identity"
+    coefficients = {f"{name}=yes" if name in CATEGORIES else name: 0.5 for name in features}
+    return {"target": target, "link": link, "coefficients": coefficients}
 
 
 def named(described: dict[str, Any]) -> list[str]:
@@ -158,6 +171,8 @@ def widest(kind: str) -> list[dict[str, Any]]:
 
 
 def _listed(value: Any) -> list[str]:
+    if isinstance(value, dict) and "coefficients" in value:
+        return [value["target"], *(name.partition("=")[0] for name in value["coefficients"])]
     return re.findall(r"(?:number|category)_\d", value) if isinstance(value, str) else list(value)
 
 

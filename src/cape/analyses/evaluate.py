@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,7 +77,7 @@ class Evaluate(Analysis):
     threshold: float | None
     bins: int | None
     edges: tuple[float, ...] | None
-    after: tuple[str, tuple[str, ...], str] | None
+    after: tuple[str, tuple[str, ...], str] | None = field(repr=False)
     """Target, features and link of the earlier analysis that `model` numbers."""
 
     def __init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cape.analyses.moments import Sums, edge, likely
@@ -31,6 +31,7 @@ ERRORS_WEIGHT = 16.0
 _REACH = 25.0
 _TINY = 1e-9
 RMSE, R_SQUARED = "root mean squared error", "R²"
+_UNKNOWN = replace(unknown(R_SQUARED, -math.inf, 1.0, 0.0), privacy=1.0)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class ErrorSums:
         """Return RMSE and R²; `spreads` are the variances of the two influences, None if they are not known."""
         unit = 2 * column.half
         if not self.known or spreads is None:
-            return [unknown(RMSE, 0.0, unit), unknown(R_SQUARED, -math.inf, 1.0, 0.0)]
+            return [unknown(RMSE, 0.0, unit), _UNKNOWN]
         n, m, v = self.target.count, self.mean, self._spread
         sampling, noise = math.sqrt(spreads[0] / n), self.mean_noise
         root = math.sqrt(m)
@@ -106,7 +107,7 @@ class ErrorSums:
         )
         blurred = math.hypot(4 * self.errors_noise / n, self.ratio * self.target.variance_noise) / v
         if v <= 3 * self.target.variance_noise:
-            return [rmse, unknown(R_SQUARED, -math.inf, 1.0, 0.0)]
+            return [rmse, _UNKNOWN]
         r_squared = 1 - self.ratio
         explained = Estimate(R_SQUARED, r_squared, math.sqrt(spreads[1] / n) / v, blurred, (-math.inf, 1.0))
         return [rmse, explained]

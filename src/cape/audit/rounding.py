@@ -77,7 +77,8 @@ NO_NUMBERS = tuple(kind for kind, said in _ASKED.items() if not {"x", "y"} & {*_
 
 _CUT = ("variance", "standard-deviation", "ecdf", "quantiles", "table-one")
 _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
-    (-1.7e308, 1.7e308): (*_CUT, "histogram", "rank-test"),  # a bin's edge would be infinite
+    (-1e300, 1e300): ("evaluate",),  # a coefficient times the bounds is beyond what a site computes with
+    (-1.7e308, 1.7e308): (*_CUT, "histogram", "rank-test", "evaluate"),  # a bin's edge would be infinite
     (1e15, 1e15 + 1): _CUT,  # more bins than there are floats
 }
 
