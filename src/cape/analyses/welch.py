@@ -26,6 +26,7 @@ import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
 from cape.analyses.moments import Sums, likely
+from cape.analyses.simulation import generator
 
 __all__ = ["Contrast", "Group", "MeansTest", "Pair", "Standardised", "equal"]
 
@@ -252,7 +253,7 @@ def _mixture(groups: Sequence[Group], statistic: float) -> float:
     by a multiple of chi-square. The weights are drawn: one over the known variance from noise plus what is
     estimated of that from sampling, where it is not negative.
     """
-    rng = np.random.default_rng(_SEED)
+    rng = generator(_SEED)
     known, spread, wide, degrees = (
         np.array(each)
         for each in zip(

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
+from cape.analyses.simulation import generator
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.risk_table import RiskTable
 from cape.arrays import Floats
@@ -95,7 +96,7 @@ class SurvivalCurve:
         values, vectors = np.linalg.eigh(scaled)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         draws = _DRAWS if len(scaled) <= _SMALL else _FEW
-        drawn = np.random.default_rng(_SEED).normal(size=(draws, len(scaled))) @ root.T
+        drawn = generator(_SEED).normal(size=(draws, len(scaled))) @ root.T
         return float(np.quantile(np.abs(drawn).max(1), level))
 
     def estimates(self, labels: list[str]) -> list[Estimate]:

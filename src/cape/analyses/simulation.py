@@ -1,0 +1,19 @@
+"""Random numbers for what is computed from released sums, such as a null distribution by simulation.
+
+Claim. They are neither noise nor secret: nothing that is drawn here ever touches a row.
+Reason. A generator starts at a seed that stands in the code, so that everybody who holds a release computes
+the same P value or band from it, every time. This is the one module of the package that may use a predictable
+generator; noise and secrets come from `cape.noise.SecureStream`.
+Tested in tests/test_package.py: no other module has one, and modules that sum rows lie below analyses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["generator"]
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Return a generator that draws the same numbers every time."""
+    return np.random.default_rng(seed)
