@@ -98,13 +98,8 @@ def test_tests_are_counted_as_they_are_made():
     assert math.isclose(ERROR, 0.05)
 
 
-def test_the_page_says_how_many_there_are():
+def test_the_page_says_how_near_each_row_without_power_must_come():
     page = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
-    full, fast = ((len(rows), sum(len(case.tests) for case in rows)) for rows in map(cases, (False, True)))
-    assert f"the {full[0]} rows of the full table have {full[1]} tests" in page
-    assert f"the {fast[0]} rows of `--fast` {fast[1]}" in page
-    tight = sum(case.powered and not case.flag for case in cases(False))
-    assert f"The {tight} tight rows" in page
     for case in cases(False):
         if not case.powered and case.needed(False):
             assert f"| {case.reach:.2f} | {case.needed(False):.2f} |" in page, case.name
