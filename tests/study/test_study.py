@@ -321,7 +321,7 @@ def test_what_is_published_of_a_study_has_no_path(write):
         ('kind = "logistic-regression"\ntarget = "disease"\nfeatures = ["aeg"]', "did you mean 'age'?"),
         ('kind = "logistic-regression"\ntarget = "diseas"\nfeatures = ["age"]', "did you mean 'disease'?"),
         ('kind = "linear-regression"\ntarget = "age"\nfeature = ["chol"]', "did you mean 'features'?"),
-        ('kind = "linear-regression"\ntarget = "age"', "must have features, or a formula"),
+        ('kind = "linear-regression"\ntarget = "age"', "must have features, a list of names, or a formula"),
         ('kind = "linear-regression"\ntarget = "age"\nfeatures = ["age"]', "must not be one of the features"),
         ('kind = "linear-regression"\ntarget = "sex"\nfeatures = ["age"]', "must have bounds"),
         ('kind = "logistic-regression"\ntarget = "age"\nfeatures = ["chol"]', "must have two categories"),

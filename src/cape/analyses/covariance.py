@@ -41,6 +41,7 @@ from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums, edge, likely
 from cape.arrays import Floats
 from cape.blocks import Design, Form, Gram
+from cape.blocks.terms import quoted
 from cape.data import Number, Schema
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Analysis, Answer, Conversation, Estimate, Neighbours, Query
@@ -181,7 +182,7 @@ class _FromGram(ByGroup, OfColumns):
         asked = {pair: influence for pair, influence in found.items() if influence is not None}
         if matrix is None or not asked:
             return self.finish(answer)
-        design = Design(self.columns, cube=True, cut=self.cuts(schema))
+        design = Design(tuple(map(quoted, self.columns)), cube=True, cut=self.cuts(schema))
         influences = list(asked.values())
         last = yield squares([(design, matrix.means.tolist(), influences)])
         known = zip(asked, spreads(last, 0, influences, matrix.count), strict=True)

@@ -17,6 +17,7 @@ from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.moments import Sums, Weights, apart, by_missing
 from cape.arrays import Floats
 from cape.blocks import Block, Design, Form, Moments
+from cape.blocks.terms import quoted
 from cape.data import Number, Schema
 from cape.engine.estimates import warn_of_unknown
 from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
@@ -149,7 +150,10 @@ class _Spread(_FromMoments):
         if asked:
             influences = {name: _influence(each) for name, each in asked.items()}
             last = yield squares(
-                [(Design((name,), cube=True), [asked[name].mean], [influences[name]]) for name in asked]
+                [
+                    (Design((quoted(name),), cube=True), [asked[name].mean], [influences[name]])
+                    for name in asked
+                ]
             )
             for block, (name, each) in enumerate(asked.items()):
                 (spread,) = spreads(last, block, [influences[name]], each.count)

@@ -22,6 +22,7 @@ from cape.analyses.moments import enough, likely
 from cape.analyses.regression.sensitivity import joint
 from cape.arrays import Flags, Floats
 from cape.blocks import Design, Form, Term
+from cape.blocks.terms import quoted
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.arguments import joined, names
@@ -106,7 +107,7 @@ class PCA(Analysis):
 
     @property
     def _design(self) -> Design:
-        return Design(self.columns, norm=self.norm)
+        return Design(tuple(map(quoted, self.columns)), norm=self.norm)
 
     def _many(self, schema: Schema) -> int:
         width = self._design.width(schema)

@@ -2,9 +2,10 @@
 
 Claim. The vector x of a row has ||x|| <= 1 and its target |y| <= 1, whatever the row holds.
 Reason. Numeric columns enter as t in [-1, 1], category columns as 0 or 1 for each value but the first, of
-which at most one is 1: together at most `bound(schema)` long. The vector is divided by `norm`, scaled down
-to length 1 if it is longer (no row is, where `norm` is that bound), and rounded toward zero to multiples of
-2^-20, which cannot make it longer. With an intercept c the vector is (c, x) / sqrt(1 + c²).
+which at most one is 1, interactions as their products and splines as functions that add up to at most 1
+(`basis`): together at most `bound(schema)` long, which some rows are. The vector is divided by `norm`,
+scaled down to length 1 if it is longer (no row is, where `norm` is that bound), and rounded toward zero to
+multiples of 2^-20, which cannot make it longer. With an intercept c the vector is (c, x) / sqrt(1 + c²).
 In a cube none of that is done: entries lie in [-1, 1], and the block itself bounds what a row adds.
 Tested in tests/blocks/test_design.py.
 """
@@ -15,6 +16,8 @@ import math
 from dataclasses import dataclass
 
 from cape import check
+from cape.blocks.basis import TermBasis, basis_of
+from cape.blocks.terms import Feature, parse
 from cape.data.schema import Category, Number, Schema
 from cape.errors import InvalidInput
 
@@ -28,7 +31,9 @@ class Design:
     """Which columns make up the vector and the target of a row; a row that misses one has neither.
 
     Attributes:
-        features: numeric columns, or categories, which are spread out to 0 and 1 without their first value.
+        features: terms (`cape.blocks.terms`): numeric columns, or categories, which are spread out to 0 and 1
+            without their first value, interactions and splines. A column's name that looks like a term is
+            `quoted`.
         target: a numeric column, which enters as t, or a category of two values, the first as -1 and the
             second as 1.
         norm: the length, in units of t, that is scaled to 1, and that longer rows are shortened to; by
@@ -47,9 +52,10 @@ class Design:
     cut: tuple[tuple[str, Number], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.features or len(set(self.features)) != len(self.features):
+        terms = {frozenset(term.factors) for term in self.terms}
+        if not self.features or len(terms) != len(self.features):
             raise InvalidInput("features must name at least one column, and each only once")
-        if self.target in self.features:
+        if self.target in self.sources:
             raise InvalidInput(f"the target {self.target!r} must not be one of the features")
         if self.norm is not None:
             check.real("norm", self.norm, least=_SMALLEST)
@@ -58,15 +64,31 @@ class Design:
             raise InvalidInput("a design in a cube has neither a norm nor an intercept")
 
     @property
+    def terms(self) -> tuple[Feature, ...]:
+        """The features, parsed."""
+        return tuple(map(parse, self.features))
+
+    @property
+    def plain(self) -> bool:
+        """Whether every feature is a column as it is."""
+        return all(term.plain for term in self.terms)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that features are made of, each once."""
+        return tuple(dict.fromkeys(name for term in self.terms for name in term.columns))
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        return self.features if self.target is None else (*self.features, self.target)
+        return self.sources if self.target is None else (*self.sources, self.target)
+
+    def basis(self, schema: Schema) -> TermBasis:
+        """Return what the features make of a row; raise an error that names what does not fit."""
+        return basis_of(self.features, schema, dict(self.cut))
 
     def check(self, schema: Schema) -> None:
         """Raise an error that names the column which does not fit."""
-        for name in self.features:
-            column = schema[name]
-            if isinstance(column, Category) and len(column.values) < 2:
-                raise InvalidInput(f"feature {name!r} must have at least two categories, or bounds")
+        self.basis(schema)
         if self.target is not None:
             column = schema[self.target]
             if isinstance(column, Category) and len(column.values) != 2 and not self.cube:
@@ -77,11 +99,7 @@ class Design:
     def names(self, schema: Schema) -> tuple[str, ...]:
         """Return what each entry of x is called, without the intercept."""
         self.check(schema)
-        names: list[str] = []
-        for name in self.features:
-            column = schema[name]
-            names += [name] if isinstance(column, Number) else [f"{name}={v}" for v in column.values[1:]]
-        return tuple(names)
+        return self.basis(schema).labels
 
     def width(self, schema: Schema) -> int:
         """Return how many entries x has, with the intercept."""
@@ -90,7 +108,7 @@ class Design:
     def bound(self, schema: Schema) -> float:
         """Return the longest that the features of a row can be, in units of t."""
         self.check(schema)
-        return math.sqrt(len(self.features))
+        return math.sqrt(len(self.basis(schema).parts))
 
     def length(self, schema: Schema) -> float:
         """Return the length, in units of t, that is scaled to 1."""

@@ -3,18 +3,20 @@
 Claim. Each complete row becomes integers k with sum of k_i² <= 2^40, certainly, and a target |k| <= 2^20;
 the same row gives the same integers in every batch and at every place.
 Reason. Where no row can be longer than the design's norm, an entry is truncated and held within K, and
-(features) K² + (intercept)² <= 2^40 is how K is found, in Python's integers; of a category's entries one at
-most is K and the others 0. Where the norm is smaller, a row is divided by the larger of the norm and its
-own length, truncated, and its sum of squares looked at in integers: if floating point put it outside, its
-entries move toward 0 until it is inside. All of it is done column by column with operations that IEEE 754
-specifies to the bit, never by BLAS or a sum whose order depends on where a row stands.
+(parts) K² + (intercept)² <= 2^40 is how K is found, in Python's integers; of a category's entries one at
+most is K and the others 0, and those of a spline are not negative and add up to at most K: they are smaller
+than they should be by more than floating point can add (`splines`). Where the norm is smaller, a row is
+divided by the larger of the norm and its own length, truncated, and its sum of squares looked at in integers:
+if floating point put it outside, its entries move toward 0 until it is inside. All of it is done column by
+column with operations that IEEE 754 specifies to the bit, never by BLAS or a sum whose order depends on where
+a row stands.
 Tested in tests/blocks/test_design.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -25,8 +27,9 @@ from numpy.typing import NDArray
 from cape.arrays import Flags, Floats, Integers
 from cape.blocks.clip import inside
 from cape.blocks.design import Design
+from cape.blocks.slots import Slots
 from cape.blocks.steps import ONE, Steps
-from cape.data.schema import Number, Schema
+from cape.data.schema import Category, Number, Schema
 
 __all__ = ["PADDING", "PART_ROWS", "Converter", "Vectors"]
 
@@ -79,22 +82,27 @@ class Converter:
         if self._longer or design.cube:  # first t itself
             most, length = ONE, 1.0
         else:
-            most, length = float(math.isqrt(self._limit // len(design.features))), length * self._shrink
-        self._columns: list[tuple[str, _Numbers | _Codes | _Labels]] = []
-        for name in design.features:
-            column = dict(design.cut).get(name) or schema[name]
-            self._columns.append(
-                (name, _Numbers(Steps.of(column, length, most), whole=not self._longer))
-                if isinstance(column, Number)
-                else (name, _Codes(range(1, len(column.values)), 0.0, most))
-            )
+            parts = len(design.basis(schema).parts)
+            most, length = float(math.isqrt(self._limit // parts)), length * self._shrink
+        start, whole = int(design.intercept > 0), not self._longer
+        self._columns: list[tuple[_Column | _Product, tuple[int, ...]]] = []
+        for part in design.basis(schema).parts:
+            made: _Column | _Product = _Product(part, ONE / length, most, whole)
+            if part.plain is not None:
+                name, column = part.plain
+                cells: _Cells = (
+                    _Codes(range(1, len(column.values)), 0.0, most)
+                    if isinstance(column, Category)
+                    else _Numbers(Steps.of(column, length, most), whole)
+                )
+                made = _Column(name, cells)
+            self._columns.append((made, tuple(start + place for place in part.places)))
         if design.target is not None:
             column = schema[design.target]
-            self._columns.append(
-                (design.target, _Numbers(Steps.of(column)))
-                if isinstance(column, Number)
-                else (design.target, _Labels() if design.cube else _Codes(range(1, 2), -ONE, ONE))
-            )
+            found: _Cells = _Labels() if design.cube else _Codes(range(1, 2), -ONE, ONE)
+            if isinstance(column, Number):
+                found = _Numbers(Steps.of(column))
+            self._columns.append((_Column(design.target, found), (self.width,)))
         self._height = self.width + (design.target is not None)
         self._buffer = np.empty((self._height, 0))
 
@@ -104,14 +112,13 @@ class Converter:
             self._buffer = np.empty((self._height, rows + PADDING))
         filled = self._buffer[:, :rows]
         missing: Flags | None = None
-        start = place = int(self._design.intercept > 0)
+        start = int(self._design.intercept > 0)
         filled[:start] = self._first
         with np.errstate(over="ignore"):  # what overflows is far outside, and clipped
-            for name, column in self._columns:
-                absent = column.fill(columns[name], filled[place : place + column.width])
+            for column, places in self._columns:
+                absent = column.fill(columns, [filled[place] for place in places])
                 if absent is not None:
                     missing = absent if missing is None else missing | absent
-                place += column.width
         if missing is not None:
             filled = np.compress(~missing, filled, axis=1)
         if self._longer:
@@ -142,9 +149,8 @@ class _Numbers:
 
     steps: Steps
     whole: bool = True
-    width: int = 1
 
-    def fill(self, cells: Floats, out: Floats) -> Flags | None:
+    def fill(self, cells: Floats, out: Sequence[Floats]) -> Flags | None:
         """Put the column into the one row of `out`; return which cells are missing, None if none is."""
         found = self.steps.scale(cells, out[0])
         if self.whole:
@@ -160,11 +166,7 @@ class _Codes:
     low: float
     high: float
 
-    @property
-    def width(self) -> int:
-        return len(self.codes)
-
-    def fill(self, cells: Integers, out: Floats) -> Flags | None:
+    def fill(self, cells: Integers, out: Sequence[Floats]) -> Flags | None:
         for row, code in zip(out, self.codes, strict=True):
             np.multiply(cells == code, self.high - self.low, out=row)
             if self.low:
@@ -176,8 +178,38 @@ class _Codes:
 class _Labels:
     """A category column as the places of its values: 0, 1, ..."""
 
-    width: int = 1
-
-    def fill(self, cells: Integers, out: Floats) -> Flags | None:
-        out[0] = cells
+    def fill(self, cells: Integers, out: Sequence[Floats]) -> Flags | None:
+        out[0][:] = cells
         return cells < 0 if cells.min(initial=0) < 0 else None
+
+
+_Cells = _Numbers | _Codes | _Labels
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Entries of one column."""
+
+    name: str
+    cells: _Cells
+
+    def fill(self, columns: Mapping[str, NDArray[Any]], out: Sequence[Floats]) -> Flags | None:
+        return self.cells.fill(columns[self.name], out)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Entries of a part that is more than a column: `one` for 1, held within `most`, truncated if `whole`."""
+
+    part: Slots
+    one: float
+    most: float
+    whole: bool
+
+    def fill(self, columns: Mapping[str, NDArray[Any]], out: Sequence[Floats]) -> Flags | None:
+        missing = self.part.fill(columns, out, self.one)
+        for row in out:
+            np.clip(row, -self.most, self.most, out=row)
+            if self.whole:
+                np.trunc(row, out=row)
+        return missing

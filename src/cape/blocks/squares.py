@@ -85,10 +85,10 @@ class Squares(VectorBlock):
         from cape.blocks.sql import Ask
 
         weights = [abs(weight) for form in self.forms for _, _, weight in form.terms]
-        if not self.design.cube or any(0 < weight < _TINY for weight in weights):
+        if not (self.design.cube and self.design.plain) or any(0 < weight < _TINY for weight in weights):
             return None
         cut = dict(self.design.cut)
-        entries = [value for name in self.design.features for value in columns.spread(name, cut.get(name))]
+        entries = [value for name in self.design.sources for value in columns.spread(name, cut.get(name))]
         centred = [entry / ONE - at for entry, at in zip(entries, self.centre, strict=True)]
         values = [columns.whole(_value(form, centred) * (ONE / form.bound)) for form in self.forms]
         squares = [(i, i) for i in range(len(values))]

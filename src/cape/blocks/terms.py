@@ -2,7 +2,8 @@
 
 "age" is a column, "age:sex" the product of two, and "spline(bmi, 4)" a smooth curve with four degrees of
 freedom; "spline(bmi, 4):sex" is a curve for each sex. A name that holds a colon, or that looks like a spline,
-stands in backticks: "`a:b`". Text alone says which columns a term reads: no schema is needed for that.
+stands in backticks, "`a:b`", and a backtick within them is doubled. Text alone says which columns a term
+reads: no schema is needed for that.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import lru_cache
 from cape import check
 from cape.errors import InvalidInput
 
-__all__ = ["Factor", "Spline", "Term", "parse", "quoted"]
+__all__ = ["Factor", "Feature", "Spline", "parse", "quoted", "same"]
 
 _LONGEST = 2000  # characters of a term: a site parses what anybody may have written
 _MOST_FACTORS = 6
@@ -27,6 +28,7 @@ _OPTIONS = re.compile(
     r"\s*(?:(?:df\s*=\s*)?(?P<df>\d{1,4})|knots\s*=\s*\[(?P<knots>[^\[\]]*)\])"
     r"(?:\s*,\s*degree\s*=\s*(?P<degree>\d))?\s*"
 )
+_QUOTED = re.compile("`(?:[^`]|``)+`")
 _HOW = "write spline(column, 4), spline(column, 4, degree=2) or spline(column, knots=[20, 30])"
 
 
@@ -61,7 +63,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Term:
+class Feature:
     """A product of factors; of one factor, that factor."""
 
     factors: tuple[Factor, ...]
@@ -81,12 +83,14 @@ class Term:
 
 def quoted(name: str, *, within: bool = False) -> str:
     """Return the term that is nothing but a column of this name; `within` a spline a comma ends it."""
-    special = ":" in name or _SPLINE.fullmatch(name.strip()) or name != name.strip() or not name
-    return f"`{name}`" if special or (within and ("," in name or name.startswith("`"))) else name
+    special = any(sign in name for sign in (":`,()[]" if within else ":`")) or name != name.strip()
+    if not special and not _SPLINE.fullmatch(name) and name:
+        return name
+    return f"`{name.replace('`', '``')}`"
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Term:
+def parse(text: str) -> Feature:
     """Return the term that a text says, or raise `InvalidInput`."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"a feature must be a term such as 'age' or 'age:sex', not {check.show(text)}")
@@ -101,7 +105,15 @@ def parse(text: str) -> Term:
         )
     if len(found) > _MOST_FACTORS:
         raise InvalidInput(f"term {check.show(text)} must have at most {_MOST_FACTORS} factors")
-    return Term(found)
+    return Feature(found)
+
+
+def same(term: str, other: str) -> bool:
+    """Return whether two texts say the same term, its factors in whatever order."""
+    try:
+        return frozenset(parse(term).factors) == frozenset(parse(other).factors)
+    except InvalidInput:
+        return False
 
 
 def _split(text: str) -> list[str]:
@@ -138,14 +150,18 @@ def _factor(text: str, term: str) -> Factor:
 def _argument(inside: str) -> tuple[str, str]:
     """Return the column of a spline and what follows it."""
     inside = inside.strip()
-    end = inside.find("`", 1) + 1 if inside.startswith("`") else 0
+    within = _QUOTED.match(inside)
+    end = 0 if within is None else within.end()
     name, _, rest = inside[end:].partition(",")
     return (inside[:end] + name).strip(), rest
 
 
 def _name(text: str) -> str:
-    whole = len(text) > 2 and text[0] == text[-1] == "`" and "`" not in text[1:-1]
-    return text[1:-1] if whole else text
+    if _QUOTED.fullmatch(text):
+        return text[1:-1].replace("``", "`")
+    if "`" in text:
+        raise InvalidInput(f"{check.show(text)} is no column: a name in backticks has one at both ends")
+    return text
 
 
 def _spline(options: re.Match[str], text: str) -> Spline:

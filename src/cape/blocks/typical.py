@@ -22,13 +22,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from cape.arrays import Floats, Integers
+from cape.blocks.basis import basis_of
 from cape.blocks.design import Design
 from cape.data.expected import Expected, Form
 from cape.data.schema import Column, Number, Schema
@@ -53,6 +54,7 @@ _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _CROWD = 0.97  # of the most cells that can lie at a bound
 _SEPARATED = 4.0  # log-odds
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roots are evenly spread mod 1
+_SAMPLED = 4096  # rows that stand for all, where entries are interactions or splines
 _RANKS = 2048  # at which quantiles are kept: the last one is that of 0.02% of rows
 _MODERATE = (0.3, 0.5)  # correlations: medium and large by Cohen's words
 _RARE = 0.1  # the share of all values but the first, where categories are rare
@@ -277,11 +279,44 @@ class Entries:
         return np.asarray(min(1.0, least / now) * possible * sizes if now > 0 else possible * sizes)
 
 
+class Sampled(Entries):
+    """The entries that interactions and splines make: those of rows, in units of t."""
+
+    def __init__(self, rows: Floats, groups: Sequence[int], loadings: Sequence[float], most: int) -> None:
+        self.powers = np.stack([(rows**k).mean(axis=0) for k in range(most + 1)], axis=1)
+        self.groups, self.loadings = np.array(groups, np.int64), np.array(loadings)
+        self._rows = rows
+
+    def products(self, places: Integers) -> Floats:
+        return np.array([self._rows[:, list(each)].prod(axis=1).mean() for each in places.tolist()])
+
+    @cached_property
+    def _second(self) -> Floats:
+        return np.asarray(self._rows.T @ self._rows / len(self._rows))
+
+
 def entries(design: Design, schema: Schema, most: int = 2) -> tuple[Entries, float]:
     """Return the entries of a design's vectors in units of t, and the unit that they are divided by."""
     length = design.length(schema)
-    columns = [schema[name] for name in design.features]
-    return Entries(columns, most, design.intercept * length), length * math.hypot(1.0, design.intercept)
+    unit = length * math.hypot(1.0, design.intercept)
+    if design.plain:
+        columns = [schema[name] for name in design.sources]
+        return Entries(columns, most, design.intercept * length), unit
+    return _sampled(design, schema, most), unit
+
+
+def _sampled(design: Design, schema: Schema, most: int = 2) -> Sampled:
+    """Return the entries of a design with interactions or splines: a mean over typical rows."""
+    basis, x = design.basis(schema), _in_t(design, schema, _SAMPLED)
+    loadings = [0.0] * len(basis.labels)
+    for part in basis.parts:
+        if part.plain is not None and isinstance(part.plain[1], Number):
+            loadings[part.places[0]] = Shape(schema.number(part.plain[0])).expected.loading
+    owners = list(basis.owners)
+    if design.intercept:
+        x = np.column_stack([np.full(len(x), design.intercept * design.length(schema)), x])
+        owners, loadings = [-1, *owners], [0.0, *loadings]
+    return Sampled(x, owners, loadings, most)
 
 
 def vectors(design: Design, schema: Schema) -> tuple[Floats, Floats]:
@@ -295,32 +330,47 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
 
     Numbers that go together do so by the ranks of a normal factor that they have in common.
     """
-    columns = [schema[name] for name in design.features]
-    return _rows(design, tuple((column, column.expected) for column in columns), design.length(schema), many)
+    x = _in_t(design, schema, many) / design.length(schema)
+    if not design.cube:
+        x = x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
+    if design.intercept:
+        x = np.column_stack([np.full(many, design.intercept), x]) / math.hypot(1.0, design.intercept)
+    return np.asarray(x)
+
+
+def _in_t(design: Design, schema: Schema, many: int) -> Floats:
+    """Return the entries of so many typical rows, in units of t."""
+    columns = tuple((name, schema[name], schema[name].expected) for name in design.sources)
+    return _entries_in_t(design.features, columns, many)
 
 
 @lru_cache(maxsize=16)
-def _rows(design: Design, columns: tuple[tuple[Column, object], ...], length: float, many: int) -> Floats:
+def _entries_in_t(
+    features: tuple[str, ...], columns: tuple[tuple[str, Column, object], ...], many: int
+) -> Floats:
     """Return them; what is expected of columns stands beside them, because equal ones may differ in it."""
-    common, parts = ndtri(_ranks(many, len(columns))), []
-    for i, (column, _) in enumerate(columns):
+    cells = _cells([column for _, column, _ in columns], many)
+    by_name = {name: each for (name, *_), each in zip(columns, cells, strict=True)}
+    found = basis_of(features, {name: column for name, column, _ in columns}).evaluate(by_name, many)
+    found.setflags(write=False)
+    return found
+
+
+def _cells(columns: Sequence[Column], many: int) -> list[NDArray[Any]]:
+    """Return the cells of so many typical rows: numbers in their units, categories as codes."""
+    common = ndtri(_ranks(many, len(columns)))
+    found: list[NDArray[Any]] = []
+    for i, column in enumerate(columns):
         ranks = _ranks(many, i)
         if isinstance(column, Number):
             shape = Shape(column)
             loading = shape.expected.loading
             if loading:
                 ranks = ndtr(loading * common + math.sqrt(1 - loading**2) * ndtri(ranks))
-            parts.append(shape.at(ranks)[:, None])
+            found.append(column.middle + column.half * shape.at(ranks))
         else:
-            codes = np.searchsorted(np.cumsum(column.shares)[:-1], ranks, side="right")
-            parts.append((codes[:, None] == np.arange(1, len(column.values))).astype(np.float64))
-    x = np.concatenate(parts, axis=1) / length
-    if not design.cube:
-        x = x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
-    if design.intercept:
-        x = np.column_stack([np.full(many, design.intercept), x]) / math.hypot(1.0, design.intercept)
-    x.setflags(write=False)
-    return np.asarray(x)
+            found.append(np.searchsorted(np.cumsum(column.shares)[:-1], ranks, side="right"))
+    return found
 
 
 def _ranks(many: int, place: int) -> Floats:
@@ -340,7 +390,12 @@ def correlated(design: Design, schema: Schema, found: Entries) -> Floats:
         return np.asarray(signs * deviations * math.sqrt(spread * _EXPLAINED / varied))
     if not isinstance(target, Number):
         return np.zeros(len(found.mean))
-    columns = [*(schema[name] for name in design.features), target]
+    columns = [*(schema[name] for name in design.sources), target]
+    if not design.plain:
+        x = _in_t(design, schema, _SAMPLED)
+        y = (_cells(columns, _SAMPLED)[-1] - target.middle) / target.half
+        with_y = (x - x.mean(axis=0)).T @ y / len(y)
+        return np.concatenate([[0.0], with_y]) if design.intercept else np.asarray(with_y)
     return Entries(columns, constant=design.intercept * design.length(schema)).covariance[:-1, -1]
 
 
@@ -352,8 +407,12 @@ def steepest(schema: Schema, target: str, features: Sequence[str]) -> dict[str, 
     """
     column = schema[target]
     most = math.sqrt(Shape(column).variance) * column.half if isinstance(column, Number) else _SEPARATED
-    found = {}
-    for name in features:
+    design, found = Design(tuple(features)), {}
+    if not design.plain:
+        raw = _in_t(design, schema, _SAMPLED) @ np.linalg.inv(design.basis(schema).matrix)[1:, 1:]
+        spread = raw.std(axis=0)
+        return dict(zip(design.names(schema), (most / np.fmax(spread, 1e-300)).tolist(), strict=True))
+    for name in design.sources:
         feature = schema[name]
         if isinstance(feature, Number):
             found[name] = most / (math.sqrt(Shape(feature).variance) * feature.half)

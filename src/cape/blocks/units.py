@@ -21,27 +21,34 @@ class Units:
     """From weights of (1, x), x as a site makes it, to coefficients in the columns' units, and back.
 
     Attributes:
-        names: what each entry of x is called.
+        names: what each coefficient is called.
+        owners: which feature each belongs to.
         unit: how much of the column's unit an entry of 1 stands for; 0 is the middle of the bounds.
         matrix: what turns weights of (1, x) into the intercept and the coefficients.
-        low, high: the bounds of each entry in the column's unit; those of an indicator are 0 and 1.
+        reach: the largest weight of each entry in units of t, if no column, whatever the others are, moves
+            what is predicted by more than 1 as it goes through its range.
+        low, high: the bounds of each entry in the column's unit; those of an indicator are 0 and 1, and those
+            of an interaction or a spline are in units of t.
     """
 
     def __init__(self, design: Design, schema: Schema) -> None:
         self.design, self.schema = design, schema
+        self._basis = design.basis(schema)
         self.names = design.names(schema)
+        self.owners = tuple(design.features[place] for place in self._basis.owners)
         self._length = design.length(schema)
-        entries: list[tuple[float, float, float, float]] = []
-        for name in design.features:
-            column = schema[name]
+        entries, self.reach = np.zeros((len(self.names), 4)), np.zeros(len(self.names))
+        for part in self._basis.parts:
+            column = None if part.plain is None else part.plain[1]
+            of = (0.0, 1.0, -1.0 if part.numbers else 0.0, 1.0)
             if isinstance(column, Number):
-                entries.append((column.middle, column.half, column.low, column.high))
-            else:
-                entries += [(0.0, 1.0, 0.0, 1.0)] * (len(column.values) - 1)
-        self._middle, self._half, self.low, self.high = np.array(entries).T
+                of = (column.middle, column.half, column.low, column.high)
+            entries[list(part.places)] = of
+            self.reach[list(part.places)] = part.reach()
+        self._middle, self._half, self.low, self.high = entries.T.copy()
         self.unit = self._half * self._length
-        self.matrix = np.diag(np.concatenate([[1.0], 1 / self.unit]))
-        self.matrix[0, 1:] = -self._middle / self.unit
+        self.matrix = self._basis.matrix.copy()
+        self.matrix[:, 1:] /= self._length
 
     def values(self, weights: Floats) -> Floats:
         """Return the intercept and the coefficients."""
@@ -76,28 +83,23 @@ class Units:
     def rows(self, data: Any) -> Floats:
         """Return x of each row of a table, as a site makes it, NaN where a column is missing.
 
-        `data` maps columns to arrays (a DataFrame does), or is an array with one column a feature if all
-        features are numbers.
+        `data` maps columns to arrays (a DataFrame does), or is an array with one column for each that
+        features are made of, in their order, if all are numbers.
         """
-        width = len(self.design.features)
-        parts: list[Floats] = []
-        for i, name in enumerate(self.design.features):
+        names = self.design.sources
+        cells: dict[str, NDArray[Any]] = {}
+        rows = -1
+        for i, name in enumerate(names):
             column = self.schema[name]
-            cells = _cells(data, name, i, width, isinstance(column, Category))
-            if parts and len(cells) != len(parts[0]):
+            found = _cells(data, name, i, len(names), isinstance(column, Category))
+            if rows not in (-1, len(found)):
                 raise InvalidInput(
-                    f"columns to predict from must have as many cells each: {name!r} has {len(cells)}, those "
-                    f"before it {len(parts[0])}"
+                    f"columns to predict from must have as many cells each: {name!r} has {len(found)}, those "
+                    f"before it {rows}"
                 )
-            if isinstance(column, Number):
-                t = np.clip((_numbers(cells, name) - column.middle) / column.half, -1.0, 1.0)
-                parts.append(t[:, None])
-                continue
-            known = _codes(cells, name, column)
-            hot = (known[:, None] == np.arange(1, len(column.values))).astype(np.float64)
-            hot[known < 0] = np.nan
-            parts.append(hot)
-        x = np.concatenate(parts, axis=1) / self._length
+            rows = len(found)
+            cells[name] = _numbers(found, name) if isinstance(column, Number) else _codes(found, name, column)
+        x = self._basis.evaluate(cells, rows) / self._length
         if self.design.cube:
             return x
         longer = np.linalg.norm(x, axis=1, keepdims=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cape import check
 from cape.data.columns import Category, Column, Number, as_date
 from cape.data.person import Person
+from cape.data.products import pieces, spline_of
 from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -251,8 +253,14 @@ class Schema(Mapping[str, Column]):
         """Return a result's label, which starts with a column's name, as tables and figures show it.
 
         "age" is "Age (years)", "sex=male" is "Sex: male", and "age mean" is "Age mean" where columns have
-        such labels and units; without them a text is returned as it is.
+        such labels and units; without them a text is returned as it is. That of a product names its factors.
         """
+        factors = [] if text in self._columns else pieces(text, self._columns)
+        if len(factors) > 1:
+            return " × ".join(map(self.title, factors))
+        spline = spline_of(text)
+        if spline is not None and spline[0] in self._columns:
+            return f"{self.label(spline[0])}, spline {spline[1]}"
         known = [name for name in self._columns if text.startswith(name) and text[len(name) :][:1] in _AFTER]
         name = max(known, key=len, default="")
         column, rest = self._columns.get(name), text[len(name) :]
@@ -267,8 +275,13 @@ class Schema(Mapping[str, Column]):
     def change(self, label: str, per: float = 1.0) -> tuple[str, float]:
         """Return the title of a coefficient, and for how many units more it is shown.
 
-        That is what the schema says of its column, else `per`; a category is compared with the first one.
+        That is what the schema says of its column, else `per`; a category is compared with the first one. A
+        product's is for as many units of each number, together.
         """
+        factors = [] if label in self._columns else pieces(label, self._columns)
+        if len(factors) > 1:
+            titles, amounts = zip(*map(self.change, factors), strict=True)
+            return " × ".join(titles), math.prod(amounts)
         column = self._columns.get(label)
         if not isinstance(column, Number) or (column.per is None and per == 1):
             return self.title(label), 1.0

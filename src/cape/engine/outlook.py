@@ -143,7 +143,7 @@ def shapes(
 def _going(query: Query, columns: Sequence[str]) -> set[tuple[str, ...]]:
     """Return which columns may go together: all, and the features of a regression without its target."""
     designs = [block.vectors for block in query.blocks]
-    return {tuple(columns), *(design.features for design in designs if design is not None)}
+    return {tuple(columns), *(design.sources for design in designs if design is not None)}
 
 
 def _ends(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, float]]:

@@ -30,6 +30,7 @@ from cape import check
 from cape.arrays import Flags, Floats
 from cape.blocks import Nearest, typical
 from cape.blocks.design import Design
+from cape.blocks.terms import quoted
 from cape.blocks.units import Units
 from cape.data import Schema
 from cape.data.schema import Column
@@ -208,7 +209,7 @@ class KMeans(Analysis):
 
     @property
     def design(self) -> Design:
-        return Design(self.columns, norm=self.norm)
+        return Design(tuple(map(quoted, self.columns)), norm=self.norm)
 
     def stages(self) -> tuple[float, ...]:
         """Return the parts of the seeds, of halves, of each step, and of the last."""

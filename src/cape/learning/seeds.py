@@ -143,7 +143,7 @@ def _lloyd(points: Floats, weights: Floats, centres: Floats) -> Floats:
 def _made_up(design: Design, schema: Schema, many: int, stream: SecureStream) -> Floats:
     """Return vectors of rows that fill the schema evenly."""
     parts: list[Floats] = []
-    for name in design.features:
+    for name in design.sources:
         column, draws = schema[name], uniform(stream, many)
         if isinstance(column, Number):
             parts.append((2 * draws - 1)[:, None])

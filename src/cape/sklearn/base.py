@@ -25,6 +25,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cape import check
+from cape.blocks.terms import quoted
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis
@@ -106,10 +107,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _names(self) -> tuple[str, ...]:
-        """Return the names of features at the sites: their own names, if these are distinct."""
-        own = getattr(self, "feature_names_in_", None)
-        if own is not None and len(set(own)) == len(own) and all(own) and "intercept" not in own:
-            return tuple(map(str, own))
+        """Return the names of features at the sites: their own, if distinct and none looks like a term."""
+        own = tuple(map(str, getattr(self, "feature_names_in_", ())))
+        plain = all(name and quoted(name) == name for name in own) and "intercept" not in own
+        if own and len(set(own)) == len(own) and plain:
+            return own
         return tuple(f"x{i}" for i in range(self.n_features_in_))
 
     def _target(self) -> str:

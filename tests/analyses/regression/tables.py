@@ -6,9 +6,10 @@ import itertools
 import math
 
 import numpy as np
+import polars as pl
 
 from cape import privacy
-from cape.blocks import Sandwich
+from cape.blocks import Sandwich, Table
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 
@@ -23,7 +24,10 @@ def numeric(width, *, missing=False):
 
 
 def vectors(design, schema, table):
-    """x and y of the complete rows, on the grid."""
+    """x and y of the complete rows, on the grid; of interactions and splines as a site has them."""
+    if not design.plain:
+        x, y = Table("site", pl.DataFrame(table), schema).vectors(design)
+        return x * STEP, y * STEP
     columns = []
     for name in design.features:
         column, cells = schema[name], table[name]

@@ -93,7 +93,7 @@ def test_a_formula_and_a_target_or_neither_are_refused() -> None:
     for given in (("y", None), (None, ["a"])):
         with pytest.raises(InvalidInput, match="either the formula or these"):
             target_and_features(*given, "y ~ a")
-        with pytest.raises(InvalidInput, match="or a formula"):
+        with pytest.raises(InvalidInput, match="a regression must have"):
             target_and_features(*given, None)
     with pytest.raises(InvalidInput, match="must have a target"):
         target_and_features(None, None, "~ a")

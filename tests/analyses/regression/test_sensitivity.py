@@ -154,6 +154,8 @@ ANALYSES = [
     LinearRegression("bmi", ["age", "chol", "sex"]),
     LinearRegression("bmi", ["age", "chol", "stage"], norm=1.0),
     LinearRegression("bmi", ["age", "chol"], intercept=False),
+    LinearRegression("bmi", ["age", "sex", "age:sex", "spline(chol, 4)", "stage:sex"]),
+    LinearRegression("bmi", ["age:chol", "spline(chol, 3):stage"]),
     PolynomialLoss("bmi", ["age", "chol"], {1: [0, -2], 2: [1]}),
     PolynomialLoss("disease", ["age", "sex"], {1: [0, -0.5], 2: [0, 0, 0.08], 4: [-0.002]}, norm=0.8),
 ]

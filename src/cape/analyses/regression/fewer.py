@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cape.analyses.table_one import TableOne
+from cape.blocks.terms import parse
 from cape.data import Category, Schema
 from cape.engine.query import Analysis
 
@@ -16,8 +17,10 @@ def fewer(analysis: Analysis, schema: Schema, target: str, features: tuple[str, 
     for many in range(len(features) - 1, 1, -1):
         yield analysis.changed(features=features[:many])
     if len(features) > 1:
-        for name in features:
-            yield analysis.changed(features=(name,))
-    for name in features:
-        if isinstance(schema[name], Category):
-            yield TableOne(target, by=name)
+        for feature in features:
+            if len(parse(feature).factors) == 1:
+                yield analysis.changed(features=(feature,))
+    for feature in features:
+        term = parse(feature)
+        if term.plain and isinstance(schema[term.columns[0]], Category):
+            yield TableOne(target, by=term.columns[0])

@@ -43,9 +43,9 @@ def target_and_features(target: Any, features: Any, formula: Any) -> tuple[Any, 
     What is not a formula's is returned as it was given: the analysis checks it.
     """
     if formula is None:
-        for name, given in (("target", target), ("features", features)):
+        for name, given in (("a target", target), ("features, a list of names,", features)):
             if given is None:
-                raise InvalidInput(f"a regression must have {name}, or a formula, {_EXAMPLE}")
+                raise InvalidInput(f"a regression must have {name} or a formula, {_EXAMPLE}")
         return target, features
     if target is not None or features is not None:
         raise InvalidInput("a formula says target and features: give either the formula or these")

@@ -30,7 +30,6 @@ from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.moments import SecondMoments
 from cape.arrays import Floats
 from cape.blocks.units import Units
-from cape.data import Category
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 
@@ -247,13 +246,7 @@ class Between:
 
 def largest(units: Units, most: float) -> Floats:
     """Return the largest weights of x, if no column changes the target by more than `most` in its range."""
-    length = units.design.length(units.schema)
-    weights = []
-    for name in units.design.features:
-        column = units.schema[name]
-        many = len(column.values) - 1 if isinstance(column, Category) else 0
-        weights += [most * length] * many if many else [most / 2 * length]
-    return np.array(weights)
+    return units.reach * most * units.design.length(units.schema)
 
 
 def widest(units: Units, most: float, intercept: float) -> Floats:

@@ -26,6 +26,7 @@ from scipy.special import gammaincc
 from cape import check
 from cape.analyses.regression.inference import Unsure
 from cape.arrays import Floats
+from cape.blocks.terms import same
 from cape.engine.arguments import joined
 from cape.engine.estimates import unknown
 from cape.engine.query import Estimate
@@ -101,6 +102,7 @@ class Joint:
         clear: the same, positive semidefinite; `sampling` if not given.
         doubt: a'(doubt)a is the noise of a'(sampling)a; none if not given.
         pulls: a column for each thing that may be wrong beside; a moves by at most the sum of |a'(pulls)|.
+        owners: which feature each belongs to; "" for the intercept.
     """
 
     labels: tuple[str, ...]
@@ -111,6 +113,7 @@ class Joint:
     clear: Rows = ()
     doubt: Rows = ()
     pulls: Rows = ()
+    owners: tuple[str, ...] = ()
 
     @property
     def estimates(self) -> list[Estimate]:
@@ -132,7 +135,7 @@ class Joint:
         return Matrix(self.labels, rows_of(found / np.outer(size, size) * np.outer(errors, errors)))
 
     def test(self, *names: str) -> WaldTest:
-        """Return the test of whether these are all 0: coefficients, or columns with all their categories."""
+        """Return the test of whether these are all 0: coefficients, or terms with all of theirs."""
         places = self._places(names)
         labels, many = tuple(self.labels[i] for i in places), len(places)
         each = self.estimates
@@ -195,7 +198,8 @@ class Joint:
             raise InvalidInput(f"a test must name coefficients: {joined(self.labels)}")
         places: list[int] = []
         for name in names:
-            of = [i for i, label in enumerate(self.labels) if label.startswith(f"{name}=")]
+            of = [i for i, term in enumerate(self.owners) if same(term, name)]
+            of = of or [i for i, label in enumerate(self.labels) if label.startswith(f"{name}=")]
             places += of if of and name not in self.labels else [_place(name, self.labels)]
         return list(dict.fromkeys(places))
 

@@ -246,8 +246,9 @@ class _Moments:
         column, first = self.units.schema.number(self.analysis.target), int(not self.analysis.intercept)
         half, units, known = column.half, self.units, self.known
         labels, within = (INTERCEPT, *units.names)[first:], self._limits
+        owners = ("", *units.owners)[first:]
         if known is None:
-            return Joint(labels, within)
+            return Joint(labels, within, owners=owners)
         values = half * units.values(known.values)
         values[0] += column.middle
         pulls = half * units.matrix @ known.pull * largest(units, 2.0)
@@ -264,6 +265,7 @@ class _Moments:
             rows(known.clear),
             () if known.doubt is None else rows(known.doubt),
             rows_of(pulls[first:]) if known.pull.any() else (),
+            owners,
         )
 
     @property

@@ -1,0 +1,29 @@
+"""The label of a coefficient that belongs to a product of columns, such as "age:sex=male", taken apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+__all__ = ["pieces", "spline_of"]
+
+_SPLINE = re.compile(r"spline\((?:`(?P<quoted>[^`]*)`|(?P<name>[^`,]*)), .*\)\[(?P<place>\d+)\]")
+
+
+def pieces(label: str, columns: Container[str]) -> list[str]:
+    """Return the factors of a label, each of which starts with a column; one if it is no product."""
+    found: list[str] = []
+    for piece in label.split(":"):
+        if piece.partition("=")[0] in columns or piece.startswith("spline("):
+            found.append(piece)
+        elif not found:
+            return [label]
+        else:  # a value, or a name, that holds a colon
+            found[-1] += f":{piece}"
+    return found
+
+
+def spline_of(label: str) -> tuple[str, int] | None:
+    """Return the column and the place of a spline's function, from a label such as "spline(bmi, 4)[2]"."""
+    found = _SPLINE.fullmatch(label)
+    return None if found is None else (found["quoted"] or found["name"], int(found["place"]))
