@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Association,
         ContingencyTable,
         Correlation,
+        CorrelationTest,
         Count,
         Covariance,
         Difference,
@@ -63,6 +64,7 @@ _HOMES = {
         Association
         ContingencyTable
         Correlation
+        CorrelationTest
         Count
         Covariance
         Difference
@@ -109,6 +111,7 @@ __all__ = [
     "Consortium",
     "ContingencyTable",
     "Correlation",
+    "CorrelationTest",
     "Count",
     "Covariance",
     "Csv",

@@ -267,7 +267,7 @@ def test_contrasts_that_are_none_are_refused(given, said):
         Difference("x", by="stage", contrasts=given).query(SCHEMA, "replace-one")
 
 
-@pytest.mark.slow(2)
+@pytest.mark.slow(1.5)
 @pytest.mark.parametrize("groups", [4, 6])
 def test_several_small_groups_are_tested_at_their_level(groups):
     """Noise in the variances outweighs them: degrees of freedom made such a test reject 1% of the time."""

@@ -66,6 +66,7 @@ LEFT = {  # and those that stay as they are
     "edges",
     "errors",
     "intercept",
+    "method",
     "norm",
     "optimiser",
     "probs",

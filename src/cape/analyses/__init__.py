@@ -6,6 +6,7 @@ people in the tables themselves: they have no sampling error, and their interval
 """
 
 from cape.analyses.association import Association
+from cape.analyses.correlation_test import CorrelationTest
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.custom import CustomSum
@@ -34,6 +35,7 @@ __all__ = [
     "Association",
     "ContingencyTable",
     "Correlation",
+    "CorrelationTest",
     "Count",
     "Covariance",
     "CustomSum",

@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -47,7 +47,7 @@ from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Analysis, Answer, Conversation, Estimate, Neighbours, Query
 from cape.errors import InvalidInput
 
-__all__ = ["Correlation", "Covariance", "moved"]
+__all__ = ["Correlation", "Covariance", "Matrix", "moved"]
 
 
 _CUT = 3.0  # SDs: what a plan proposes
@@ -64,7 +64,7 @@ def _count_weight(columns: int, neighbours: Neighbours) -> float:
 
 
 @dataclass(frozen=True)
-class _Matrix:
+class Matrix:
     """Noisy moments of scaled columns, and the noise in each array."""
 
     count: float
@@ -103,6 +103,15 @@ class _Matrix:
         if (i, i) not in self.spreads or fitted.likely_variance <= 0:
             return fitted
         return replace(fitted, kurtosis=1 + self.spreads[i, i] / fitted.likely_variance**2)
+
+    @classmethod
+    def of(cls, answer: Answer, columns: Sequence[str]) -> Matrix | None:
+        """Return what a query of these columns was answered; None if noise hides how many rows there are."""
+        count, count_noise = answer.complete_rows(columns)
+        _, first, square, cross = answer.sums[0]
+        _, *noise = answer.noise[0]
+        matrix = cls(count, first, square, cross, count_noise, noise[0], noise[1], noise[2])
+        return matrix if matrix.column(0).enough else None
 
     @property
     def means(self) -> Floats:
@@ -148,11 +157,11 @@ class _FromGram(ByGroup, OfColumns):
     decisive: ClassVar[int] = 0
 
     @abstractmethod
-    def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
+    def pair(self, matrix: Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
         """Return the estimate for two columns, or for one if both are the same."""
 
     @abstractmethod
-    def influence(self, matrix: _Matrix, i: int, j: int) -> Influence | None:
+    def influence(self, matrix: Matrix, i: int, j: int) -> Influence | None:
         """Return the influence of a row on that estimate; None if it is unknown anyway."""
 
     @property
@@ -177,7 +186,7 @@ class _FromGram(ByGroup, OfColumns):
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for second moments, then for the squares of influences at what was released."""
         answer = yield self.query(schema, neighbours)
-        matrix = self._matrix(answer)
+        matrix = Matrix.of(answer, self.columns)
         found = {} if matrix is None else {pair: self.influence(matrix, *pair) for pair in self.pairs}
         asked = {pair: influence for pair, influence in found.items() if influence is not None}
         if matrix is None or not asked:
@@ -189,16 +198,9 @@ class _FromGram(ByGroup, OfColumns):
         return self._finished(replace(matrix, spreads=dict(known)), answer.schema)
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        return self._finished(self._matrix(answer), answer.schema)
+        return self._finished(Matrix.of(answer, self.columns), answer.schema)
 
-    def _matrix(self, answer: Answer) -> _Matrix | None:
-        count, count_noise = answer.complete_rows(self.columns)
-        _, first, square, cross = answer.sums[0]
-        _, *noise = answer.noise[0]
-        matrix = _Matrix(count, first, square, cross, count_noise, noise[0], noise[1], noise[2])
-        return matrix if matrix.column(0).enough else None
-
-    def _finished(self, matrix: _Matrix | None, schema: Schema) -> list[Estimate]:
+    def _finished(self, matrix: Matrix | None, schema: Schema) -> list[Estimate]:
         estimates = [self.pair(matrix, i, j, schema) for i, j in self.pairs]
         warn_of_unknown(estimates)
         return estimates
@@ -226,7 +228,7 @@ class Covariance(_FromGram):
     def pairs(self) -> list[tuple[int, int]]:
         return list(itertools.combinations_with_replacement(range(len(self.columns)), 2))
 
-    def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
+    def pair(self, matrix: Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
         a, b = (schema.number(self.columns[k]) for k in (i, j))
         unit = a.half * b.half
         label = (
@@ -242,7 +244,7 @@ class Covariance(_FromGram):
         privacy = math.hypot(matrix.noise(i, j, 1.0, (0.0, 0.0)), (matrix.first_noise / matrix.count) ** 2)
         return Estimate(label, unit * value, unit * sampling, unit * privacy, (-unit, unit))
 
-    def influence(self, matrix: _Matrix, i: int, j: int) -> Influence:
+    def influence(self, matrix: Matrix, i: int, j: int) -> Influence:
         bound = product_bound((0.0, 1.0, 0.0), (matrix.box(i), matrix.box(j)))
         vi, vj = (matrix.column(k).likely_variance for k in (i, j))
         return Influence(Form(((i, j, 1.0),), bound), float(matrix.covariance[i, j]), math.sqrt(vi * vj))
@@ -300,7 +302,7 @@ class Correlation(_FromGram):
     def pairs(self) -> list[tuple[int, int]]:
         return list(itertools.combinations(range(len(self.columns)), 2))
 
-    def pair(self, matrix: _Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
+    def pair(self, matrix: Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
         label = f"{self.columns[i]}, {self.columns[j]} correlation"
         if matrix is None or not _clear(matrix, i, j):
             return unknown(label, -1.0, 1.0)
@@ -314,7 +316,7 @@ class Correlation(_FromGram):
         sampling = spread / math.sqrt(matrix.count - 1)
         return Estimate(label, value, sampling, noise, (-1.0, 1.0), interval)
 
-    def influence(self, matrix: _Matrix, i: int, j: int) -> Influence | None:
+    def influence(self, matrix: Matrix, i: int, j: int) -> Influence | None:
         if not _clear(matrix, i, j):
             return None
         vi, vj, value = _correlated(matrix, i, j)
@@ -337,13 +339,13 @@ def _cut(name: str, column: Number, cut: float) -> Number:
     return Number(low, high, missing=column.missing, expected=replace(known, sd=min(known.sd, most)))
 
 
-def _clear(matrix: _Matrix, i: int, j: int) -> bool:
+def _clear(matrix: Matrix, i: int, j: int) -> bool:
     """Return whether both variances stand out from their noise."""
     columns = [matrix.column(k) for k in (i, j)]
     return all(each.variance > max(_CLEAR * each.variance_noise, 1e-12) for each in columns)
 
 
-def _correlated(matrix: _Matrix, i: int, j: int) -> tuple[float, float, float]:
+def _correlated(matrix: Matrix, i: int, j: int) -> tuple[float, float, float]:
     """Return two variances and the correlation."""
     vi, vj, product = (float(matrix.covariance[place]) for place in ((i, i), (j, j), (i, j)))
     return vi, vj, min(max(product / math.sqrt(vi * vj), -1.0), 1.0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cape import check
 from cape.analyses.association import Association
+from cape.analyses.correlation_test import CorrelationTest
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.difference import Difference
@@ -48,6 +49,7 @@ KINDS: dict[str, type[Analysis]] = {
         Association,
         Difference,
         RankTest,
+        CorrelationTest,
         ECDF,
         Quantiles,
         TableOne,

@@ -32,7 +32,7 @@ __all__ = ["Contrast", "Group", "MeansTest", "Pair", "Standardised", "equal"]
 
 _LEAST_FREEDOM = 8.0  # where noise, rather than a small sample, leaves fewer
 _MOST_FREEDOM = 1e9
-_SEED, _DRAWS = 20, 1000  # of estimated variances
+_SEED, _DRAWS = 20, 500  # of estimated variances
 
 
 @dataclass(frozen=True)
