@@ -35,12 +35,14 @@ if TYPE_CHECKING:
         Covariance,
         Difference,
         Evaluate,
+        Heterogeneity,
         Histogram,
         KaplanMeier,
         LinearRegression,
         LogisticRegression,
         LogRank,
         Mean,
+        MixedModel,
         PolynomialLoss,
         Proportion,
         Quantiles,
@@ -70,12 +72,14 @@ _HOMES = {
         Difference
         ECDF
         Evaluate
+        Heterogeneity
         Histogram
         KaplanMeier
         LinearRegression
         LogRank
         LogisticRegression
         Mean
+        MixedModel
         PCA
         PolynomialLoss
         Proportion
@@ -123,6 +127,7 @@ __all__ = [
     "File",
     "GradientDescent",
     "Guarantee",
+    "Heterogeneity",
     "Histogram",
     "IgnoredParameterWarning",
     "InvalidInput",
@@ -134,6 +139,7 @@ __all__ = [
     "LogisticRegression",
     "Mean",
     "MissingExtra",
+    "MixedModel",
     "NeuralNetwork",
     "Number",
     "Omop",

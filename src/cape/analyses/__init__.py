@@ -12,9 +12,11 @@ from cape.analyses.covariance import Correlation, Covariance
 from cape.analyses.custom import CustomSum
 from cape.analyses.difference import Difference
 from cape.analyses.evaluate import Evaluate
+from cape.analyses.heterogeneity import Heterogeneity
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.independence import Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.mixed import MixedModel
 from cape.analyses.pca import PCA
 from cape.analyses.predictor import Predictor, model_from_json
 from cape.analyses.proportion import Proportion
@@ -41,6 +43,7 @@ __all__ = [
     "CustomSum",
     "Difference",
     "Evaluate",
+    "Heterogeneity",
     "Histogram",
     "Independence",
     "KaplanMeier",
@@ -48,6 +51,7 @@ __all__ = [
     "LogRank",
     "LogisticRegression",
     "Mean",
+    "MixedModel",
     "PolynomialLoss",
     "Predictor",
     "Proportion",

@@ -157,7 +157,9 @@ class RiskTable:
         pull = 2 * (p * self.counts.sum(axis=1) - self.counts[:, 1])  # of one more mean prediction
         sizes = np.maximum(self.counts.sum(axis=1), max(1.0, self.noise))
         inside = float(np.linalg.norm(pull * np.diff(self.edges) / 2 / sizes))
-        noise = math.hypot(self.noise * float(np.linalg.norm(losses - score)), self.within_noise * inside) / rows
+        noise = (
+            math.hypot(self.noise * float(np.linalg.norm(losses - score)), self.within_noise * inside) / rows
+        )
         spread = max(float((self.counts * losses**2).sum()) / rows - score**2, score * (1 - score) / rows)
         return Estimate(MEASURES[1], score, math.sqrt(spread / rows), noise, (0.0, 1.0))
 
@@ -181,7 +183,9 @@ class RiskTable:
         whole, square = part + other, self.noise**2
         if not cells + others or not enough(whole, self.noise * math.sqrt(cells + others)):
             return unknown(label, 0.0, 1.0)
-        share = Share(min(max(part, 0.0), whole), whole, square * cells, square * cells, square * (cells + others))
+        share = Share(
+            min(max(part, 0.0), whole), whole, square * cells, square * cells, square * (cells + others)
+        )
         return Estimate(label, share.value, share.sampling, share.noise, (0.0, 1.0), share)
 
     def observed(self) -> list[Estimate | None]:
@@ -281,7 +285,9 @@ class RiskModel(Shown):
             low, high = self.table.edges[i : i + 2]
             cells = ("hidden", "") if share is None else _cells(share)
             counts = (f"{cell:,.0f}" for cell in self.table.counts[i])
-            rows.append((f"{number(float(low))} to {number(float(high))}", *counts, number(float(mean)), *cells))
+            rows.append(
+                (f"{number(float(low))} to {number(float(high))}", *counts, number(float(mean)), *cells)
+            )
         head = ("predicted risk", "without", "with", "mean prediction", "observed", "95% interval")
         return [listed(self.estimates), matrix, Table(head, tuple(rows), "Calibration", caption, folded=True)]
 
@@ -294,7 +300,9 @@ class RiskModel(Shown):
             marks = tuple(Mark.of(y) for _, y in points)
             line = Line(at, marks, "1 - specificity", "sensitivity", (0.0, 1.0), diagonal=True)
             found.append(Figure((line,), _ROC))
-        seen = [(p, o) for p, o in zip(self.table.predicted, self.table.observed(), strict=True) if o is not None]
+        seen = [
+            (p, o) for p, o in zip(self.table.predicted, self.table.observed(), strict=True) if o is not None
+        ]
         if len(seen) > 1:
             marks = tuple(Mark.of(share) for _, share in seen)
             at = tuple(float(p) for p, _ in seen)
@@ -344,6 +352,4 @@ def _cells(share: Estimate) -> tuple[str, str]:
 
 
 _ROC = f"ROC curve, at the edges of the bins of predicted risk. {DOTS}"
-_CALIBRATION = (
-    f"Calibration: the share of events among rows by their predicted risk; a calibrated model lies on the diagonal. {DOTS}"
-)
+_CALIBRATION = f"Calibration: the share of events among rows by their predicted risk; a calibrated model lies on the diagonal. {DOTS}"

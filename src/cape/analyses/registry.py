@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cape import check
 from cape.analyses.association import Association
 from cape.analyses.correlation_test import CorrelationTest
 from cape.analyses.count import Count
 from cape.analyses.covariance import Correlation, Covariance
+from cape.analyses.described import build_of, keys_of_class
 from cape.analyses.difference import Difference
 from cape.analyses.evaluate import Evaluate
+from cape.analyses.heterogeneity import Heterogeneity
 from cape.analyses.histogram import ContingencyTable, Histogram
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.mixed import MixedModel
 from cape.analyses.pca import PCA
 from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
@@ -25,7 +26,6 @@ from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
-from cape.data.schema import hint
 from cape.engine.query import Analysis
 from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
@@ -58,6 +58,8 @@ KINDS: dict[str, type[Analysis]] = {
         LinearRegression,
         LogisticRegression,
         PolynomialLoss,
+        Heterogeneity,
+        MixedModel,
         Evaluate,
         PCA,
         KMeans,
@@ -68,10 +70,7 @@ KINDS: dict[str, type[Analysis]] = {
 
 def keys_of(kind: str) -> list[str]:
     """Return the keys that a study file may give for an analysis of this kind, besides `kind`."""
-    made = KINDS[kind]
-    parameters = inspect.signature(made).parameters.values()
-    own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    return [*own, *getattr(made, "options", ())]
+    return keys_of_class(KINDS[kind])
 
 
 def build_after(descriptions: Sequence[Any], number: int, model: Any = None) -> Analysis:
@@ -93,28 +92,4 @@ def build(description: Mapping[str, Any]) -> Analysis:
 
     Its budget share belongs to the study and is ignored here.
     """
-    given = dict(description)
-    if "kind" not in given:
-        raise InvalidInput(f"an analysis must have a kind: one of {', '.join(KINDS)}")
-    kind = given["kind"]
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidInput(f"no analysis of kind {check.show(kind)}{hint(kind, KINDS)}")
-    made = KINDS[kind]
-    keys = ["kind", *keys_of(kind), "share"]
-    for key in given:
-        if key not in keys:
-            raise InvalidInput(f"an analysis of kind {kind!r} has no key {check.show(key)}{hint(key, keys)}")
-    del given["kind"]
-    given.pop("share", None)
-    parameters = inspect.signature(made).parameters.values()
-    for parameter in parameters:
-        required = parameter.default is inspect.Parameter.empty and "VAR" not in parameter.kind.name
-        if required and parameter.name not in given:
-            raise InvalidInput(f"an analysis of kind {kind!r} must have the key {parameter.name!r}")
-    if not any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
-        return made(**given)
-    columns = given.pop("columns", ())
-    if not isinstance(columns, (str, list, tuple)):
-        shown = check.show(columns)
-        raise InvalidInput(f'columns must be a list of names, as in ["age", "chol"], not {shown}')
-    return made(*([columns] if isinstance(columns, str) else columns), **given)
+    return build_of(KINDS, description)

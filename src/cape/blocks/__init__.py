@@ -17,6 +17,7 @@ from cape.blocks.gram import Gram
 from cape.blocks.grouped import Grouped
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
+from cape.blocks.products import GroupedProducts
 from cape.blocks.sandwich import Sandwich
 from cape.blocks.scores import Scores
 from cape.blocks.squares import Form, Squares
@@ -36,6 +37,7 @@ __all__ = [
     "Gradient",
     "Gram",
     "Grouped",
+    "GroupedProducts",
     "Moments",
     "Nearest",
     "Sandwich",

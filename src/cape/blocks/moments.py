@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,28 +26,34 @@ class Moments(Block):
     """Per numeric column, over the rows where it is not missing: count, sum of t, sum of t².
 
     Arrays: count, first and, with `squares`, second; each of shape (columns,), or (groups, columns)
-    when `by` names a category column. A row whose `by` is missing contributes nothing.
+    when `by` names a category column, or (groups, groups, columns) when it names two. A row whose `by` is
+    missing contributes nothing.
     """
 
     columns: tuple[str, ...]
     squares: bool = True
-    by: str | None = None
+    by: str | tuple[str, ...] | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return self.columns if self.by is None else (*self.columns, self.by)
+        return (*self.columns, *self._by)
+
+    @property
+    def _by(self) -> tuple[str, ...]:
+        """The columns that group rows."""
+        return () if self.by is None else (self.by,) if isinstance(self.by, str) else self.by
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         for name in self.columns:
             schema.number(name)
-        groups = () if self.by is None else (len(schema.category(self.by).values),)
-        shape = (*groups, len(self.columns))
+        shape = (*(len(schema.category(name).values) for name in self._by), len(self.columns))
         kinds = [Array("count", shape, 0), Array("first", shape, T_BITS)]
         return (*kinds, Array("second", shape, 2 * T_BITS)) if self.squares else tuple(kinds)
 
     def added(self, part: Part) -> Sums:
-        sums = self._zeros(part.schema)
-        groups = None if self.by is None else part.codes(self.by)
+        total_sums = self._zeros(part.schema)
+        sums = total_sums if self.by is None else self._flat(total_sums)
+        groups = self._groups(part)
         for i, name in enumerate(self.columns):
             steps, there = part.steps(name), groups
             if np.isnan(np.add.reduce(steps)):  # a cell is missing: only then is it worth looking which
@@ -64,7 +71,7 @@ class Moments(Block):
                     by_group = np.zeros(len(total) + 1, np.int64)  # -1, for missing, is the cell at the end
                     np.add.at(by_group, there, values)
                     total[:] = by_group[:-1]
-        return tuple(sums)
+        return tuple(total_sums)
 
     def pushed(self, columns: SqlColumns) -> Ask:
         from cape.blocks.sql import Ask
@@ -72,29 +79,47 @@ class Moments(Block):
         everyone = range(len(self.columns))
 
         def finish(found: Mapping[int, Totals]) -> Sums:
-            sums = self._zeros(columns.schema).astype(object)
+            total_sums = self._zeros(columns.schema).astype(object)
+            sums = total_sums if self.by is None else self._flat(total_sums)
             for group, totals in found.items():
                 for i in everyone:
                     place = (i,) if self.by is None else (group, i)
                     sums[(0, *place)], sums[(1, *place)] = totals.counts[i], totals.sums[i]
                     if self.squares:
                         sums[(2, *place)] = totals.products[i]
-            return tuple(map(narrowed, sums))
+            return tuple(map(narrowed, total_sums))
 
         return Ask(
             finish,
             [columns.steps(name) for name in self.columns],
             products=[(i, i) for i in everyone] if self.squares else [],
-            by=[] if self.by is None else [(self.by, None)],
+            by=[(name, None) for name in self._by],
         )
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         shapes = [Shape(schema.number(name)) for name in self.columns]
-        held = np.array(rows if self.by is None else np.multiply(rows, schema.category(self.by).shares))
+        held = reduce(np.multiply.outer, [schema.category(name).shares for name in self._by], np.array(rows))
         return tuple(
             np.multiply.outer(held, [shape.power(k) for shape in shapes])
             for k in range(len(self.arrays(schema)))
         )
+
+    def _groups(self, part: Part) -> Integers | None:
+        """Return the place of each row among all groups, -1 where one is missing."""
+        place: Integers | None = None
+        for name in self._by:
+            codes = part.codes(name)
+            if place is None:
+                place = codes
+            else:
+                many = len(part.schema.category(name).values)
+                place = np.where((place < 0) | (codes < 0), -1, place * many + codes)
+        return place
+
+    @staticmethod
+    def _flat(sums: Integers) -> Integers:
+        """Return a view of sums with one dimension for all groups."""
+        return sums.reshape(len(sums), -1, sums.shape[-1])
 
     def _zeros(self, schema: Schema) -> Integers:
         arrays = self.arrays(schema)

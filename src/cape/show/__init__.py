@@ -4,8 +4,8 @@ An analysis or a model describes what it shows with the classes of this package.
 and know no analysis, so a new analysis needs no renderer of its own.
 """
 
-from cape.show.figures import Bars, Curves, Figure, HeatMap, Intervals, Line, Mark
+from cape.show.figures import Bars, Curves, Figure, Forest, HeatMap, Intervals, Line, Mark
 from cape.show.shown import Shown
 from cape.show.tables import Table
 
-__all__ = ["Bars", "Curves", "Figure", "HeatMap", "Intervals", "Line", "Mark", "Shown", "Table"]
+__all__ = ["Bars", "Curves", "Figure", "Forest", "HeatMap", "Intervals", "Line", "Mark", "Shown", "Table"]

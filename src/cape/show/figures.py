@@ -14,6 +14,7 @@ __all__ = [
     "Bars",
     "Curves",
     "Figure",
+    "Forest",
     "HeatMap",
     "Intervals",
     "Line",
@@ -21,6 +22,7 @@ __all__ = [
     "Panel",
     "dots",
     "extent",
+    "strip",
     "to_scale",
 ]
 
@@ -108,6 +110,28 @@ class Intervals:
 
 
 @dataclass(frozen=True)
+class Forest:
+    """A forest plot: one square with an interval for each study, sized by its weight, and diamonds below.
+
+    `weights` are parts of 1. `pooled` are drawn as diamonds, `range`, an interval without a value, as a line.
+    `line` is where all would agree.
+    """
+
+    marks: tuple[Mark, ...]
+    weights: tuple[float, ...]
+    pooled: tuple[Mark, ...]
+    title: str = ""
+    axis: str = ""
+    line: float | None = None
+    range: Mark | None = None
+
+    @property
+    def every(self) -> tuple[Mark, ...]:
+        """All marks, from top to bottom."""
+        return (*self.marks, *self.pooled, *(() if self.range is None else (self.range,)))
+
+
+@dataclass(frozen=True)
 class Bars:
     """Counts as columns with intervals."""
 
@@ -160,7 +184,7 @@ class HeatMap:
     axis: str = ""
 
 
-Panel = Intervals | Bars | Line | Curves | HeatMap
+Panel = Intervals | Forest | Bars | Line | Curves | HeatMap
 
 
 @dataclass(frozen=True)
@@ -175,6 +199,24 @@ def extent(marks: Sequence[Mark]) -> list[float]:
     """Return the finite values and interval ends, which an axis must cover."""
     ends = [end for mark in marks for end in (mark.value, mark.low, mark.high)]
     return [end for end in ends if math.isfinite(end)]
+
+
+def strip(mark: Mark, ends: tuple[float, float], symbol: str = "■", width: int = 25) -> str:
+    """Return a mark with its interval as a line of text, on an axis between these ends."""
+    low, high = ends
+    if not (math.isfinite(mark.low) and math.isfinite(mark.high)) or high <= low:
+        return ""
+
+    def place(value: float) -> int:
+        part = (min(max(value, low), high) - low) / (high - low)
+        return round(part * (width - 1))
+
+    left, right = place(mark.low), place(mark.high)
+    line = ["·", *" " * (width - 2), "·"]
+    line[left : right + 1] = "─" * (right + 1 - left)
+    if symbol:
+        line[place(mark.value)] = symbol
+    return "".join(line)
 
 
 def dots(estimates: Sequence[Estimated], title: Callable[[str], str] = str) -> tuple[Mark, ...]:

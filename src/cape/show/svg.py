@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from html import escape
 
-from cape.show.figures import Bars, Curves, HeatMap, Intervals, Line, Mark, Panel, extent
+from cape.show.figures import Bars, Curves, Forest, HeatMap, Intervals, Line, Mark, Panel, extent
 from cape.show.numbers import number
 
 __all__ = ["Axis", "around", "draw"]
@@ -73,7 +73,8 @@ def _ratios(ends: Sequence[float], start: float, stop: float) -> Axis:
 @singledispatch
 def draw(panel: Panel) -> str:
     """Return a panel as an SVG element."""
-    raise TypeError(f"a panel must be Intervals, Bars, Line, Curves or HeatMap, not {type(panel).__name__}")
+    kinds = "Intervals, Forest, Bars, Line, Curves or HeatMap"
+    raise TypeError(f"a panel must be {kinds}, not {type(panel).__name__}")
 
 
 @draw.register
@@ -104,6 +105,42 @@ def _intervals(panel: Intervals) -> str:
             told = f"<title>truth: {number(mark.truth)}</title>"
             x = axis.at(mark.truth)
             parts.append(f'<path class="truth" d="M{x:.1f} {y - 12:g}V{y + 12:g}">{told}</path>')
+    if panel.axis:
+        parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, bottom + 32, panel.axis, "mid soft"))
+    return _svg(bottom + (40 if panel.axis else 22), parts)
+
+
+@draw.register
+def _forest(panel: Forest) -> str:
+    every = panel.every
+    axis = around([*extent(every), *([] if panel.line is None else [panel.line])], _LEFT, WIDTH - _RIGHT)
+    top = 22 if panel.title else 2
+    gap = _ROW / 2 if panel.pooled else 0
+    bottom = top + len(every) * _ROW + gap + 2
+    parts = [_text(_LEFT - 10, 14, _cut(panel.title), "end title")] if panel.title else []
+    for tick in axis.ticks():
+        x = axis.at(tick)
+        parts.append(f'<path class="grid" d="M{x:.1f} {top}V{bottom:g}"/>')
+        parts.append(_text(x, bottom + 14, _short(tick), "mid soft"))
+    if panel.line is not None:
+        parts.append(f'<path class="zero" d="M{axis.at(panel.line):.1f} {top}V{bottom:g}"/>')
+    for i, mark in enumerate(every):
+        study = i < len(panel.marks)
+        y = top + (i + 0.5) * _ROW + (0 if study else gap)
+        low, x, high = axis.at(mark.low), axis.at(mark.value), axis.at(mark.high)
+        shape = f'<path class="whisker" d="M{low:.1f} {y:g}H{high:.1f}"/>'
+        if study:
+            inner = [axis.at(end) for end in mark.inner]
+            half = 3 + 9 * math.sqrt(min(max(panel.weights[i], 0.0), 1.0))
+            shape += f'<path class="privacy" d="M{inner[0]:.1f} {y:g}H{inner[1]:.1f}"/>'
+            shape += (
+                f'<rect class="dot" x="{x - half / 2:.1f}" y="{y - half / 2:.1f}" width="{half:.1f}" '
+                f'height="{half:.1f}"/>'
+            )
+        elif mark is not panel.range:
+            corners = [(low, y), (x, y - 7), (high, y), (x, y + 7)]
+            shape = f'<path class="dot" d="{_path(corners)}Z"/>'
+        parts.append(f"<g>{_hover(mark)}{_text(_LEFT - 10, y + 4, _cut(mark.label), 'end')}{shape}</g>")
     if panel.axis:
         parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, bottom + 32, panel.axis, "mid soft"))
     return _svg(bottom + (40 if panel.axis else 22), parts)

@@ -75,7 +75,9 @@ class Portable(Shown):
                 "covariance": None if covariance is None else covariance.to_dict(),
                 "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
                 "columns": {name: stated[name] for name in columns if name in stated},
-                "units": {name: column.unit for name, column in columns.items() if getattr(column, "unit", None)},
+                "units": {
+                    name: column.unit for name, column in columns.items() if getattr(column, "unit", None)
+                },
                 "reference": {
                     name: column.values[0]
                     for name, column in columns.items()

@@ -1,0 +1,194 @@
+"""Linear mixed models: coefficients that differ from site to site, from private sums by site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cape import check
+from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, Student, fit
+from cape.analyses.mixed_model import MixedEffectsModel
+from cape.analyses.regression.inference import widest
+from cape.analyses.site_sums import SiteSums, site_query
+from cape.arrays import Floats
+from cape.blocks import Design, GroupedProducts
+from cape.blocks.units import Units
+from cape.data import Category, Schema
+from cape.data.schema import SITE
+from cape.engine.arguments import joined, names, regression
+from cape.engine.estimates import unknown, warn_of_unknown
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.errors import InvalidInput
+
+__all__ = ["MixedModel"]
+
+INTERCEPT = "intercept"
+_MOST_RANDOM = 3
+_WEIGHTS = {"y": 0.6, "yy": 0.75, "x": 0.4, "xy": 0.75, "xx": 1.0}
+_ADDED = {**_WEIGHTS, "yy": 0.3}  # under add-remove nothing is free
+
+
+@dataclass(frozen=True, init=False)
+class MixedModel(Analysis):
+    """The target as a linear function of the features, with effects that differ from site to site.
+
+    >>> MixedModel("sbp", ["age", "sex"]), MixedModel("sbp", ["age", "sex"], random=["intercept", "age"])
+
+    y = x'b + z'u + e, where u is drawn for each site with an unknown covariance and e for each row. Fixed
+    effects b, the variances tau² of the random effects and the residual variance are found by restricted
+    maximum likelihood: without noise exactly as from the rows. Intervals count rows, sites and noise, and
+    hold with few sites: see `mixed_likelihood`. The tau² of the intercept is that where features with random
+    slopes are in the middle of their bounds, or in their first category.
+
+    *What becomes public.* One release holds each site's number of rows (unless that is public), its sums of
+    target and features, and their products with the features in `random`; other products are summed over all
+    sites. A row touches the sums of its own site only, and the noise that hides a person is that of any other
+    release. Sites that collude take their own rows and noise off, and know no more of another site than its
+    released numbers. A site that does not want to be told apart writes `by_site = false` in its policy, and
+    refuses.
+
+    **Sensitivity** that of a linear regression's second moments with weights 3/5, 3/4, 2/5, 3/4 and 1 on the
+    sums of y, y², x, xy and xx', because a replaced row stays at its site: proof in `site_sums`.
+
+    Args:
+        target: a numeric column.
+        features: numeric columns, or categories: one 0 or 1 for each value but the first.
+        random: what differs from site to site: "intercept" and features, at most three effects.
+        by: the column that tells sites apart.
+    """
+
+    kind: ClassVar[str] = "mixed-model"
+    example: ClassVar[dict[str, Any]] = {"target": "chol", "features": ["age"], "by": "sex"}
+    slopes: ClassVar[bool] = True
+    target: str
+    features: tuple[str, ...]
+    random: tuple[str, ...]
+    by: str
+
+    def __init__(
+        self,
+        target: str,
+        features: Sequence[str] | str,
+        *,
+        random: Sequence[str] | str = (INTERCEPT,),
+        by: str = SITE,
+    ) -> None:
+        asked = regression(target, features, intercept=True, ridge="auto", norm=None)
+        varying = names((random,) if isinstance(random, str) else random)
+        for name in varying:
+            if name != INTERCEPT and name not in asked["features"]:
+                raise InvalidInput(
+                    f"random must name 'intercept' or features, not {check.show(name)}; there are "
+                    f"{joined([INTERCEPT, *asked['features']])}"
+                )
+        if not isinstance(by, str):
+            raise InvalidInput(f"by must be a column's name, not {check.show(by)}")
+        self._set(target=asked["target"], features=asked["features"], random=varying, by=by)
+        if by == target or by in self.design.columns:
+            raise InvalidInput(f"column {by!r} tells sites apart, and must be neither target nor feature")
+
+    @property
+    def design(self) -> Design:
+        return Design(self.features, self.target)
+
+    @property
+    def _block(self) -> GroupedProducts:
+        slopes = tuple(name for name in self.random if name != INTERCEPT)
+        return GroupedProducts(self.design, self.by, slopes)
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        if isinstance(schema[self.target], Category):
+            raise InvalidInput(f"target {self.target!r} must have bounds, and the schema gives it categories")
+        if len(self._places(schema)) > _MOST_RANDOM:
+            raise InvalidInput(
+                f"random must have at most {_MOST_RANDOM} effects, counting each category but the first"
+            )
+        weights = _ADDED if neighbours == "add-remove" else _WEIGHTS
+        return site_query(self._block, weights, schema, neighbours)
+
+    def finish(self, answer: Answer) -> AnalysisResult:
+        schema, units = answer.schema, Units(self.design, answer.schema)
+        sums, places = SiteSums.of(answer, self._block), self._places(schema)
+        found = fit(sums, places)
+        half, middle = schema.number(self.target).half, schema.number(self.target).middle
+        labels = (INTERCEPT, *units.names)
+        limits = half * widest(units, 2.0, 1.0)
+        spans = np.concatenate([[2 * half], 2 * half / (units.high - units.low)])
+        varying = [(f"tau² {labels[place]}", place) for place in places]
+        if found is None:
+            estimates = [
+                unknown(label, -float(most), float(most)) if label != INTERCEPT
+                else unknown(label, middle - float(most), middle + float(most))
+                for label, most in zip(labels, limits, strict=True)
+            ]  # fmt: skip
+            estimates += [unknown(label, 0.0, float(spans[place]) ** 2) for label, place in varying]
+            estimates.append(unknown("residual variance", 0.0, half**2))
+        else:
+            pull = half * units.matrix
+            estimates = [
+                _fixed(label, row, found, middle if i == 0 else 0.0)
+                for i, (label, row) in enumerate(zip(labels, pull, strict=True))
+            ]
+            for j, (label, place) in enumerate(varying):
+                unit = half**2 if place == 0 else (half * float(units.matrix[place, place])) ** 2
+                estimates.append(_tau2(label, found, j, unit))
+            estimates.append(_residual(found, half**2))
+        warn_of_unknown(estimates)
+        sites = tuple(map(str, schema.category(self.by).values))
+        model = MixedEffectsModel(
+            self.target,
+            self.by,
+            schema,
+            tuple(estimates),
+            len(labels),
+            len(varying),
+            sites,
+            (False,) * len(sites) if found is None else found.used,
+            tuple(math.nan if found is None else found.freedom(row) for row in half * units.matrix),
+        )
+        return AnalysisResult(estimates, model)
+
+    def describe(self) -> str:
+        return (
+            f"linear mixed model of {self.target} on {joined(self.features)}, with {joined(self.random)} by "
+            f"{self.by}"
+        )
+
+    def keys(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "features": list(self.features),
+            "random": list(self.random),
+            "by": self.by,
+        }
+
+    def _places(self, schema: Schema) -> list[int]:
+        """Return the places of the random effects in (1, x)."""
+        return [*([0] if INTERCEPT in self.random else []), *sorted(self._block.entries(schema))]
+
+
+def _fixed(label: str, row: Floats, found: MixedFit, shift: float) -> Estimate:
+    value = shift + float(row @ found.values)
+    total, privacy = float(row @ found.covariance @ row), float(row @ found.privacy @ row)
+    at = Student(value, math.sqrt(total), found.freedom(row))
+    return Estimate(label, value, math.sqrt(max(total - privacy, 0.0)), math.sqrt(max(privacy, 0.0)), at=at)
+
+
+def _tau2(label: str, found: MixedFit, place: int, unit: float) -> Estimate:
+    sampling, privacy = found.tau2_errors(place)
+    value = unit * float(found.between[place, place])
+    return Estimate(label, value, unit * sampling, unit * privacy, (0.0, math.inf), found.tau2(place, unit))
+
+
+def _residual(found: MixedFit, unit: float) -> Estimate:
+    seen = found.observed
+    total = found.residual * math.sqrt(2 / seen.freedom)
+    drawn = min(found.residual * math.sqrt(2 / seen.rows), total)
+    value = unit * found.residual
+    at = ResidualVariance(value, seen.freedom)
+    privacy = math.sqrt(max(total**2 - drawn**2, 0.0))
+    return Estimate("residual variance", value, unit * drawn, unit * privacy, (0.0, math.inf), at)

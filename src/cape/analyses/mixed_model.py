@@ -1,0 +1,139 @@
+"""How a linear mixed model is shown, and what can be asked of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import stdtr
+
+from cape.analyses.mixed_likelihood import Student
+from cape.data import Schema
+from cape.engine.query import Estimate
+from cape.show import Figure, Intervals, Mark, Shown, Table
+from cape.show.figures import DOTS
+from cape.show.numbers import LEVEL, between, p_value, rounded
+from cape.show.plain import plain
+
+__all__ = ["MixedEffectsModel"]
+
+
+@dataclass(frozen=True, repr=False)
+class MixedEffectsModel(Shown):
+    """Fixed effects, variances of random effects, and the residual variance.
+
+    Attributes:
+        estimates: all of them, in this order.
+        fixed_effects, random_effects: how many there are of the first two.
+        sites: the names of all sites.
+        used: whether each has coefficients of its own; noise hides those of the others.
+        freedom: Satterthwaite's degrees of freedom of the fixed effects; NaN if nothing is known.
+    """
+
+    target: str
+    by: str
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    fixed_effects: int
+    random_effects: int
+    sites: tuple[str, ...]
+    used: tuple[bool, ...]
+    freedom: tuple[float, ...]
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """The fixed effects by name."""
+        return {each.label: each.value for each in self._fixed}
+
+    @property
+    def tau2(self) -> dict[str, float]:
+        """The variances of the random effects by name."""
+        return {each.label.partition(" ")[2]: each.value for each in self._random}
+
+    @property
+    def residual_variance(self) -> float:
+        """The variance of rows about their site's line."""
+        return self.estimates[-1].value
+
+    def p_value(self, name: str) -> float:
+        """Return the P value of a fixed effect: that it is 0; NaN if nothing is known."""
+        for each in self._fixed:
+            if each.label == name:
+                return _p(each)
+        raise KeyError(name)
+
+    @property
+    def _fixed(self) -> tuple[Estimate, ...]:
+        return self.estimates[: self.fixed_effects]
+
+    @property
+    def _random(self) -> tuple[Estimate, ...]:
+        return self.estimates[self.fixed_effects : self.fixed_effects + self.random_effects]
+
+    def tables(self) -> Sequence[Table]:
+        """Return fixed effects with tests, and variances."""
+        rows: list[tuple[str, ...]] = [("Fixed effects",)]
+        for each, freedom in zip(self._fixed, self.freedom, strict=True):
+            shown = "-" if math.isnan(freedom) else "∞" if freedom > 1e6 else f"{freedom:,.1f}"
+            rows.append((*self._line(each), shown, p_value(_p(each))))
+        rows.append((f"Variances between {self.by}s" if self.by == "site" else f"Variances by {self.by}",))
+        rows += [(*self._line(each), "", "") for each in self._random]
+        rows += [("Within",), (*self._line(self.estimates[-1]), "", "")]
+        heads = ("", "value", f"{LEVEL:.0%} interval", "standard error", "df", "P")
+        return [Table(heads, tuple(rows), drop=(3, 4))]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return the fixed effects, each on an axis of its own, and the variances."""
+        panels = [
+            Intervals((Mark.of(each, self.schema.title(each.label)),), line=0.0) for each in self._fixed[1:]
+        ]
+        panels += [Intervals((Mark.of(each, each.label),), line=0.0) for each in self._random]
+        return [Figure(tuple(panels), DOTS)]
+
+    def notes(self) -> Sequence[str]:
+        """Return how the numbers were found, and which sites are hidden."""
+        found = []
+        hidden = [name for name, known in zip(self.sites, self.used, strict=True) if not known]
+        if hidden and any(self.used):
+            found.append(f"Noise hides {', '.join(hidden)}: they have no effects of their own here.")
+        elif hidden:
+            found.append("Noise hides all sites but one: nothing can be said of how they differ.")
+        found.append(
+            "Restricted maximum likelihood; intervals and P count rows, sites and privacy noise, by Student's "
+            "t with Satterthwaite's degrees of freedom (df), variances by Q-profile."
+        )
+        found.append("Sums of each site are public now, and so is whose they are.")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return plain(
+            {
+                "target": self.target,
+                "by": self.by,
+                "coefficients": self.coefficients,
+                "tau2": self.tau2,
+                "residual_variance": self.residual_variance,
+                "freedom": dict(zip(self.coefficients, self.freedom, strict=True)),
+                "p": {each.label: _p(each) for each in self._fixed},
+                "sites": dict(zip(self.sites, self.used, strict=True)),
+            }
+        )
+
+    def _line(self, each: Estimate) -> tuple[str, str, str, str]:
+        error = each.standard_error
+        return (
+            self.schema.title(each.label),
+            rounded(each.value, error),
+            between(each.interval(LEVEL), error),
+            rounded(error, error) if error else "0",
+        )
+
+
+def _p(estimate: Estimate) -> float:
+    at = estimate.at
+    if not isinstance(at, Student) or at.error <= 0:
+        return math.nan
+    return 2 * float(stdtr(at.freedom, -abs(at.value) / at.error))
