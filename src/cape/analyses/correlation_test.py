@@ -35,6 +35,7 @@ from cape.analyses.histogram import one_hot
 from cape.analyses.independence import Independence
 from cape.analyses.moments import edge, enough
 from cape.analyses.shares import quantile
+from cape.analyses.simulation import normals
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
@@ -53,7 +54,7 @@ __all__ = ["CorrelationModel", "CorrelationTest"]
 
 _METHODS = ("pearson", "spearman")
 _BINS, _MOST_BINS = 8, 1 << 10
-_SEED, _DRAWS = 21, 500
+_SEED = 21
 
 
 @dataclass(frozen=True, init=False)
@@ -280,8 +281,7 @@ class _Products:
             return Independence(t * t, 1, float(2 * stdtr(self.count - 2, -abs(t))))
         known = self.noise**2
         statistic = self.product**2 / (known + drawn)
-        rng = np.random.default_rng(_SEED)
-        blurred = self.likely + np.array(self.doubt) * rng.normal(size=(_DRAWS, 2))
+        blurred = self.likely + np.array(self.doubt) * normals(_SEED, 2)
         estimated = known + np.maximum(blurred, 0.0).prod(axis=1) / (self.count - 1)
         true = known + math.prod(self.likely) / (self.count - 1)
         p = float(np.mean(2 * ndtr(-np.sqrt(statistic * estimated / true))))

@@ -9,11 +9,25 @@ Tested in tests/test_package.py: no other module has one, and modules that sum r
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
-__all__ = ["generator"]
+from cape.arrays import Floats
+
+__all__ = ["DRAWS", "generator", "normals"]
+
+DRAWS = 1000
 
 
 def generator(seed: int) -> np.random.Generator:
     """Return a generator that draws the same numbers every time."""
     return np.random.default_rng(seed)
+
+
+@cache
+def normals(seed: int, width: int) -> Floats:
+    """Return `DRAWS` rows of independent standard normal numbers, the same every time."""
+    found: Floats = generator(seed).normal(size=(DRAWS, width))
+    found.setflags(write=False)
+    return found
