@@ -37,6 +37,7 @@ ANALYSES = (
     "histogram",
     "linear-regression",
     "logistic-regression",
+    "evaluate",
     "k-means",
     "neural-network",
 )

@@ -52,7 +52,12 @@ SCHEMA = Schema(
     ward=["first"],
 )
 RELATION = pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
-RISKS = {"target": "disease", "link": "logit", "intercept": -3.0, "coefficients": {"age": 0.05, "sex=male": 0.2}}
+RISKS = {
+    "target": "disease",
+    "link": "logit",
+    "intercept": -3.0,
+    "coefficients": {"age": 0.05, "sex=male": 0.2},
+}
 NUMBERS = {"target": "chol", "link": "identity", "intercept": 140.0, "coefficients": {"age": 2.0}}
 EVERY = [
     Evaluate(RISKS),

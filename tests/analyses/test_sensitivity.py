@@ -56,7 +56,12 @@ def both(batch):
     return np.nan_to_num(np.stack([batch["age"] - 54, 350 - batch["chol"]], axis=1)) / 40
 
 
-RISKS = {"target": "disease", "link": "logit", "intercept": -5.4, "coefficients": {"age": 0.1, "sex=male": 0.5}}
+RISKS = {
+    "target": "disease",
+    "link": "logit",
+    "intercept": -5.4,
+    "coefficients": {"age": 0.1, "sex=male": 0.5},
+}
 NUMBERS = {"target": "chol", "link": "identity", "intercept": -2350, "coefficients": {"age": 50}}
 ANALYSES = [
     Evaluate(RISKS, bins=4),

@@ -11,14 +11,18 @@ from cape.blocks.predicted import LINKS, Errors, ErrorSquares, Risks, inverse
 from cape.data import Schema
 from cape.errors import InvalidInput
 
-SCHEMA = Schema(age=(18, 90), sex=["female", "male", "other"], chol=(100, 600), ill=["no", "yes"], stage=["a", "b", "c"])
+SCHEMA = Schema(
+    age=(18, 90), sex=["female", "male", "other"], chol=(100, 600), ill=["no", "yes"], stage=["a", "b", "c"]
+)
 RISKS = Design(("age", "sex"), "ill", cube=True)
 NUMBERS = Design(("age", "sex"), "chol", cube=True)
 WEIGHTS = (-0.3, 1.7, 0.4, -0.2)
 BLOCKS = [
     Risks(RISKS, WEIGHTS, "logit", (0.0, 0.2, 0.35, 0.6, 1.0)),
     Errors(NUMBERS, (340.0, 90.0, 10.0, -5.0), "identity"),
-    ErrorSquares(NUMBERS, (340.0, 90.0, 10.0, -5.0), "identity", 0.1, (Form(((0, 0, 1.0), (1, 1, -0.3)), 0.2),)),
+    ErrorSquares(
+        NUMBERS, (340.0, 90.0, 10.0, -5.0), "identity", 0.1, (Form(((0, 0, 1.0), (1, 1, -0.3)), 0.2),)
+    ),
 ]
 
 
@@ -31,7 +35,9 @@ def frame(rows=20_000, seed=0):
         "ill": rng.choice(["no", "yes"], rows),
     }
     found["age"][rng.random(rows) < 0.05] = np.nan
-    return pl.DataFrame(found).with_columns(pl.when(pl.col("chol") < 150).then(None).otherwise(pl.col("ill")).alias("ill"))
+    return pl.DataFrame(found).with_columns(
+        pl.when(pl.col("chol") < 150).then(None).otherwise(pl.col("ill")).alias("ill")
+    )
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
@@ -48,7 +54,9 @@ def test_sums_do_not_depend_on_the_order_and_the_parts_of_rows(block):
 def test_counts_are_those_of_risks_that_anybody_would_compute():
     data = frame().drop_nulls().filter(pl.col("age").is_not_nan())
     t = np.trunc((np.clip(data["age"], 18, 90) - 54) / 36 * 2**20) / 2**20
-    eta = -0.3 + 1.7 * t + 0.4 * (data["sex"] == "male").to_numpy() - 0.2 * (data["sex"] == "other").to_numpy()
+    eta = (
+        -0.3 + 1.7 * t + 0.4 * (data["sex"] == "male").to_numpy() - 0.2 * (data["sex"] == "other").to_numpy()
+    )
     place = np.digitize(1 / (1 + np.exp(-eta)), [0.2, 0.35, 0.6])
     wanted = np.zeros((4, 2), int)
     np.add.at(wanted, (place, (data["ill"] == "yes").to_numpy().astype(int)), 1)
@@ -68,14 +76,17 @@ def test_links_give_what_their_names_say():
 
 
 @pytest.mark.parametrize(
-    "block, problem",
+    ("block", "problem"),
     [
         (Risks(RISKS, WEIGHTS[:3], "logit", (0.0, 0.5, 1.0)), "4 weights"),
         (Risks(RISKS, WEIGHTS, "tangent", (0.0, 0.5, 1.0)), "link must be one of"),
         (Risks(RISKS, WEIGHTS, "logit", (0.0, 1.0)), "rise from 0 to 1"),
         (Risks(RISKS, WEIGHTS, "logit", (0.1, 0.5, 1.0)), "rise from 0 to 1"),
         (Risks(RISKS, (np.nan, *WEIGHTS[1:]), "logit", (0.0, 0.5, 1.0)), "weights must be"),
-        (Risks(Design(("age",), "stage", cube=True), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)), "two categories"),
+        (
+            Risks(Design(("age",), "stage", cube=True), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)),
+            "two categories",
+        ),
         (Risks(Design(("age",), "ill"), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)), "in a cube"),
         (Errors(RISKS, WEIGHTS, "identity"), "numeric bounds"),
         (ErrorSquares(NUMBERS, WEIGHTS, "identity", 2.0, (Form(((0, 0, 1.0),), 1.0),)), "centre"),

@@ -16,7 +16,11 @@ from cape.sklearn.exports import exported
 
 RNG = np.random.default_rng(1)
 SCHEMA = cape.Schema(
-    age=cape.Number(18, 90, unit="years"), bmi=(10, 60), sex=["female", "male"], chol=(100, 400), ill=["no", "yes"]
+    age=cape.Number(18, 90, unit="years"),
+    bmi=(10, 60),
+    sex=["female", "male"],
+    chol=(100, 400),
+    ill=["no", "yes"],
 )
 
 
@@ -49,7 +53,10 @@ def test_a_linear_regression_predicts_the_same_where_bounds_leave_it(releases):
     plain = pickle.loads(pickle.dumps(release.to_sklearn()))
     found = np.clip(plain.predict(new), 100, 400)
     assert found == pytest.approx(release.model.predict(new), rel=1e-9)
-    assert dict(zip(plain[0].get_feature_names_out(), plain[-1].coef_, strict=True)) == release.model.coefficients
+    assert (
+        dict(zip(plain[0].get_feature_names_out(), plain[-1].coef_, strict=True))
+        == release.model.coefficients
+    )
     assert type(plain[-1]).__module__.startswith("sklearn.")
 
 
@@ -106,7 +113,12 @@ def test_a_model_from_json_predicts_as_the_one_that_was_written(releases, kind, 
     release.to_json(tmp_path / "model.json")
     model = release.model
     wanted = model.predict(new) if kind == "linear" else model.predict_proba(new)[:, 1]
-    for source in (tmp_path / "model.json", str(tmp_path / "model.json"), release.to_json(), json.loads(release.to_json())):
+    for source in (
+        tmp_path / "model.json",
+        str(tmp_path / "model.json"),
+        release.to_json(),
+        json.loads(release.to_json()),
+    ):
         assert cape.model_from_json(source).predict(new) == pytest.approx(wanted, rel=1e-9)
 
 
@@ -116,7 +128,7 @@ def test_results_without_a_model_are_json_too(releases):
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    ("text", "said"),
     [
         ("{", "must be JSON"),
         ("[1]", "cannot be read"),
@@ -124,7 +136,10 @@ def test_results_without_a_model_are_json_too(releases):
         ('{"target": 3, "link": "logit", "coefficients": {"age": 1}}', "column's name"),
         ('{"target": "ill", "link": "root", "coefficients": {"age": 1}}', "link of a model must be one of"),
         ('{"target": "ill", "link": "logit", "coefficients": {"age": "1"}}', "finite number"),
-        ('{"target": "ill", "link": "logit", "features": "age", "coefficients": {"age": 1}}', "list of columns"),
+        (
+            '{"target": "ill", "link": "logit", "features": "age", "coefficients": {"age": 1}}',
+            "list of columns",
+        ),
     ],
 )
 def test_json_that_is_no_model_is_refused(text, said):

@@ -1,4 +1,4 @@
-"""How well a public model predicts rows, best those that it was not fitted on: discrimination, calibration, error."""
+"""How well a public model predicts rows, best those that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Evaluate(Analysis):
     For a target of two categories: the AUC, the Brier score, and at a threshold sensitivity, specificity and
     predictive values, with the ROC curve, a calibration plot and the confusion matrix; all from one table of
     counts by bins of predicted risk and by outcome. For a number: root mean squared error and R². Sites
-    predict from the model's public coefficients, cells cut to their bounds; rows that miss a cell are left out.
+    predict from the model's public coefficients, cells cut to their bounds; rows that miss a cell are left
+    out.
 
     On rows that the model was fitted on, all of this is too good. `[person]` with `keep_apart = 0.2` gives a
     study the column `held_out`: fit with `where="not held_out"`, evaluate with `where="held_out"`.
@@ -55,8 +56,8 @@ class Evaluate(Analysis):
     [0, 1], with weight 16, by 16: sqrt(20) under both. The second stage adds two squares in [0, 1]: sqrt(2).
 
     Args:
-        model: a release, its model, or a mapping with target, link, intercept and coefficients; in a study file
-            the number of an earlier analysis of the same study.
+        model: a release, its model, or a mapping with target, link, intercept and coefficients; in a study
+            file the number of an earlier analysis of the same study.
         threshold: the risk from which on a row counts as predicted to have the event; 0.5 by default.
         bins: how many bins of predicted risk, 20 by default, about equally full if rows are typical for the
             schema; or their `edges`, between 0 and 1. More bins make the AUC finer and noisier.
@@ -121,8 +122,8 @@ class Evaluate(Analysis):
         link = getattr(analysis, "link", None) or _LINKS.get(analysis.kind)
         if not isinstance(target, str) or not features or not isinstance(link, str):
             raise InvalidInput(
-                f"model = {self.model} must be the number of a linear or logistic regression, or of a GLM; analysis "
-                f"{self.model} is of kind {analysis.kind!r}"
+                f"model = {self.model} must be the number of a linear or logistic regression, or of a GLM; "
+                f"analysis {self.model} is of kind {analysis.kind!r}"
             )
         after = target, tuple(features), link
         if model is None:

@@ -1,10 +1,10 @@
 """How far predictions of a number lie from it: root mean squared error and R², from sums with noise.
 
-With t the scaled target, e half its distance from the prediction (both scaled), m the mean of e² and v the variance
-of t: RMSE = 2 half sqrt(m), R² = 1 - 4 m / v. A row moves m by e² - m and 1 - R² by (4 e² - (1 - R²)(t - mean)²) / v,
-to first order; the second stage asks for the sums of squares of these, cut at `_REACH` times their mean size or at
-what is possible (see `influence`), so that intervals hold for residuals that are not normal. Where tails beyond that
-reach matter, sampling errors are too small.
+With t the scaled target, e half its distance from the prediction (both scaled), m the mean of e² and v the
+variance of t: RMSE = 2 half sqrt(m), R² = 1 - 4 m / v. A row moves m by e² - m and 1 - R² by (4 e² - (1 -
+R²)(t - mean)²) / v, to first order; the second stage asks for the sums of squares of these, cut at `_REACH`
+times their mean size or at what is possible (see `influence`), so that intervals hold for residuals that are
+not normal. Where tails beyond that reach matter, sampling errors are too small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ERRORS_WEIGHT", "ErrorModel", "ErrorSums"]
 
 ERRORS_WEIGHT = 16.0
 """One over the squared scale of the sum of e²: residuals are a small part of the bounds."""
-_REACH = 25.0
+_REACH = 50.0
 _TINY = 1e-9
 RMSE, R_SQUARED = "root mean squared error", "R²"
 _UNKNOWN = replace(unknown(R_SQUARED, -math.inf, 1.0, 0.0), privacy=1.0)
@@ -88,7 +88,7 @@ class ErrorSums:
         return first, second
 
     def estimates(self, column: Number, spreads: Sequence[float] | None) -> list[Estimate]:
-        """Return RMSE and R²; `spreads` are the variances of the two influences, None if they are not known."""
+        """Return RMSE and R²; `spreads` are the variances of the two influences, None if not known."""
         unit = 2 * column.half
         if not self.known or spreads is None:
             return [unknown(RMSE, 0.0, unit), _UNKNOWN]

@@ -1,18 +1,18 @@
 """How well predicted risks tell outcomes apart and agree with them, from one noisy table of counts.
 
-With N1 and N0 the counts of rows with and without the event by bins of predicted risk, F0(b) the share of rows
-without it below bin b, half of the bin counted, and S1(b) that of rows with it above:
+With N1 and N0 the counts of rows with and without the event by bins of predicted risk, F0(b) the share of
+rows without it below bin b, half of the bin counted, and S1(b) that of rows with it above:
 
-- AUC = sum_b N1(b) F0(b) / n1. One more row with the event in bin b moves it by (F0(b) - AUC) / n1, one without by
-  (S1(b) - AUC) / n0. Noise s in every count therefore gives it the variance s² [sum (F0 - AUC)² / n1² + sum (S1 -
-  AUC)² / n0²], and sampling that of DeLong, sum N1 (F0 - AUC)² / n1² + sum N0 (S1 - AUC)² / n0². Both are those of
-  the plugged-in counts, which noise makes larger, not smaller. DeLong's is at least a quarter of Hanley and
-  McNeil's, which depends on counts of events only: noise cannot make it vanish.
+- AUC = sum_b N1(b) F0(b) / n1. One more row with the event in bin b moves it by (F0(b) - AUC) / n1, one
+  without by (S1(b) - AUC) / n0. Noise s in every count therefore gives it the variance s² [sum (F0 - AUC)² /
+  n1² + sum (S1 - AUC)² / n0²], and sampling that of DeLong, sum N1 (F0 - AUC)² / n1² + sum N0 (S1 - AUC)² /
+  n0². Both are those of the plugged-in counts, which noise makes larger, not smaller. DeLong's is at least a
+  quarter of Hanley and McNeil's, which depends on counts of events only: noise cannot make it vanish.
 - The Brier score is that of a bin's mean prediction for all of its rows.
 - Sensitivity, specificity and predictive values are shares of sums of counts: `Share` has their intervals.
 
-The AUC of binned risks counts two of one bin as a tie; it is smaller than that of the risks themselves, by what
-`tests/analyses/test_evaluate.py` measures (0.004 with the 10 default bins there).
+The AUC of binned risks counts two of one bin as a tie; it is smaller than that of the risks themselves, by
+less than 0.004 with the default bins in `tests/analyses/test_evaluate.py`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _LEAST_RISK = 0.001
 def default_edges(bins: int, middle: float, spread: float, link: str) -> tuple[float, ...]:
     """Return edges of risks from 0 to 1: quantiles, if the linear predictor is around this mean with this SD.
 
-    They are those of Student's distribution with three degrees of freedom, which leaves room for rows that are
-    not typical. Rounded to three digits, so that everybody computes the same from public numbers.
+    They are those of Student's distribution with three degrees of freedom, which leaves room for rows that
+    are not typical. Rounded to three digits, so that everybody computes the same from public numbers.
     """
     at = middle + _ROOM * max(spread, _LEAST_SPREAD) * stdtrit(3, np.arange(1, bins) / bins)
     found = {float(f"{edge:.3g}") for edge in np.clip(inverse(link, at), _LEAST_RISK, 1 - _LEAST_RISK)}
@@ -221,7 +221,7 @@ def _hanley(area: float, n0: float, n1: float) -> float:
 
 @dataclass(frozen=True)
 class _Area:
-    """The interval of an AUC: the A that lie within q errors of the released one, with the errors that A would have.
+    """The interval of an AUC: all A within q errors of the released one, with the errors of A itself.
 
     `sampling` is its variance from sampling over A (1 - A), and `noise` the polynomial of that from noise.
     """
@@ -318,8 +318,8 @@ class RiskModel(Shown):
         n0, n1 = self.table.totals
         tied = min(max(float(self.table.counts[:, 0] @ self.table.counts[:, 1] / (n0 * n1)), 0.0), 1.0)
         found[0] = (
-            f"{found[0]} {tied:.1%} of all pairs of an event and none are ties: most often, the AUC of the risks "
-            "themselves is slightly larger."
+            f"{found[0]} {tied:.1%} of all pairs of an event and none are ties: most often, the AUC of the "
+            "risks themselves is slightly larger."
         )
         shares = self.table.counts.sum(axis=1) / (n0 + n1)
         if float(shares.max()) > _CROWDED:
@@ -352,4 +352,7 @@ def _cells(share: Estimate) -> tuple[str, str]:
 
 
 _ROC = f"ROC curve, at the edges of the bins of predicted risk. {DOTS}"
-_CALIBRATION = f"Calibration: the share of events among rows by their predicted risk; a calibrated model lies on the diagonal. {DOTS}"
+_CALIBRATION = (
+    "Calibration: the share of events among rows by their predicted risk; a calibrated model lies on the "
+    f"diagonal. {DOTS}"
+)

@@ -23,6 +23,7 @@ from cape.errors import InvalidInput
 __all__ = ["Predictor", "model_from_json"]
 
 _MOST = 10_000  # coefficients
+_LARGEST = 1e100
 _EXAMPLE = (
     '{"target": "ill", "link": "logit", "intercept": -4.1, "coefficients": {"age": 0.05, "sex=male": 0.3}}'
 )
@@ -73,7 +74,7 @@ class Predictor:
         return Design(self.features, self.target, cube=True)
 
     def weights(self, schema: Schema) -> tuple[float, ...]:
-        """Return the weights of 1 and of each entry of the vector, in units of t; check them against a schema."""
+        """Return the weights of 1 and of each entry of the vector, in units of t; check them."""
         units = Units(self.design(), schema)
         given = dict(self.coefficients)
         for name in units.names:
@@ -92,11 +93,17 @@ class Predictor:
                 f"target {self.target!r} has categories; link must be logit, probit or cloglog"
             )
         values = np.array([self.intercept, *(given[name] for name in units.names)])
-        return tuple(np.linalg.solve(units.matrix, values).tolist())
+        with np.errstate(over="ignore"):
+            found = np.linalg.solve(units.matrix, values)
+        if not (np.abs(found) <= _LARGEST).all():
+            raise InvalidInput("coefficients times the bounds of their columns must not exceed 1e100")
+        return tuple(found.tolist())
 
     def predict(self, data: Any) -> Floats:
-        """Return the prediction for each row, NaN where a feature is missing: a probability, or in the target's
-        unit, within its bounds. `data` is as for the model's own `predict`; cells are cut to their bounds.
+        """Return a probability, or a number within the target's bounds, for each row.
+
+        NaN where a feature is missing. `data` is as for the model's own `predict`; cells are cut to their
+        bounds.
         """
         schema = self.columns
         if schema is None:

@@ -74,7 +74,7 @@ def keys_of(kind: str) -> list[str]:
 
 
 def build_after(descriptions: Sequence[Any], number: int, model: Any = None) -> Analysis:
-    """Return the analysis with this number, from 1, of a study; `model` is that of the one that it follows."""
+    """Return the analysis of a study with this number, from 1; `model` is that of the one it follows."""
     analysis = build(descriptions[number - 1])
     earlier = analysis.follows
     if earlier is None:

@@ -1,15 +1,16 @@
 """Sums over rows of what a public model predicts for them, beside what they hold.
 
-Claim. A row adds 1 to one count at most, and to every other entry a number in [-1, 1], or in [0, 1] where it is a
-square. The integers are the same for the same set of rows, in whichever parts and order.
+Claim. A row adds 1 to one count at most, and to every other entry a number in [-1, 1], or in [0, 1] where it
+is a square. The integers are the same for the same set of rows, in whichever parts and order.
 Reason. The linear predictor is added up column by column, and everything after it is computed for each row by
-itself. Numbers are cut at their bounds and truncated to whole steps of 2^-20; squares of steps are at most 2^40, and
-8192 of them add up exactly in float64.
+itself. Numbers are cut at their bounds and truncated to whole steps of 2^-20; squares of steps are at most
+2^40, and 8192 of them add up exactly in float64.
 Tested in tests/blocks/test_predicted.py.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +102,7 @@ class Risks(_Predicted):
         if not isinstance(column, Category) or len(column.values) != 2:
             raise InvalidInput(f"target {self.design.target!r} must have two categories for risks")
         edges = self.edges
-        rising = all(a < b for a, b in zip(edges, edges[1:], strict=False))
+        rising = all(a < b for a, b in itertools.pairwise(edges))
         if not rising or edges[:1] != (0.0,) or edges[-1:] != (1.0,) or not 3 <= len(edges) <= _MOST_BINS:
             raise InvalidInput("edges of risks must rise from 0 to 1, with at least two bins")
         bins = len(edges) - 1
@@ -130,16 +131,16 @@ class Risks(_Predicted):
         place, within = self._placed(risks)
         bins = len(self.edges) - 1
         ill, well = (np.bincount(place, each, minlength=bins) for each in (risks, 1 - risks))
-        unit = rows / _TYPICAL
-        return unit * np.stack([well, ill], axis=1), unit * np.bincount(place, within, minlength=bins)
+        found = np.stack([well, ill], axis=1), np.bincount(place, within, minlength=bins)
+        return tuple(np.asarray(rows / _TYPICAL * each, np.float64) for each in found)
 
 
 @dataclass(frozen=True)
 class _Errors(_Predicted):
     """Sums of errors of predictions for a target that is a number.
 
-    With t the target and p its prediction, both cut at the target's bounds and scaled to [-1, 1], the error is
-    e = (t - p) / 2.
+    With t the target and p its prediction, both cut at the target's bounds and scaled to [-1, 1], the error
+    is e = (t - p) / 2.
     """
 
     def check(self, schema: Schema) -> None:
@@ -162,7 +163,7 @@ class _Errors(_Predicted):
 
 @dataclass(frozen=True)
 class Errors(_Errors):
-    """Over complete rows: arrays count (1,), target (1,), the sum of t, squares (1,), of t², errors (1,), of e²."""
+    """Over complete rows: arrays count, target (the sum of t), squares (of t²), errors (of e²), each (1,)."""
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.check(schema)

@@ -86,8 +86,8 @@ class Category:
 
     `expected` is the share of rows that people expect to hold each value, for plans: {"no": 0.9, "yes": 0.1},
     or {"share": 0.1}, that of the second of two values. As for `Number`, it plays no part in comparisons.
-    `site` says that every cell is the name of the site that holds the row, and `held_out` that it is whether the
-    row's person is held out; `sql` is as for `Number`.
+    `site` says that every cell is the name of the site that holds the row, and `held_out` that it is whether
+    the row's person is held out; `sql` is as for `Number`.
     """
 
     values: tuple[Value, ...]

@@ -119,7 +119,7 @@ class Schema(Mapping[str, Column]):
                     raise InvalidInput(
                         f"with keep_apart a study has a column {HELD_OUT!r}; rename the one in [schema]"
                     )
-                kept = {"share": person.keep_apart}
+                kept = (1 - person.keep_apart, person.keep_apart)
                 stated[HELD_OUT] = Category((False, True), missing=False, expected=kept, held_out=True)
         return self._copy(person=person, _stated=stated)
 

@@ -43,7 +43,7 @@ class Shown(ABC):
         return text
 
     def to_sklearn(self) -> Any:
-        """Return it as objects of scikit-learn, fitted: see `cape.sklearn.exports`. Needs the extra `sklearn`."""
+        """Return it as fitted objects of scikit-learn, which is an extra: see `cape.sklearn.exports`."""
         # by name: what is shown knows nothing of scikit-learn, which is an extra
         return import_module("cape.sklearn.exports").exported(self)
 

@@ -1,9 +1,9 @@
 """Released models as fitted objects of scikit-learn, with what sites do to rows before as the first step.
 
-A pipeline has two steps. `columns` takes a table with the columns of the study (or an array, where all are numbers),
-cuts cells to their bounds and makes categories 0 or 1, as sites do. The second is scikit-learn's own estimator with
-the released numbers: for regressions in the columns' units. Predictions agree with those of the model; those of a
-linear regression are not cut to the target's bounds.
+A pipeline has two steps. `columns` takes a table with the columns of the study (or an array, where all are
+numbers), cuts cells to their bounds and makes categories 0 or 1, as sites do. The second is scikit-learn's
+own estimator with the released numbers: for regressions in the columns' units. Predictions agree with those
+of the model; those of a linear regression are not cut to the target's bounds.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ __all__ = ["Columns", "exported"]
 
 @dataclass(frozen=True)
 class Columns:
-    """Turns a table into vectors as sites make them: in the columns' units, or, if `scaled`, in units of t."""
+    """Turns tables into vectors as sites make them: in the columns' units, or, if `scaled`, of t."""
 
     design: Design
     schema: Schema
     scaled: bool = False
 
     def __call__(self, data: Any) -> Floats:
+        """Return the vector of each row."""
         units = Units(self.design, self.schema)
         x = units.rows(data)
         return x * self.design.length(self.schema) if self.scaled else units.back(x)
@@ -96,7 +97,10 @@ def _components(model: PCAModel) -> Any:
     found.singular_values_ = np.sqrt(found.explained_variance_ * max(model.count - 1, 1))
     found.n_components_, found.n_samples_ = len(model.components), round(model.count)
     total = float(found.explained_variance_[0] / max(float(found.explained_variance_ratio_[0]), 1e-300))
-    rest, left = total - float(found.explained_variance_.sum()), model.components.shape[1] - len(model.components)
+    rest, left = (
+        total - float(found.explained_variance_.sum()),
+        model.components.shape[1] - len(model.components),
+    )
     found.noise_variance_ = max(rest, 0.0) / left if left else 0.0
     return found
 

@@ -74,8 +74,8 @@ class Request:
         coordinator: the coordinator's public key.
         issued, expires: the period in which a site may accept it and answer, in seconds since 1970.
         heads: the longest ledger heads that the coordinator holds; each site finds its own.
-        model: the model of the earlier analysis that this one follows, as plain data: released numbers. It is no
-            part of the study, whose hash a steward approves; what the stage costs does not depend on it.
+        model: the model of the earlier analysis that this one follows, as plain data: released numbers. It is
+            no part of the study, whose hash a steward approves; what the stage costs does not depend on it.
         trial: signed for review only; it is never answered, whoever forwards it.
         nonce: 16 bytes that no other request of this coordinator has; `signed` draws them.
     """

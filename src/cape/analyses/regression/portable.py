@@ -1,4 +1,4 @@
-"""What regression models have in common outside of cape: public numbers, and JSON that other programs read."""
+"""Regression models outside of cape: public numbers, and JSON that other programs read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cape.analyses.predictor import Predictor
-from cape.data import Category
+from cape.data import Category, Number
 from cape.show import Shown
 from cape.show.numbers import LEVEL
 from cape.show.plain import plain
@@ -50,7 +50,7 @@ class Portable(Shown):
         )
 
     def portable(self) -> dict[str, Any]:
-        """Return it as plain data that R, Julia or a spreadsheet reads: estimates as columns of equal length."""
+        """Return it as plain data for other programs: estimates are columns of equal length."""
         estimates = list(self.estimates)
         ends = [estimate.interval(LEVEL) for estimate in estimates]
         covariance = getattr(self, "covariance", None)
@@ -76,7 +76,9 @@ class Portable(Shown):
                 "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
                 "columns": {name: stated[name] for name in columns if name in stated},
                 "units": {
-                    name: column.unit for name, column in columns.items() if getattr(column, "unit", None)
+                    name: column.unit
+                    for name, column in columns.items()
+                    if isinstance(column, Number) and column.unit
                 },
                 "reference": {
                     name: column.values[0]
