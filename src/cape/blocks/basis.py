@@ -78,11 +78,12 @@ class TermBasis:
         inside[0, 0] = 1.0
         for part in self.parts:
             centred = {each.name: each.scale for each in part.numbers}
+            unit = math.prod(curve.size for _, curve in part.curves)
             for place, entry in zip(part.places, part.entries, strict=True):
                 for kept in itertools.product(
                     *((True, False) if s[0] else (True,) for s in centred.values())
                 ):
-                    times = 1.0
+                    times = 1 / unit
                     for (middle, size_), keep in zip(centred.values(), kept, strict=True):
                         times *= (1.0 if keep else -middle) / size_
                     names = frozenset(itertools.compress(centred, kept))

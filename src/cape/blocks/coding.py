@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.blocks.splines import knots_of
 from cape.blocks.terms import Factor, Feature
 from cape.data.schema import Category, Column
 
@@ -118,7 +119,7 @@ def label_of(term: Feature, entry: ModelColumn, known: Mapping[str, Column]) -> 
             if factor.column in levels:
                 parts.append(f"{factor.column}={column.values[levels[factor.column]]}")
         elif factor.spline is not None:
-            parts.append(f"{factor}[{curves[factor]}]")
+            parts.append(f"{factor}[{knots_of(factor, column)[curves[factor]]:.10g}]")
         else:
             parts.append(factor.column)
     return ":".join(parts)

@@ -2,8 +2,8 @@
 
 Claim. The vector x of a row has ||x|| <= 1 and its target |y| <= 1, whatever the row holds.
 Reason. Numeric columns enter as t in [-1, 1], category columns as 0 or 1 for each value but the first, of
-which at most one is 1, interactions as their products and splines as functions that add up to at most 1
-(`basis`): together at most `bound(schema)` long, which some rows are. The vector is divided by `norm`,
+which at most one is 1, interactions as their products and splines as functions whose squares add up to at
+most 1 (`slots`): together at most `bound(schema)` long, which some rows are. The vector is divided by `norm`,
 scaled down to length 1 if it is longer (no row is, where `norm` is that bound), and rounded toward zero to
 multiples of 2^-20, which cannot make it longer. With an intercept c the vector is (c, x) / sqrt(1 + c²).
 In a cube none of that is done: entries lie in [-1, 1], and the block itself bounds what a row adds.

@@ -4,8 +4,8 @@ Claim. Each complete row becomes integers k with sum of k_i² <= 2^40, certainly
 the same row gives the same integers in every batch and at every place.
 Reason. Where no row can be longer than the design's norm, an entry is truncated and held within K, and
 (parts) K² + (intercept)² <= 2^40 is how K is found, in Python's integers; of a category's entries one at
-most is K and the others 0, and those of a spline are not negative and add up to at most K: they are smaller
-than they should be by more than floating point can add (`splines`). Where the norm is smaller, a row is
+most is K and the others 0, and the squares of a spline's add up to at most K², with more left than floating
+point can add (`splines`). Where the norm is smaller, a row is
 divided by the larger of the norm and its own length, truncated, and its sum of squares looked at in integers:
 if floating point put it outside, its entries move toward 0 until it is inside. All of it is done column by
 column with operations that IEEE 754 specifies to the bit, never by BLAS or a sum whose order depends on where

@@ -4,11 +4,11 @@ A *part* of the vector has numbers and curves multiplied with each other, for ea
 categories: of these a row is in one at most.
 
 Claim. No entry is outside [-1, 1], and the squares of a part's entries add up to at most 1: no vector is
-longer than the root of the number of parts. A row with all numbers at their upper bounds and all categories
-at their last values has exactly that length, or one at lower bounds where these are the larger ones of
-numbers that are not centred (see below); only a curve of such a column may keep it a little shorter.
-Reason. A number enters as t in [-1, 1]; the functions of a curve add up to at most 1 (`splines`); so do
-products of such; and a row fills one cell of a part.
+longer than the root of the number of parts. A row with all numbers at their upper bounds, all categories at
+their last values and curves where they are longest has that length: only a column that is used in two ways,
+as itself where it is not centred (see below) and as a curve, may keep rows a little shorter.
+Reason. A number enters as t in [-1, 1]; the squares of the functions of a curve add up to at most 1
+(`splines`), so those of products of such do; and a row fills one cell of a part.
 
 *Which parts.* Terms that have the same numbers and curves differ in categories only. They are made of as few
 parts as possible: "a + b + a:b" has one, an entry for each pair of values but the first, and "age + age:sex"
@@ -119,7 +119,7 @@ class Slots:
             ]
             most = np.full(1, 2.0**away / max(ranges))
         for _, curve in self.curves:
-            most = np.outer(most, curve.steepest()).ravel()
+            most = np.repeat(most * curve.size, curve.many)
         return np.tile(most, len(self.cells))
 
     def fill(self, cells: Mapping[str, NDArray[Any]], out: Sequence[Floats], one: float) -> Flags | None:

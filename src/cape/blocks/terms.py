@@ -22,32 +22,26 @@ __all__ = ["Factor", "Feature", "Spline", "parse", "quoted", "same"]
 _LONGEST = 2000  # characters of a term: a site parses what anybody may have written
 _MOST_FACTORS = 6
 _MOST_FREEDOM = 30
-_CUBIC = 3
 _SPLINE = re.compile(r"spline\s*\((.*)\)", re.DOTALL)
-_OPTIONS = re.compile(
-    r"\s*(?:(?:df\s*=\s*)?(?P<df>\d{1,4})|knots\s*=\s*\[(?P<knots>[^\[\]]*)\])"
-    r"(?:\s*,\s*degree\s*=\s*(?P<degree>\d))?\s*"
-)
+_OPTIONS = re.compile(r"\s*(?:(?:df\s*=\s*)?(?P<df>\d{1,4})|knots\s*=\s*\[(?P<knots>[^\[\]]*)\])\s*")
 _QUOTED = re.compile("`(?:[^`]|``)+`")
-_HOW = "write spline(column, 4), spline(column, 4, degree=2) or spline(column, knots=[20, 30])"
+_HOW = "write spline(column, 4) or spline(column, knots=[20, 30])"
 
 
 @dataclass(frozen=True)
 class Spline:
-    """B-splines on a column's bounds: `freedom` of them, the first one, which the intercept has, left out.
+    """A natural cubic spline on a column's bounds (`splines`), with so many degrees of freedom.
 
     Inner knots divide the bounds evenly unless they are given.
     """
 
     freedom: int
-    degree: int = _CUBIC
     knots: tuple[float, ...] | None = None
 
     def __str__(self) -> str:
-        first = str(self.freedom)
-        if self.knots is not None:
-            first = f"knots=[{', '.join(f'{knot:.17g}' for knot in self.knots)}]"
-        return first if self.degree == _CUBIC else f"{first}, degree={self.degree}"
+        if self.knots is None:
+            return str(self.freedom)
+        return f"knots=[{', '.join(f'{knot:.17g}' for knot in self.knots)}]"
 
 
 @dataclass(frozen=True)
@@ -165,24 +159,21 @@ def _name(text: str) -> str:
 
 
 def _spline(options: re.Match[str], text: str) -> Spline:
-    degree = _CUBIC if options["degree"] is None else int(options["degree"])
-    if not 1 <= degree <= 5:
-        raise InvalidInput(f"spline {check.show(text)}: degree must be from 1 to 5, not {degree}")
     if options["knots"] is None:
         freedom = int(options["df"])
-        if not degree <= freedom <= _MOST_FREEDOM:
+        if not 2 <= freedom <= _MOST_FREEDOM:
             raise InvalidInput(
-                f"spline {check.show(text)}: a spline of degree {degree} must have from {degree} to "
-                f"{_MOST_FREEDOM} degrees of freedom, not {freedom}"
+                f"spline {check.show(text)} must have from 2 to {_MOST_FREEDOM} degrees of freedom, not "
+                f"{freedom}; of one, it would be the column itself"
             )
-        return Spline(freedom, degree)
+        return Spline(freedom)
     try:
         knots = tuple(float(each) for each in options["knots"].split(","))
     except ValueError:
         raise InvalidInput(f"spline {check.show(text)}: knots must be numbers; {_HOW}") from None
     rising = all(a < b for a, b in itertools.pairwise(knots))
-    if not rising or not all(map(math.isfinite, knots)) or len(knots) + degree > _MOST_FREEDOM:
+    if not rising or not all(map(math.isfinite, knots)) or len(knots) >= _MOST_FREEDOM:
         raise InvalidInput(
-            f"spline {check.show(text)}: knots must be rising numbers, at most {_MOST_FREEDOM - degree}"
+            f"spline {check.show(text)}: knots must be rising numbers, at most {_MOST_FREEDOM - 1}"
         )
-    return Spline(len(knots) + degree, degree, knots)
+    return Spline(len(knots) + 1, knots)

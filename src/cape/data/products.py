@@ -7,7 +7,7 @@ from collections.abc import Container
 
 __all__ = ["pieces", "spline_of"]
 
-_SPLINE = re.compile(r"spline\((?:`(?P<quoted>[^`]*)`|(?P<name>[^`,]*)), .*\)\[(?P<place>\d+)\]")
+_SPLINE = re.compile(r"spline\((?:`(?P<quoted>(?:[^`]|``)*)`|(?P<name>[^`,]*)), .*\)\[(?P<knot>[^\[\]]+)\]")
 
 
 def pieces(label: str, columns: Container[str]) -> list[str]:
@@ -23,7 +23,7 @@ def pieces(label: str, columns: Container[str]) -> list[str]:
     return found
 
 
-def spline_of(label: str) -> tuple[str, int] | None:
-    """Return the column and the place of a spline's function, from a label such as "spline(bmi, 4)[2]"."""
+def spline_of(label: str) -> tuple[str, str] | None:
+    """Return the column and the knot of a spline's coefficient, from a label such as "spline(bmi, 4)[30]"."""
     found = _SPLINE.fullmatch(label)
-    return None if found is None else (found["quoted"] or found["name"], int(found["place"]))
+    return None if found is None else ((found["quoted"] or found["name"]).replace("``", "`"), found["knot"])

@@ -258,9 +258,10 @@ class Schema(Mapping[str, Column]):
         factors = [] if text in self._columns else pieces(text, self._columns)
         if len(factors) > 1:
             return " × ".join(map(self.title, factors))
-        spline = spline_of(text)
-        if spline is not None and spline[0] in self._columns:
-            return f"{self.label(spline[0])}, spline {spline[1]}"
+        name, knot = spline_of(text) or ("", "")
+        smooth = self._columns.get(name)
+        if isinstance(smooth, Number):  # a curve's coefficient is its value at a knot less that at the bound
+            return f"{self.label(name)} {knot} against {smooth.low:g} (spline)"
         known = [name for name in self._columns if text.startswith(name) and text[len(name) :][:1] in _AFTER]
         name = max(known, key=len, default="")
         column, rest = self._columns.get(name), text[len(name) :]

@@ -133,7 +133,7 @@ def _size(node: Any, formula: str) -> int:
         power = str(node.args[1])
         if not power.isdigit():  # the parser says what is wrong
             return sizes[0]
-        return min((sizes[0] + 1) ** int(power[:3]), _MOST_TERMS + 1)
+        return min(int((sizes[0] + 1) ** int(power[:3])), _MOST_TERMS + 1)
     if sign in ("*", ":", "/", "in", "%in%") and len(sizes) == 2:
         return min(sizes[0] * sizes[1] + sum(sizes) * (sign != ":"), _MOST_TERMS + 1)
     return min(sum(sizes), _MOST_TERMS + 1)
