@@ -35,6 +35,7 @@ from cape.analyses import (
     Variance,
     build,
 )
+from cape.analyses.table_one_model import TableOneModel
 from cape.data import Category, Number, Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.calibration import calibrate
@@ -315,22 +316,28 @@ def test_any_function_of_a_row_can_be_summed_within_a_bound():
     }  # fmt: skip
 
 
+def laid_out(asked, found):
+    return TableOneModel(asked.columns, asked.by, SCHEMA, tuple(found.values()), ()).layout()
+
+
 def test_table_one_is_laid_out_as_in_a_paper():
     asked = TableOne("age", "sex", by="disease")
-    found = asked.layout(list(without_noise(asked).values()), SCHEMA)
+    found = laid_out(asked, without_noise(asked))
     assert found.columns[0] == ""
     assert [name.split(" (")[0] for name in found.columns[1:]] == ["overall", "disease=no", "disease=yes"]
     assert [row[0] for row in found.rows] == [
         "age",
         "mean (SD)",
         "median [IQR]",
+        "missing",
         "sex, n (%)",
         "female",
         "male",
+        "missing",
     ]
-    assert [len(row) for row in found.rows] == [1, 4, 4, 1, 4, 4]
-    assert found.rows[4][1].endswith("%)")
-    alone = TableOne("age").layout(list(without_noise(TableOne("age")).values()), SCHEMA)
+    assert [len(row) for row in found.rows] == [1, 4, 4, 4, 1, 4, 4, 4]
+    assert found.rows[5][1].endswith("%)")
+    alone = laid_out(TableOne("age"), without_noise(TableOne("age")))
     assert alone.columns == ("", "overall (n = 3,000)")
     assert alone.rows[1][1].startswith("54.") or alone.rows[1][1].startswith("53.")
 
@@ -356,7 +363,7 @@ def test_a_standard_deviation_lost_in_noise_is_shown_by_its_upper_limit():
     asked = TableOne("age")
     rng = np.random.default_rng(1)
     data = {"age": np.full(400, 54.0)}
-    found = asked.layout(list(release(asked, SCHEMA, data, rng).values()), SCHEMA)
+    found = laid_out(asked, release(asked, SCHEMA, data, rng))
     assert "(< " in found.rows[1][1]
 
 

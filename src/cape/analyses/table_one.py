@@ -43,21 +43,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cape.analyses.adding_up import added_up, at_most, whole
+from cape.analyses.balance import Balance, of_categories, of_numbers
 from cape.analyses.histogram import one_hot
 from cape.analyses.moments import Sums, Weights, enough, kurtosis
 from cape.analyses.quantiles import Curve, proportion_error
+from cape.analyses.table_one_model import TableOneModel
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
 from cape.arrays import Floats
 from cape.blocks import Axis, Block, Counts, Moments
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
-from cape.engine.result import Release
-from cape.show import Figure, Intervals, Mark, Table
-from cape.show.figures import DOTS, extent
-from cape.show.numbers import rounded
-from cape.show.tables import listed
+from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
 
 __all__ = ["TableOne"]
 
@@ -68,7 +66,6 @@ _SIZE = 0.5
 _PERCENT = 100.0
 _LEAST_NOISE = 1e-9  # in place of 0, so that an exact count outweighs all others
 _QUARTILES = (("Q1", 0.25), ("median", 0.5), ("Q3", 0.75))
-_STEMS = ("mean", "SD", *(stem for stem, _ in _QUARTILES))
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,15 @@ class _Arrays:
         return _Arrays(self.size, tuple(map(pick, self.moments)), columns)
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """A group, or everyone: what was released, and of each number its counts made consistent, and moments."""
+
+    name: str
+    arrays: _Arrays
+    numbers: dict[str, tuple[Tree, Sums]]
+
+
 @dataclass(frozen=True, init=False)
 class TableOne(Analysis):
     """Mean (SD) and median [IQR] of numeric columns, n (%) of categories, for everyone and by group.
@@ -115,8 +121,10 @@ class TableOne(Analysis):
 
     With `by`, "everyone" are the people whose group is known. Percentages are of those whose category is
     known. Counts have no sampling error, everything else does. All that counts the people of a group (its
-    size, and each column that misses no cell) makes one number, and the counts of such columns are brought
-    to it; overall it is the public number of rows, if no group is missing. `layout` makes the table.
+    size, and each column that misses no cell) makes one number; overall it is the public number of rows, if
+    no group is missing. Counts are whole numbers that add up: categories and those who miss the column to
+    the group, groups to everyone. With groups there is a P value for each column and a standardised mean
+    difference (`balance`).
 
     **Sensitivity**, squared: with g numeric and q category columns, 8 g + 4 q under replace-one without
     groups, 9.5 g + 4 q + 1 with them; under add-remove 4.75 g + 2 q + 1/2. Proof at the head of the module.
@@ -175,67 +183,32 @@ class TableOne(Analysis):
             return max(within, held) if schema.open else within
         return max(within, 2 * held if len(schema.category(self.by).values) > 1 else held)
 
-    def finish(self, answer: Answer) -> list[Estimate]:
-        estimates = []
-        for group, arrays in self._groups(answer):
-            estimates += self._column(answer, f" | {group}" if self.by else "", arrays)
+    def finish(self, answer: Answer) -> AnalysisResult:
+        groups = [self._fitted(answer.schema, *each) for each in self._groups(answer)]
+        people = self._people(answer, groups)
+        estimates: list[Estimate] = []
+        for place, group in enumerate(groups):
+            counted = {stem: each[place] for stem, each in people.items()}
+            estimates += self._column(answer, f" | {group.name}" if self.by else "", group, counted)
+        if answer.rows is not None and not self._known(answer):  # some may miss their group
+            left, noise = answer.rows - people["n"][0], groups[0].arrays.size.noise
+            estimates.append(_count(f"{self.by} missing n", left, noise, answer.rows))
         warn_of_unknown(estimates)
-        return estimates
+        balances = tuple(self._balances(answer.schema, groups[1:]))
+        model = TableOneModel(self.columns, self.by, answer.schema, tuple(estimates), balances)
+        return AnalysisResult(estimates, model)
 
     def describe(self) -> str:
         return f"table one of {joined(self.columns)}" + (f", by {self.by}" if self.by else "")
 
-    def tables(self, release: Release) -> Sequence[Table]:
-        paper = self.layout(release.estimates, release.schema)
-        return [paper, listed(release.estimates, release.title, folded=True)]
-
-    def layout(self, estimates: Sequence[Estimate], schema: Schema) -> Table:
-        """Return the table as a paper prints it.
-
-        Digits that the standard error makes meaningless are left out. An SD whose interval starts at 0
-        is given by its end, as in "< 12".
-        """
-        found = {estimate.label: estimate for estimate in estimates}
-        groups = [label[4:] for label in found if label.startswith("n | ")] if self.by else [""]
-        ends = [f" | {group}" if group else "" for group in groups]
-        columns = [""]
-        for group, end in zip(groups, ends, strict=True):
-            columns.append(f"{schema.title(group) or 'overall'} (n = {_shown(found['n' + end], 0)})")
-        rows: list[tuple[str, ...]] = []
-        for name in self.columns:
-            column = schema[name]
-            if isinstance(column, Number):
-                ours = [[found[f"{name} {stem}{end}"] for stem in _STEMS] for end in ends]
-                middle = [_quartiles(quartiles) for _, _, *quartiles in ours]
-                rows.append((schema.title(name),))
-                rows.append(("mean (SD)", *(f"{_shown(m)} ({_shown_sd(sd)})" for m, sd, *_ in ours)))
-                rows.append(("median [IQR]", *middle))
-                continue
-            rows.append((f"{schema.label(name)}, n (%)",))
-            for value in column.values:
-                stem = f"{name}={value}"
-                rows.append(
-                    (str(value), *(_share(found[f"{stem} n{e}"], found[f"{stem} %{e}"]) for e in ends))
-                )
-        return Table(tuple(columns), tuple(rows))
-
-    def figures(self, release: Release) -> Sequence[Figure]:
-        panels: dict[str, list[Mark]] = {}
-        for e in release.estimates:
-            stem, _, group = e.label.partition(" | ")
-            if stem.endswith((" mean", " %")):
-                mark = Mark.of(e, release.schema.title(group) or "everyone")
-                panels.setdefault(stem, []).append(mark)
-        percent = extent([m for stem, marks in panels.items() if stem.endswith(" %") for m in marks])
-        drawn = tuple(
-            Intervals(tuple(marks), release.title(stem), ends=tuple(percent) if stem.endswith(" %") else None)
-            for stem, marks in panels.items()
-        )
-        return [Figure(drawn, DOTS)]
-
     def keys(self) -> dict[str, Any]:
         by = {} if self.by is None else {"by": self.by}
         return {"columns": list(self.columns), **by, "bins": self.bins}
+
+    def _known(self, answer: Answer) -> bool:
+        """Return whether the sizes of groups add up to a public number of rows."""
+        missing = self.by is not None and answer.schema.category(self.by).missing
+        return answer.rows is not None and not missing
 
     def _numeric(self, schema: Schema) -> tuple[str, ...]:
         return tuple(name for name in self.columns if isinstance(schema[name], Number))
@@ -260,9 +233,8 @@ class TableOne(Analysis):
             for name in self.columns
         }
         size = self._sizes(answer, groups, [*head, *self._counted(answer.schema, moments, columns)])
-        known = self.by is None or not answer.schema.category(self.by).missing
         all_of_them = size.total
-        if answer.rows is not None and known:
+        if answer.rows is not None and self._known(answer):
             all_of_them = _Noisy(np.asarray(float(answer.rows)), 0.0)
         arrays = _Arrays(size, moments, columns)
         yield "overall", replace(arrays.each(lambda array: array.total), size=all_of_them)
@@ -277,7 +249,7 @@ class TableOne(Analysis):
         """Yield the sizes of groups as columns that miss no cell count them."""
         numeric = self._numeric(schema)
         for name in self.columns:
-            if schema[name].missing:
+            if schema.stated[name].missing:
                 continue
             if name in numeric:
                 yield _Noisy(moments[0].values[:, numeric.index(name)], moments[0].noise)
@@ -290,7 +262,7 @@ class TableOne(Analysis):
         Where the number of rows is public and no group is missing, the sizes add up to it: the nearest that
         do have 1 - 1/groups of the variance.
         """
-        known = self.by is None or not answer.schema.category(self.by).missing
+        known = self._known(answer)
         if answer.rows is not None and known and groups == 1:
             return _Noisy(np.array([float(answer.rows)]), 0.0)
         weights = [1 / max(each.noise, _LEAST_NOISE) ** 2 for each in counted]
@@ -301,35 +273,80 @@ class TableOne(Analysis):
             noise *= math.sqrt(1 - 1 / groups)
         return _Noisy(sizes, noise)
 
-    def _column(self, answer: Answer, end: str, arrays: _Arrays) -> list[Estimate]:
-        """Return the estimates of one column of the table."""
-        schema, size = answer.schema, arrays.size
-        estimates = [_count(f"n{end}", float(size.values), size.noise, answer.rows)]
-        numeric = self._numeric(schema)
+    def _people(self, answer: Answer, groups: Sequence[_Fitted]) -> dict[str, list[int]]:
+        """Return how many people there are of each kind, everyone first: whole numbers that add up.
+
+        The sizes of groups add up to everyone, which are the public rows where they are known; the categories
+        of a column, and those who miss it, add up to the size of each group (`adding_up`).
+        """
+        schema, parts = answer.schema, groups[1:] if self.by is not None else groups
+        sizes = np.array([float(group.arrays.size.values) for group in parts])
+        rows = math.inf if answer.rows is None else float(answer.rows)
+        sizes = added_up(sizes, rows) if self._known(answer) else at_most(sizes, rows)
+        people: dict[str, list[int]] = {"n": whole(sizes).tolist()}
+        for place, group in enumerate(parts):
+            size = float(people["n"][place])
+            for name in self.columns:
+                column = schema[name]
+                if isinstance(column, Number):
+                    known, stems = np.array([group.numbers[name][1].count]), [""]
+                else:
+                    known = group.arrays.columns[name][0].values
+                    stems = [f"{name}={value} n" for value in column.values]
+                if schema.stated[name].missing:
+                    known = at_most(known, size)
+                    known, stems = np.append(known, size - known.sum()), [*stems, f"{name} missing n"]
+                else:
+                    known = added_up(known, size)
+                for stem, count in zip(stems, whole(known).tolist(), strict=True):
+                    people.setdefault(stem, []).append(count)
+        people.pop("", None)
+        if self.by is None:
+            return people
+        return {stem: [sum(counts), *counts] for stem, counts in people.items()}
+
+    def _balances(self, schema: Schema, groups: Sequence[_Fitted]) -> Iterator[Balance]:
+        """Yield how groups differ in each column."""
+        if len(groups) < 2:
+            return
         for name in self.columns:
-            column, found = schema[name], arrays.columns[name]
-            total = None if column.missing else size
-            if isinstance(column, Number):
-                place = numeric.index(name)
-                estimates += self._number(name, end, column, place, arrays.moments, found, total)
+            if isinstance(schema[name], Number):
+                yield of_numbers(name, [group.numbers[name][1] for group in groups])
             else:
-                estimates += _shares(name, end, column.values, found[0], total, answer.rows)
+                counts = [group.arrays.columns[name][0] for group in groups]
+                yield of_categories(name, np.stack([each.values for each in counts]), counts[0].noise)
+
+    def _column(self, answer: Answer, end: str, group: _Fitted, people: Mapping[str, int]) -> list[Estimate]:
+        """Return the estimates of one column of the table."""
+        schema, size = answer.schema, group.arrays.size
+        estimates = [_count(f"n{end}", people["n"], size.noise, answer.rows)]
+        for name in self.columns:
+            column, missing = schema[name], schema.stated[name].missing
+            if isinstance(column, Number):
+                tree, sums = group.numbers[name]
+                estimates += self._number(name, end, column, tree, sums)
+                noise = sums.count_noise
+            else:
+                counts, total = group.arrays.columns[name][0], None if missing else size
+                counted = [people[f"{name}={value} n"] for value in column.values]
+                estimates += _shares(name, end, column.values, counts, total, counted, answer.rows)
+                noise = counts.noise * math.sqrt(len(column.values))
+            if missing:
+                label, noise = f"{name} missing n", math.hypot(size.noise, noise)
+                estimates.append(_count(f"{label}{end}", people[label], noise, answer.rows))
         return estimates
 
-    def _number(
-        self,
-        name: str,
-        end: str,
-        column: Number,
-        place: int,
-        moments: Sequence[_Noisy],
-        levels: Sequence[_Noisy],
-        total: _Noisy | None,
-    ) -> list[Estimate]:
-        counts, first, second = moments
+    def _fitted(self, schema: Schema, name: str, arrays: _Arrays) -> _Fitted:
+        numbers = {each: self._tree(each, schema, arrays) for each in self._numeric(schema)}
+        return _Fitted(name, arrays, numbers)
+
+    def _tree(self, name: str, schema: Schema, arrays: _Arrays) -> tuple[Tree, Sums]:
+        """Return what was counted of a number on all levels, and its moments."""
+        place, levels = self._numeric(schema).index(name), arrays.columns[name]
+        counts, first, second = arrays.moments
         root = (float(counts.values[place]), counts.noise)
-        if total is not None:
-            root = (float(total.values), total.noise)
+        if not schema.stated[name].missing:
+            root = (float(arrays.size.values), arrays.size.noise)
         tree = Tree.fit(
             [np.array([root[0]]), *(level.values for level in levels)],
             [root[1], *(level.noise for level in levels)],
@@ -343,6 +360,9 @@ class TableOne(Analysis):
             second.noise,
             kurtosis(levels[min(1, len(levels) - 1)].values, levels[0].noise),
         )
+        return tree, sums
+
+    def _number(self, name: str, end: str, column: Number, tree: Tree, sums: Sums) -> list[Estimate]:
         curve = Curve.of(np.linspace(column.low, column.high, self.bins + 1).tolist(), tree)
         quartiles = [
             unknown(f"{name} {what}{end}", column.low, column.high)
@@ -363,32 +383,37 @@ def _count(label: str, value: float, noise: float, rows: int | None) -> Estimate
 
 
 def _shares(
-    name: str, end: str, values: Sequence[object], counts: _Noisy, total: _Noisy | None, rows: int | None
+    name: str,
+    end: str,
+    values: Sequence[object],
+    counts: _Noisy,
+    total: _Noisy | None,
+    people: Sequence[int],
+    rows: int | None,
 ) -> list[Estimate]:
     """Return n and % of each category; % is of the people whose category is known.
 
-    `total` is what counts add up to if no cell is missing: they are brought to it, each by the same number.
-    By how much a count differs from the mean of all is independent of the sum, and hence of any total that
-    was made of it: with noise s in each of k counts and t in the total, a count has the variance
-    s² (1 - 1/k) + t² / k², and a share p of the total s² (1 - 1/k) + t² (p - 1/k)², over its square. Counts
-    that may miss cells are their own total, t² = k s².
+    `people` are the counts as they add up. `total` is what they add up to if no cell is missing: they were
+    brought to it, each by the same number, unless that made one negative. By how much a count differs from
+    the mean of all is independent of the sum, and hence of any total that was made of it: with noise s in
+    each of k counts and t in the total, a count has the variance s² (1 - 1/k) + t² / k², and a share p of the
+    total s² (1 - 1/k) + t² (p - 1/k)², over its square. Counts that may miss cells are their own total, t² =
+    k s².
     """
     cells = len(values)
     own = counts.noise * math.sqrt(1 - 1 / cells)
     if total is None:
         total = _Noisy(counts.values.sum(), counts.noise * math.sqrt(cells))
-    whole = float(total.values)
-    brought = counts.values + (whole - counts.values.sum()) / cells
-    known = enough(whole, total.noise)
+    known = enough(float(total.values), total.noise) and sum(people) > 0
     estimates = []
-    for value, found in zip(values, brought, strict=True):
+    for value, count in zip(values, people, strict=True):
         noise = math.hypot(own, total.noise / cells)
-        estimates.append(_count(f"{name}={value} n{end}", float(found), noise, rows))
+        estimates.append(_count(f"{name}={value} n{end}", count, noise, rows))
         label = f"{name}={value} %{end}"
         if not known:
             estimates.append(unknown(label, 0.0, _PERCENT))
             continue
-        share = min(max(float(found) / whole, 0.0), 1.0)
+        whole, share = float(total.values), count / sum(people)
         noise = math.hypot(own, (share - 1 / cells) * total.noise) / whole
         sampling = proportion_error(share, whole)
         estimates.append(
@@ -399,24 +424,3 @@ def _shares(
 
 def _weights(sized: bool) -> Weights:
     return Weights(1.0, 1.5, 0.25, _MEDIAN) if sized else Weights(1.0, 2.75, 2.25, _MEDIAN)
-
-
-def _shown(estimate: Estimate, most: int | None = None) -> str:
-    """Return the value with the digits that its standard error leaves meaningful."""
-    return rounded(estimate.value, estimate.standard_error, most)
-
-
-def _shown_sd(estimate: Estimate) -> str:
-    low, high = estimate.interval()
-    return _shown(estimate) if low > 0 else f"< {rounded(high, estimate.standard_error)}"
-
-
-def _quartiles(estimates: Sequence[Estimate]) -> str:
-    """Return the median and the quartiles, all to the place of the least precise."""
-    error = max(estimate.standard_error for estimate in estimates)
-    low, median, high = (rounded(estimate.value, error) for estimate in estimates)
-    return f"{median} [{low}, {high}]"
-
-
-def _share(count: Estimate, percent: Estimate) -> str:
-    return f"{_shown(count, 0)} ({_shown(percent)}%)"

@@ -1,0 +1,168 @@
+"""How a Table One is shown: as a paper prints it, with P values, standardised differences, missing cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cape.analyses.balance import Balance
+from cape.data import Number, Schema
+from cape.engine.query import Estimate
+from cape.show import Figure, Intervals, Mark, Shown, Table
+from cape.show.figures import DOTS, extent
+from cape.show.numbers import p_value, rounded
+from cape.show.plain import plain
+from cape.show.tables import listed
+
+__all__ = ["TableOneModel"]
+
+_NUMBERS = ("mean", "SD", "Q1", "median", "Q3")
+
+
+@dataclass(frozen=True, repr=False)
+class TableOneModel(Shown):
+    """A Table One.
+
+    Attributes:
+        balances: how groups differ in each column; none without groups.
+    """
+
+    columns: tuple[str, ...]
+    by: str | None
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    balances: tuple[Balance, ...]
+
+    def tables(self) -> Sequence[Table]:
+        """Return the table as a paper prints it, and all numbers with their errors."""
+        return [self.layout(), listed(self.estimates, self.schema.title, folded=True)]
+
+    def layout(self) -> Table:
+        """Return the table as a paper prints it.
+
+        Digits that the standard error makes meaningless are left out, but for counts: these add up. An SD
+        whose interval starts at 0 is given by its end, as in "< 12".
+        """
+        schema, found = self.schema, {estimate.label: estimate for estimate in self.estimates}
+        groups = [label[4:] for label in found if label.startswith("n | ")] if self.by else [""]
+        ends = [f" | {group}" if group else "" for group in groups]
+        columns = [""]
+        for group, end in zip(groups, ends, strict=True):
+            columns.append(f"{schema.title(group) or 'overall'} (n = {_count(found['n' + end])})")
+        compared = {each.column: (_p(each), _smd(each)) for each in self.balances}
+        columns += ["P", "SMD"] if compared else []
+        rows: list[tuple[str, ...]] = []
+        for name in self.columns:
+            column, beside = schema[name], compared.get(name, ())
+            below = ("",) * len(beside)
+            if isinstance(column, Number):
+                ours = [[found[f"{name} {stem}{end}"] for stem in _NUMBERS] for end in ends]
+                middle = [_quartiles(quartiles) for _, _, *quartiles in ours]
+                rows.append((schema.title(name),))
+                rows.append(("mean (SD)", *(f"{_shown(m)} ({_sd(sd)})" for m, sd, *_ in ours), *beside))
+                rows.append(("median [IQR]", *middle, *below))
+            else:
+                rows.append((f"{schema.label(name)}, n (%)",))
+                for place, value in enumerate(column.values):
+                    stem = f"{name}={value}"
+                    shares = (_share(found[f"{stem} n{end}"], found[f"{stem} %{end}"]) for end in ends)
+                    rows.append((str(value), *shares, *(beside if place == 0 else below)))
+            if f"{name} missing n{ends[0]}" in found:
+                rows.append(("missing", *(_count(found[f"{name} missing n{end}"]) for end in ends), *below))
+        many = len(columns)
+        return Table(tuple(columns), tuple(rows), drop=(many - 1,) if compared else ())
+
+    def figures(self) -> Sequence[Figure]:
+        """Return means and percentages of each group below each other."""
+        panels: dict[str, list[Mark]] = {}
+        for e in self.estimates:
+            stem, _, group = e.label.partition(" | ")
+            if stem.endswith((" mean", " %")):
+                panels.setdefault(stem, []).append(Mark.of(e, self.schema.title(group) or "everyone"))
+        percent = extent([m for stem, marks in panels.items() if stem.endswith(" %") for m in marks])
+        drawn = tuple(
+            Intervals(
+                tuple(marks), self.schema.title(stem), ends=tuple(percent) if stem.endswith(" %") else None
+            )
+            for stem, marks in panels.items()
+        )
+        return [Figure(drawn, DOTS)]
+
+    def notes(self) -> Sequence[str]:
+        """Return what P and SMD are."""
+        left = [self._left_out] if self._left_out else []
+        if not self.balances:
+            return left
+        tests = {each.test: isinstance(self.schema[each.column], Number) for each in self.balances}
+        named = [f"{test} test for {'numbers' if number else 'categories'}" for test, number in tests.items()]
+        groups = "" if self.two else ", the largest of each two groups"
+        found = [
+            f"P: {' and '.join(named)}; privacy noise is counted.",
+            f"SMD: standardised mean difference without its sign{groups}.",
+            *left,
+        ]
+        hidden = [self.schema.label(each.column) for each in self.balances if each.p_value is None]
+        if hidden:
+            found.append(f"There is too much noise, or nothing varies, for a test of {', '.join(hidden)}.")
+        return found
+
+    @property
+    def _left_out(self) -> str:
+        """What is to be said of rows that miss their group, where it is known how many rows there are."""
+        found = [e for e in self.estimates if self.by is not None and e.label == f"{self.by} missing n"]
+        if not found or self.by is None:
+            return ""
+        return f"About {_count(found[0])} rows miss {self.schema.label(self.by)} and are left out."
+
+    @property
+    def two(self) -> bool:
+        """Whether two groups are compared."""
+        return self.by is not None and len(self.schema.category(self.by).values) == 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return plain({"by": self.by, "balance": {each.column: vars(each) for each in self.balances}})
+
+    def portable(self) -> dict[str, Any]:
+        """Return the comparisons and all numbers of the table, as plain data."""
+        numbers = [
+            {"label": e.label, "value": e.value, "standard_error": e.standard_error, "interval": e.interval()}
+            for e in self.estimates
+        ]
+        return self.to_dict() | plain({"estimates": numbers})
+
+
+def _p(balance: Balance) -> str:
+    return "-" if balance.p_value is None else p_value(balance.p_value)
+
+
+def _smd(balance: Balance) -> str:
+    if balance.smd is None or balance.error is None:
+        return "-"
+    return rounded(balance.smd, balance.error)
+
+
+def _count(estimate: Estimate) -> str:
+    return f"{estimate.value:,.0f}"
+
+
+def _shown(estimate: Estimate) -> str:
+    """Return the value with the digits that its standard error leaves meaningful."""
+    return rounded(estimate.value, estimate.standard_error)
+
+
+def _sd(estimate: Estimate) -> str:
+    low, high = estimate.interval()
+    return _shown(estimate) if low > 0 else f"< {rounded(high, estimate.standard_error)}"
+
+
+def _quartiles(estimates: Sequence[Estimate]) -> str:
+    """Return the median and the quartiles, all to the place of the least precise."""
+    error = max(estimate.standard_error for estimate in estimates)
+    low, median, high = (rounded(estimate.value, error) for estimate in estimates)
+    return f"{median} [{low}, {high}]"
+
+
+def _share(count: Estimate, percent: Estimate) -> str:
+    return f"{_count(count)} ({_shown(percent)}%)"
