@@ -10,6 +10,7 @@ import numpy as np
 from cape import privacy
 from cape.blocks import Counts, Custom, Gram, Grouped, Moments, Squares
 from cape.blocks.predicted import Errors, ErrorSquares, Risks
+from cape.blocks.survival import Exits, woven
 from cape.data import Number
 from cape.engine.query import Answer
 
@@ -79,6 +80,8 @@ def parts(block, schema, table):
         return [hot]
     if isinstance(block, (Risks, Errors, ErrorSquares)):
         return predicted(block, schema, table)
+    if isinstance(block, Exits):
+        return [exits(block, schema, table)]
     assert isinstance(block, Custom)
     values = np.asarray(block.function(table), float).reshape(rows, block.size) / block.bound
     norms = np.linalg.norm(values, axis=1, keepdims=True)
@@ -118,6 +121,25 @@ def predicted(block, schema, table):
     pair = e, t - block.centre
     forms = [(sum(w * pair[i] * pair[j] for i, j, w in form.terms), form.bound) for form in block.forms]
     return [np.stack([np.clip(q / bound, -1, 1) ** 2 * kept for q, bound in forms], axis=1)]
+
+
+def exits(block, schema, table):
+    """The column of W that belongs to each row's bin, in the place of its group and event."""
+    times, edges = block.times, block.times.edges
+    column, matrix = schema.number(times.time), woven(block.cells).matrix
+    groups = [len(schema.category(name).values) for name in block.by]
+    kinds, found = len(schema.category(times.event).values), []
+    for i in range(len(table[times.time])):
+        t, kind = np.clip(table[times.time][i], column.low, column.high), table[times.event][i]
+        of = [table[name][i] for name in block.by]
+        vector = np.zeros((math.prod(groups), kinds, block.cells))
+        if not np.isnan(t) and kind >= 0 and all(code >= 0 for code in of):
+            group = int(np.ravel_multi_index(of, groups)) if of else 0
+            stays = t > edges[-1] or (t == edges[-1] and kind == 0)
+            bin_ = next((k for k, end in enumerate(edges[1:]) if t <= end), len(edges) - 1)
+            vector[group, 0 if stays else kind] = matrix[:, len(edges) - 1 if stays else bin_]
+        found.append(vector.reshape(-1))
+    return np.array(found)
 
 
 def vectors(query, schema, table):

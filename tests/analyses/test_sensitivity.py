@@ -26,6 +26,8 @@ from cape.analyses import (
     Difference,
     Evaluate,
     Histogram,
+    KaplanMeier,
+    LogRank,
     Mean,
     Proportion,
     Quantiles,
@@ -91,6 +93,9 @@ ANALYSES = [
     Proportion("stage"),
     Difference("age", by="disease"),
     RankTest("age", by="stage", bins=5),
+    KaplanMeier("age", "disease", bins=6),
+    KaplanMeier("age", "stage", by="sex", edges=[30, 60, 80]),
+    LogRank("age", "disease", by="sex", strata="stage", bins=3),
     RankTest("bmi", by="sex", edges=[-3, 0, 1]),
     Difference("bmi", "dose", "age", by="stage"),
     Proportion("sex", "stage", by="disease"),
@@ -130,7 +135,8 @@ def used(analysis):
     if isinstance(analysis, Evaluate):
         return [*analysis.model.features, analysis.model.target]
     names = [*getattr(analysis, "columns", ()), *(name for name, _ in getattr(analysis, "categories", ()))]
-    names += [name for name in (getattr(analysis, "column", None), getattr(analysis, "by", None)) if name]
+    names += [getattr(analysis, part, None) for part in ("column", "time", "event", "by")]
+    names = [name for name in (*names, *getattr(analysis, "strata", ())) if name]
     return list(dict.fromkeys(names)) or ["age"]
 
 

@@ -41,7 +41,10 @@ MODEL = "a target and a coefficient for each feature"
 NAMES_COLUMNS = {
     "column": ONE,
     "target": ONE,
+    "time": ONE,
+    "event": ONE,
     "by": ONE,
+    "strata": SOME,
     "columns": SOME,
     "features": SOME,
     "where": CONDITIONS,
@@ -81,6 +84,12 @@ LEFT = {  # and those that stay as they are
     "trend",
     "watch",
     "formula",  # no request may have one: it is expanded to target and features before
+    "quantiles",
+    "horizon",
+    "at_edges",
+    "weighting",
+    "p",
+    "q",
 }
 
 

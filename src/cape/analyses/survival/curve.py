@@ -128,18 +128,19 @@ class SurvivalCurve:
         return float(self.edges[place - 1] + part * (self.edges[place] - self.edges[place - 1]))
 
     def quantile(self, label: str, prob: float) -> Estimate:
-        """Return the time by which a share of people have had the event."""
+        """Return the time by which a share of people have had the event: the last edge if it is later."""
         survival = 1 - prob
-        value = self.time_of(survival)
+        first, last = float(self.edges[0]), float(self.edges[-1])
         interval = _QuantileInterval(self, survival)
-        if math.isinf(value) or not self.known:
-            return Estimate(label, value, math.inf, math.inf, (float(self.edges[0]), math.inf), interval)
+        if not self.known:
+            return Estimate(label, (first + last) / 2, 0.0, (last - first) / 2, (first, math.inf), interval)
+        value = self._shifted(survival)
         at = np.minimum(np.searchsorted(self.edges[1:], value), self.known - 1)
         errors = [survival * float(error[at]) for error in self.hazard.errors]
         drawn, blurred = (
             (self._shifted(survival - error) - self._shifted(survival + error)) / 2 for error in errors
         )
-        return Estimate(label, value, drawn, blurred, (float(self.edges[0]), math.inf), interval)
+        return Estimate(label, value, drawn, blurred, (first, math.inf), interval)
 
     def _shifted(self, survival: float) -> float:
         return min(self.time_of(min(max(survival, 0.0), 1.0)), float(self.edges[-1]))

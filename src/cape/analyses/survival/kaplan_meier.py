@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -112,17 +111,17 @@ class KaplanMeier(OfTimes):
         mean = f"{start}{self.time} mean to {until:g}"
         several = causes if len(causes) > 1 else ()
         had = [[f"{start}{self.event}={cause} by {edge}" for edge in edges] for cause in several]
+        quantiles = tuple(curve.quantile(label, p) for p, label in by.items())
         if not curve.known:
-            first = float(curve.edges[0])
             return (
                 tuple(unknown(label, 0.0, 1.0) for label in at),
-                tuple(unknown(label, first, math.inf, math.inf) for label in by.values()),
+                quantiles,
                 (unknown(mean, 0.0, until),),
                 tuple(unknown(label, 0.0, 1.0) for labels in had for label in labels),
             )
         return (
             tuple(curve.estimates(at)),
-            tuple(curve.quantile(label, p) for p, label in by.items()),
+            quantiles,
             (curve.area(until).estimate(mean),),
             tuple(e for i, labels in enumerate(had) for e in Incidence(curve, i).estimates(labels)),
         )

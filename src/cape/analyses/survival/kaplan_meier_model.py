@@ -207,6 +207,10 @@ class KaplanMeierModel(Shown):
                     f"After {self.edges[known]:g} the number at risk{who} is not clear of the noise: from "
                     "there on the interval says only that the curve goes on falling."
                 )
+        later = [e.label for group in self.groups for e in group.quantiles if e.value >= self.edges[-1]]
+        if later:
+            more = f" and {len(later) - 1} more" if len(later) > 1 else ""
+            told.append(f"{self._title(later[0])}{more}: not reached by {self.edges[-1]:g}, the last edge.")
         return told
 
     def widths(self) -> Table:

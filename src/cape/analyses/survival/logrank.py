@@ -38,7 +38,7 @@ from cape.show.tables import listed
 
 __all__ = ["LogRank", "LogRankModel"]
 
-WEIGHTS = ("logrank", "peto", "fleming-harrington")
+WEIGHTINGS = ("logrank", "peto", "fleming-harrington")
 _CLEAR = 1.0  # noise in the exposure of all groups, in standard deviations, that it must exceed
 
 
@@ -48,7 +48,7 @@ class LogRank(OfTimes):
 
     >>> LogRank("years", "died", by="arm"), LogRank("years", "died", by="arm", strata="site")
 
-    The log-rank test, with `weights` "peto" or "fleming-harrington" (with powers p and q) its weighted forms.
+    The log-rank test; with `weighting` "peto" or "fleming-harrington" (powers p and q) its weighted forms.
     With `strata` events are expected within each category of that column, or of several. The P value counts
     privacy noise. Every stratum has noise of its own: few large ones cost little.
 
@@ -59,7 +59,7 @@ class LogRank(OfTimes):
     example: ClassVar[dict[str, Any]] = {"time": "age", "event": "disease", "by": "sex", "bins": 4}
     by: str
     strata: tuple[str, ...]
-    weights: str
+    weighting: str
     p: float
     q: float
 
@@ -72,22 +72,23 @@ class LogRank(OfTimes):
         strata: str | Iterable[str] = (),
         edges: Iterable[float] | None = None,
         bins: int | None = None,
-        weights: str = "logrank",
+        weighting: str = "logrank",
         p: float | None = None,
         q: float | None = None,
         at_edges: bool = False,
     ) -> None:
         within = (strata,) if isinstance(strata, str) else tuple(strata)
         group, *rest = self._set_times(time, event, (by, *within), edges, bins, at_edges)
-        if weights not in WEIGHTS:
-            raise InvalidInput(f"weights must be one of {', '.join(WEIGHTS)}, not {check.show(weights)}")
-        bent = weights == "fleming-harrington"
+        if weighting not in WEIGHTINGS:
+            told = f"weighting must be one of {', '.join(WEIGHTINGS)}, not {check.show(weighting)}"
+            raise InvalidInput(told)
+        bent = weighting == "fleming-harrington"
         if not bent and (p is not None or q is not None):
-            raise InvalidInput('p and q are the powers of weights="fleming-harrington"; leave them out')
+            raise InvalidInput('p and q are the powers of weighting="fleming-harrington"; leave them out')
         powers = [check.real("p and q", each or 0.0, least=0.0) for each in (p, q)]
         if bent and powers == [0.0, 0.0]:
-            raise InvalidInput('weights="fleming-harrington" needs a power p or q above 0, as in p=1')
-        self._set(by=group, strata=tuple(rest), weights=weights, p=powers[0], q=powers[1])
+            raise InvalidInput('weighting="fleming-harrington" needs a power p or q above 0, as in p=1')
+        self._set(by=group, strata=tuple(rest), weighting=weighting, p=powers[0], q=powers[1])
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -125,14 +126,14 @@ class LogRank(OfTimes):
     @property
     def name(self) -> str:
         """What the test is called."""
-        if self.weights == "fleming-harrington":
+        if self.weighting == "fleming-harrington":
             return f"Fleming and Harrington's test (p = {self.p:g}, q = {self.q:g})"
-        return "Peto and Peto's test" if self.weights == "peto" else "log-rank test"
+        return "Peto and Peto's test" if self.weighting == "peto" else "log-rank test"
 
     def _weights(self, events: Floats, exposed: Floats) -> Floats:
-        if self.weights == "peto":
+        if self.weighting == "peto":
             return np.cumprod(1 - events / (exposed + 1))
-        if self.weights == "fleming-harrington":
+        if self.weighting == "fleming-harrington":
             before = np.append(1.0, np.cumprod(1 - events / exposed)[:-1])
             return np.asarray(before**self.p * (1 - before) ** self.q)
         return np.ones(len(events))
@@ -178,9 +179,9 @@ class LogRank(OfTimes):
         found = {**self._time_keys(), "by": self.by}
         if self.strata:
             found["strata"] = list(self.strata)
-        if self.weights != "logrank":
-            found["weights"] = self.weights
-        if self.weights == "fleming-harrington":
+        if self.weighting != "logrank":
+            found["weighting"] = self.weighting
+        if self.weighting == "fleming-harrington":
             found |= {"p": self.p, "q": self.q}
         return found
 

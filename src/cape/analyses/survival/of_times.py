@@ -67,6 +67,7 @@ class OfTimes(Analysis):
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         block = Exits(self.times(schema), self.groups)
+        block.arrays(schema)
         swapped = math.sqrt(2.0) if neighbours == "replace-one" else 1.0
         return Query((block,), ((1.0,),), swapped * woven(block.cells).norm)
 
