@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         CorrelationTest,
         Count,
         Covariance,
+        Cox,
         Difference,
         Evaluate,
         Heterogeneity,
@@ -69,6 +70,7 @@ _HOMES = {
         CorrelationTest
         Count
         Covariance
+        Cox
         Difference
         ECDF
         Evaluate
@@ -118,6 +120,7 @@ __all__ = [
     "CorrelationTest",
     "Count",
     "Covariance",
+    "Cox",
     "Csv",
     "DataError",
     "Database",

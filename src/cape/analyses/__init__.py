@@ -26,6 +26,7 @@ from cape.analyses.registry import KINDS, build, build_after
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
+from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
@@ -40,6 +41,7 @@ __all__ = [
     "CorrelationTest",
     "Count",
     "Covariance",
+    "Cox",
     "CustomSum",
     "Difference",
     "Evaluate",

@@ -23,6 +23,7 @@ from cape.analyses.rank_test import RankTest
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
+from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
@@ -58,6 +59,7 @@ KINDS: dict[str, type[Analysis]] = {
         LinearRegression,
         LogisticRegression,
         PolynomialLoss,
+        Cox,
         Heterogeneity,
         MixedModel,
         Evaluate,

@@ -76,11 +76,13 @@ NO_NUMBERS = tuple(kind for kind, said in _ASKED.items() if not {"x", "y"} & {*_
 """Kinds whose example reads no number: they have no such edges."""
 
 _CUT = ("variance", "standard-deviation", "ecdf", "quantiles", "table-one")
-_TIMES = ("kaplan-meier", "log-rank")  # of columns that are not negative
+_TIMES = ("kaplan-meier", "log-rank", "cox")  # of columns that are not negative
 _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
-    (-1e300, 1e300): (*_TIMES, "evaluate"),  # a coefficient times the bounds is too large for a site
+    # a coefficient times the bounds is beyond what a site computes with
+    (-1e300, 1e300): (*_TIMES, "evaluate"),
     (-1e-290, 1e-290): _TIMES,
-    (-1.7e308, 1.7e308): (*_CUT, *_TIMES, "histogram", "rank-test", "evaluate"),  # an edge would be infinite
+    # a bin's edge would be infinite
+    (-1.7e308, 1.7e308): (*_CUT, *_TIMES, "histogram", "rank-test", "evaluate"),
     (1e15, 1e15 + 1): _CUT,  # more bins than there are floats
 }
 

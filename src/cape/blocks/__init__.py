@@ -12,9 +12,12 @@ from cape.blocks.block import Array, Block, VectorBlock
 from cape.blocks.counts import Axis, Counts
 from cape.blocks.custom import Custom
 from cape.blocks.design import Design
+from cape.blocks.exposure import Exposure
+from cape.blocks.follow_up import FollowUp
 from cape.blocks.gradient import Gradient
 from cape.blocks.gram import Gram
 from cape.blocks.grouped import Grouped
+from cape.blocks.martingale import Martingale
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
 from cape.blocks.products import GroupedProducts
@@ -22,6 +25,7 @@ from cape.blocks.sandwich import Sandwich
 from cape.blocks.scores import Scores
 from cape.blocks.squares import Form, Squares
 from cape.blocks.tensors import Tensors, Term
+from cape.blocks.times import Times
 
 if TYPE_CHECKING:
     from cape.blocks.table import Table
@@ -33,11 +37,14 @@ __all__ = [
     "Counts",
     "Custom",
     "Design",
+    "Exposure",
+    "FollowUp",
     "Form",
     "Gradient",
     "Gram",
     "Grouped",
     "GroupedProducts",
+    "Martingale",
     "Moments",
     "Nearest",
     "Sandwich",
@@ -46,6 +53,7 @@ __all__ = [
     "Table",
     "Tensors",
     "Term",
+    "Times",
     "VectorBlock",
 ]
 

@@ -1,0 +1,252 @@
+"""The baseline hazard by cell of time, with what is known of the features of those at risk.
+
+It begins with what the first question of a Cox regression released (`Baseline.first`), and is corrected by
+every later one (`Baseline.after`). Nothing here reads a row. A coefficient does not depend on it to first
+order, so that what is smoothed here costs little: hazards are drawn to a constant one, and the means of the
+features at risk to a line in time, as far as noise hides what they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cape.analyses.matrices import shrunk, spectral, symmetric
+from cape.arrays import Floats
+from cape.blocks import Exposure
+from cape.blocks.exposure import middles
+from cape.engine.query import Answer
+
+__all__ = ["Baseline"]
+
+SHAPE = 0.7  # the SD of the logarithm of hazards over time that is expected before anything is seen
+_LEAVING = 0.3  # the same for numbers at risk, beside a steady rate of leaving
+_RIDGE = 0.15  # of the largest eigenvalue of noise, added to what features are whitened by
+_FLAT = 1e-6
+_LEAST = 0.1  # of what a constant hazard expects, and of the mean variance of features
+_LARGEST = 0.98  # of a hazard: the most by which it falls at a time
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Hazards by cell, of a row whose features are `centre`.
+
+    Attributes:
+        hazards: the events that a row expects in each cell.
+        doubt: the variance of the noise in their logarithms.
+        means: for each cell, the mean of x - centre over those at risk, weighted by their hazards.
+        centre: the mean of x over events.
+        turn: what whitens x - centre over events.
+        spread: the variance of x about these means, over events.
+        events: how many there are in each cell.
+        at_risk: how many rows are in each cell, on average over it.
+        clear: how many events there must be to tell them from noise.
+    """
+
+    hazards: Floats
+    doubt: Floats
+    means: Floats
+    centre: Floats
+    turn: Floats
+    spread: Floats
+    events: Floats
+    at_risk: Floats
+    clear: float
+    strata: int = 1
+
+    @property
+    def longest(self) -> float:
+        """What a row at the centre expects if it is at risk throughout, in the stratum where that is most."""
+        return float(self.hazards.reshape(self.strata, -1).sum(axis=1).max())
+
+    @property
+    def total(self) -> float:
+        """How many events there are."""
+        return float(self.events.sum())
+
+    @classmethod
+    def first(cls, answer: Answer, block: Exposure) -> Baseline:
+        """Return what the first question says."""
+        sums, noise = answer.sums[0], answer.noise[0]
+        bins, strata = block.follow_up.times.bins, block.follow_up.many(answer.schema)
+        rows, _ = answer.complete_rows(block.reads)
+        rows = max(rows, 1.0)
+        entering = block.follow_up.times.entry is not None
+        number = _Clear(float(sums[4].sum()), noise[4] * math.sqrt(strata))
+        found = [
+            _Stratum(
+                bins,
+                sums[1].reshape(strata, bins)[at],
+                sums[2].reshape(strata, bins)[at],
+                float(sums[3][at]),
+                float(sums[4][at]),
+                float(sums[5][at]),
+                noise,
+                rows,
+                strata,
+                entering,
+            )
+            for at in range(strata)
+        ]
+        hazards, events, doubt, at_risk = (
+            np.concatenate([getattr(each, name) for each in found])
+            for name in ("hazards", "events", "doubt", "at_risk")
+        )
+        width = len(sums[7])
+        total = float(events.sum())
+        centre = _inside(sums[6].reshape(strata, width).sum(axis=0) / total)
+        second = symmetric(sums[8], sums[9]) / total - np.outer(centre, centre)
+        of_noise = noise[9] / total
+        middle = max(float(np.trace(second)) / width, of_noise / 4, _FLAT)
+        second = second + (middle - float(np.trace(second)) / width) * np.eye(width)
+        spread, _ = shrunk(second, of_noise)
+        values, vectors = np.linalg.eigh(spread)
+        values = np.maximum(values, _LEAST * middle)
+        edge = _RIDGE * spectral(width, of_noise) + _FLAT * middle
+        turn = (vectors / np.sqrt(values + edge)) @ vectors.T
+        spread = (vectors * values) @ vectors.T
+        means = _means(sums[6].reshape(strata, width), sums[7], noise[6], noise[7], events, centre, spread)
+        return cls(hazards, doubt, means, centre, turn, spread, events, at_risk, number.edge, strata)
+
+    def after(self, moved: Floats, noise: float, kept: float, level: float, change: Floats) -> Baseline:
+        """Return the baseline after a question, at weights that change.
+
+        `moved` are events less what was expected, by cell, with this noise; `kept` is the part of what rows
+        expect that counts. As weights of x - centre change by d, the hazard at the centre goes with the mean
+        hazard of those at risk: by mean·d + d'Vd / 2 of its logarithm less.
+        """
+        found = np.maximum(kept * self.events, _TINY)
+        gain = self.doubt / (self.doubt + (noise / found) ** 2 + _TINY)
+        expected = np.maximum(found - gain * moved, _LEAST * found)
+        shift = gain * (moved / expected - float(moved.sum()) / float(expected.sum()))
+        curved = float(change @ self.spread @ change) / 2
+        log = np.log1p(np.clip(shift, -_LARGEST, 1.0)) + level - self.means @ change - curved
+        return replace(
+            self,
+            hazards=self.hazards * np.exp(np.clip(log, -50.0, 50.0)),
+            doubt=self.doubt * (1 - gain) + curved**2 + 1e-12,
+        )
+
+
+@dataclass(frozen=True)
+class _Clear:
+    """A number with noise, and what it is at least taken to be."""
+
+    value: float
+    noise: float
+
+    @property
+    def edge(self) -> float:
+        return max(3 * self.noise, 1.0)
+
+    @property
+    def at_least(self) -> float:
+        return max(self.value, self.edge)
+
+
+class _Stratum:
+    """Hazards of one stratum: events over time at risk, drawn to a constant hazard."""
+
+    def __init__(
+        self,
+        bins: int,
+        exits: Floats,
+        events: Floats,
+        staying: float,
+        total: float,
+        time: float,
+        noise: Sequence[float],
+        rows: float,
+        strata: int,
+        entering: bool,
+    ) -> None:
+        _, exit_noise, event_noise, _, total_noise, time_noise, *_ = noise
+        number = _Clear(total, total_noise).at_least
+        later = np.concatenate([np.cumsum(exits[::-1])[::-1], [0.0]]) + staying
+        backward = (later[:-1] + later[1:]) / 2
+        back_noise = exit_noise * np.sqrt(np.arange(bins, 0, -1.0) + 1)
+        here, here_noise = rows, 0.0
+        if strata > 1 or entering:
+            doubt = back_noise[0] ** 2
+            trust = rows**2 / (rows**2 + doubt * strata**2)
+            here, here_noise = max(trust * later[0] + (1 - trust) * rows / strata, 1.0), back_noise[0]
+        spent = min(max(time, 3 * time_noise, 0.02 * here), here)
+        steady = np.full(bins, spent) if entering else _steady(here, spent, bins)
+        seen, seen_noise = backward, back_noise
+        if not entering and exit_noise > 0:
+            forward = here - np.cumsum(exits) + exits / 2
+            front_noise = np.hypot(here_noise, exit_noise * np.sqrt(np.arange(1.0, bins + 1)))
+            weight = back_noise**2 / (front_noise**2 + back_noise**2)
+            seen = weight * forward + (1 - weight) * backward
+            seen_noise = front_noise * back_noise / np.hypot(front_noise, back_noise)
+        trust = (_LEAVING * steady) ** 2 / ((_LEAVING * steady) ** 2 + seen_noise**2 + _TINY)
+        at_risk = np.maximum(trust * np.clip(seen, 0.0, None) + (1 - trust) * steady, 1e-3 * here / bins)
+        constant = number / float(at_risk.sum()) * at_risk
+        trust = (SHAPE * constant) ** 2 / ((SHAPE * constant) ** 2 + event_noise**2 + _TINY)
+        least = _LEAST * constant
+        found = np.maximum(trust * events + (1 - trust) * constant, least if event_noise > 0 else _TINY)
+        self.events = found * (number / float(found.sum()))
+        self.at_risk = at_risk
+        self.hazards = np.maximum(self.events, least) / at_risk
+        self.doubt = 1 / (2.0 + constant**2 / (event_noise**2 + 1e-12))
+
+
+def _steady(rows: float, spent: float, bins: int) -> Floats:
+    """Return the numbers at risk by bin if rows leave at a constant rate, which makes up the time spent."""
+    low, high = 1e-9, 200.0
+    for _ in range(60):
+        rate = (low + high) / 2
+        if rows * -math.expm1(-rate) / rate > spent:
+            low = rate
+        else:
+            high = rate
+    return np.asarray(rows * np.exp(-low * (np.arange(bins) + 0.5) / bins))
+
+
+def _means(
+    sums: Floats,
+    trend: Floats,
+    sum_noise: float,
+    trend_noise: float,
+    events: Floats,
+    centre: Floats,
+    spread: Floats,
+) -> Floats:
+    """Return the means of x - centre over those at risk: one for each stratum, and one slope in time.
+
+    At risk, weighted by their hazards, rows have the features that those with an event have. Both are drawn
+    to 0 as far as they are no larger than sampling and noise make them (James and Stein).
+    """
+    strata, width = sums.shape
+    by_stratum = events.reshape(strata, -1)
+    bins = by_stratum.shape[1]
+    variance = float(np.trace(spread)) / width
+    number = by_stratum.sum(axis=1)
+    apart = sums / number[:, None] - centre
+    if strata > 1:
+        chance = (sum_noise / number) ** 2 + variance / number
+        apart = _drawn(apart, chance[:, None])
+    else:
+        apart = np.zeros_like(apart)
+    g = middles(bins)
+    middle = by_stratum @ g / number
+    away = g - middle[:, None]
+    weight = max(float((by_stratum * away**2).sum()), _TINY)
+    slope = (trend - (number * middle) @ (centre + apart)) / weight
+    slope = _drawn(slope, (trend_noise / weight) ** 2 + variance / weight)
+    found = apart[:, None, :] + away[:, :, None] * slope
+    return np.asarray(found.reshape(strata * bins, width))
+
+
+def _drawn(values: Floats, chance: Floats | float) -> Floats:
+    """Return values drawn to 0 by how much of them is chance, all by the same factor."""
+    total = float((values**2 / (chance + _TINY)).sum())
+    return values * max(0.0, 1 - values.size / total) if total > 0 else values
+
+
+def _inside(point: Floats) -> Floats:
+    return np.asarray(point / max(1.0, float(np.linalg.norm(point))))

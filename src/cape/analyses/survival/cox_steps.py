@@ -1,0 +1,180 @@
+"""Steps of a Cox regression: where scores are asked for, how they are clipped, and what is made of them.
+
+The steps are those of a logistic regression (`cape.analyses.regression.scores`), along a level of the
+baseline and the weights of x - centre.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cape.analyses.matrices import symmetric
+from cape.analyses.regression.scores import FAR, MISFIT, NEAR, ROUGH, Belief, Point, Step
+from cape.analyses.survival.baseline import Baseline
+from cape.arrays import Floats
+from cape.blocks import Design, FollowUp, Martingale
+from cape.blocks.steps import ONE
+from cape.engine.query import Answer
+
+__all__ = ["HazardStep", "Place", "believed", "clipping"]
+
+REACH = 1.25  # what one row may move the baseline by at least: an event, and what it expects elsewhere
+CELL = 0.1  # of the events in a cell: the noise that a longer reach may make
+BENT = 0.01  # the noise in the curvature, in events, before it is clipped for it
+LEFT = 0.5  # of the change of log-hazards, squared, that a step may be wrong by: a Poisson likelihood's
+SURPRISE = 3.0  # times what noise explains of a step's distance from earlier ones, squared
+_TINY = 1e-150
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where scores are asked for: a baseline, the level that it had, and the weights of x - centre."""
+
+    baseline: Baseline
+    level: float
+    weights: Floats
+
+    @property
+    def turn(self) -> Floats:
+        """What whitens (1, x - centre)."""
+        width = len(self.weights)
+        found = np.eye(width + 1)
+        found[1:, 1:] = self.baseline.turn
+        return found
+
+    def block(
+        self,
+        design: Design,
+        follow_up: FollowUp,
+        clip: tuple[float, float, float] = (2.0, 4.0, REACH),
+        trend: Floats | None = None,
+    ) -> Martingale:
+        """Return the scores to ask for, clipped to a bound, a curve and a reach."""
+        baseline = self.baseline
+        unit = float(baseline.hazards.max())
+        whole = np.clip(np.rint(baseline.hazards * (ONE / unit)), 1, ONE).astype(np.int64)
+        return Martingale(
+            design,
+            follow_up,
+            _numbers(self.weights),
+            _numbers(baseline.centre),
+            tuple(_numbers(row) for row in baseline.turn),
+            tuple(int(each) for each in whole),
+            unit,
+            tuple(_numbers(row) for row in baseline.means @ baseline.turn.T),
+            *clip,
+            () if trend is None else _numbers(trend),
+        )
+
+    @property
+    def longest(self) -> float:
+        """The longest that a score can be if nothing is clipped, since |x| <= 1."""
+        baseline = self.baseline
+        turn = self._away * float(np.linalg.norm(baseline.turn, 2))
+        offset = float(np.linalg.norm(baseline.means @ baseline.turn.T, axis=1).max())
+        return max(1.0, baseline.longest * self._steepest) * (math.hypot(1.0, turn) + 2 * offset)
+
+    @property
+    def furthest(self) -> float:
+        """The most that a row can move the baseline: an event, and what it expects, cell by cell."""
+        largest = float(self.baseline.hazards.max()) * self._steepest
+        return math.sqrt(1 + largest * self.baseline.longest * self._steepest)
+
+    @property
+    def _away(self) -> float:
+        return 1 + float(np.linalg.norm(self.baseline.centre))
+
+    @property
+    def _steepest(self) -> float:
+        """The largest hazard of a row, in hazards of one at the centre."""
+        return math.exp(min(self._away * float(np.linalg.norm(self.weights)), 50.0))
+
+
+def clipping(place: Place, unit: float) -> tuple[float, float, float]:
+    """Return the bounds on scores, curvature and baseline for noise of `unit`, in units of these, at the end.
+
+    As in a logistic regression (`cape.analyses.regression.scores.clipping`), for scores of variance 1 per
+    event in place of 1/4 per row.
+    """
+    events, width, unit = place.baseline.total, len(place.weights) + 1, max(unit, _TINY)
+    typical, longest = math.sqrt(width), place.longest
+    far, misfit = FAR * typical, MISFIT**2 * events
+    fitting = far * misfit / (misfit + (far * unit) ** 2 / events)
+    bound = min(max(NEAR * typical, fitting, math.sqrt(ROUGH * events) / unit), longest)
+    most = max(2 * NEAR**2 * width, BENT * events / unit, bound**2)
+    reach = max(REACH, CELL * events / len(place.baseline.hazards) / unit)
+    return bound, min(most, longest**2), max(min(reach, place.furthest), 1.0)
+
+
+@dataclass(frozen=True)
+class HazardStep(Step):
+    """A step along the level and the weights; `count` is the number of events."""
+
+    spread_noise: float = 0.0  # above the diagonal
+
+    @classmethod
+    def at(cls, answer: Answer, block: Martingale, place: Place) -> HazardStep:
+        """Return what an answer to a question at this place holds."""
+        _, score, square, cross, spread, beside = answer.sums[0][:6]
+        _, score_noise, _, curvature_noise, _, spread_noise = answer.noise[0][:6]
+        weights = np.concatenate([[place.level], place.weights])
+        return cls(
+            Point(weights, place.turn, block.bound, block.curve),
+            block.bound * score,
+            block.curve * symmetric(square, cross),
+            block.bound**2 * symmetric(spread, beside),
+            block.bound * score_noise,
+            block.curve * curvature_noise,
+            max(place.baseline.total, 1.0),
+            block.bound**2 * spread_noise,
+        )
+
+    @property
+    def bread(self) -> Floats:
+        """From scores to weights."""
+        inverses, _, vectors = self._seen
+        return np.asarray(self.point.turn.T @ (vectors * inverses) @ vectors.T)
+
+    @property
+    def moved(self) -> float:
+        """By how much it changed log-hazards, as a standard deviation over events, without noise."""
+        of_noise = self.score_noise**2 * float(self._seen[0].sum())
+        square = float(self.change @ self.curvature @ self.change) - of_noise
+        return math.sqrt(max(square, 0.0) / self.count)
+
+    @property
+    def left(self) -> Floats:
+        """How far it may have ended from where scores are 0: second order in what it changed."""
+        return np.asarray(LEFT * self.moved * (self.point.turn.T @ self.change))
+
+
+def believed(steps: Sequence[Step], covariance: Floats) -> Belief:
+    """Return what steps say about level and weights that had this covariance around 0 before.
+
+    A step also depends on the baseline that it was made at. Where it ends further from what earlier ones said
+    than noise explains, these were made at a baseline that was off, and count for less along the difference.
+    Without noise the last one says it all.
+    """
+    if steps and not steps[-1].score_noise:
+        steps = steps[-1:]
+    belief = Belief.after([], covariance)
+    for i, step in enumerate(steps):
+        left = steps[i - 1].left if i else np.zeros(len(covariance))
+        apart = step.target - belief.mean
+        precision = step.precision(belief.covariance)
+        within = precision - precision @ np.linalg.solve(
+            precision + np.linalg.inv(belief.covariance), precision
+        )
+        square = float(apart @ within @ apart)
+        if i and square > SURPRISE * len(apart):
+            left = left + apart * (1 - SURPRISE * len(apart) / square)
+        belief = belief.told(step, left)
+    return belief
+
+
+def _numbers(values: Floats) -> tuple[float, ...]:
+    return tuple(map(float, values))

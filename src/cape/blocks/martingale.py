@@ -1,0 +1,333 @@
+"""Clipped martingale scores of a hazard that is proportional to a known one, their curvature and spread.
+
+Claim. Results are the same integers for the same multiset of rows, in whichever parts and order. The score of
+a row is at most `bound` long, its part of the curvature at most `curve`, certainly, and that of the baseline
+at most `reach` and, for k cells, sqrt(k) + 3 steps of 2^-20 of it.
+Reason. x is combined column by column, and all else is computed for each row by itself. Scores and the roots
+of the curvature become integers of length at most 2^20 (`clip_rows`), whatever rounding did. The score itself
+is added up in steps of 2^-30, each entry within half a step of 2^-20 of the integer that products are of.
+What a row adds to the baseline is a whole number in the cell where it leaves, and -q_j times one whole number
+in each cell j that it passed, with whole q_j <= 2^20: the sums are exact. The length of its vector is that of
+few numbers, since sums of q_j² are whole numbers below 2^53; the vector is shortened if it is longer than
+`reach`, before its numbers are rounded, each by half a step, or by one and a half in the cells where the row
+enters and leaves. An amount that is cut at 2^32 shortens what is expected,
+which leaves a vector between the event alone, of length at most 1 <= `reach`, and the whole.
+Tested in tests/blocks/test_martingale.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from cape import check
+from cape.arrays import Floats, Integers
+from cape.blocks.block import T_BITS, Array, Block, Sums
+from cape.blocks.clip import clip_rows
+from cape.blocks.design import Design
+from cape.blocks.exposure import typical_rows
+from cape.blocks.follow_up import FollowUp, Stretches
+from cape.blocks.parts import Part, Pass
+from cape.blocks.steps import ONE
+from cape.data.schema import Schema
+from cape.errors import InvalidInput
+from cape.noise import exact_products
+
+__all__ = ["Martingale"]
+
+_LARGEST = 1e100
+_LARGEST_TURN = 1e30
+_STEEPEST = 300.0  # of a log-hazard: where it ends, so that no number is infinite
+_TINY = 1e-300
+_MOST_CELLS = 1 << 13
+_NEARLY = 1 - 1e-9
+_FINER = 10  # bits of a score beyond those of its products
+
+
+@dataclass(frozen=True)
+class Martingale(Block):
+    """Over complete rows, with a log-hazard of weights·(x - centre) beside a baseline hazard by cell.
+
+    A row expects r q_j / 2^20 `unit` events in each cell j that it passes, r = exp(weights·(x - centre)), and
+    as much of that as it passes of the cells in which it enters and leaves. With M_j its events in cell j
+    less what it expects, and u_j = (1, T(x - centre) - offset_j), its score is -v sum_j M_j u_j: the
+    martingale residual, and the score of the partial likelihood if offset_j is T times the mean of x - centre
+    over those at risk in cell j.
+
+    Two things keep a score within `bound` B, and depend on x only, so that scores have mean 0 where the
+    hazard is true, whatever is clipped. With U the length of (1, T(x - centre)) and twice the largest offset,
+    a row is followed no longer than until it expects max(1, B / U) events; and v is min(1, B / U), or less
+    where `curve` asks for it.
+
+    Arrays: count (1,), score (1 + width,) in units of `bound`; square (1 + width,) and cross of the
+    curvature, what a row expects times the square of (1, T(x - centre) - offset), offsets averaged over what
+    it expects, in units of `curve`; the same for the spread, score times score', in units of bound². baseline
+    (cells,): sums of v M_j in units of `reach`. If there is a `trend` g by cell, trend (width,): -v sum_j g_j
+    M_j (T(x - centre) - offset_j), in units of bound.
+
+    Attributes:
+        weights: log-hazard for each entry of x.
+        centre: what is subtracted from x.
+        turn: the rows of T.
+        hazards: the whole numbers q_j, from 1 to 2^20.
+        unit: the hazard of a cell that 2^20 stands for.
+        offsets: for each cell, in units of T.
+        bound, curve, reach: see above.
+        trend: g for each cell, from -1 to 1; empty if it is not asked for.
+    """
+
+    design: Design
+    follow_up: FollowUp
+    weights: tuple[float, ...]
+    centre: tuple[float, ...]
+    turn: tuple[tuple[float, ...], ...]
+    hazards: tuple[int, ...]
+    unit: float
+    offsets: tuple[tuple[float, ...], ...]
+    bound: float
+    curve: float
+    reach: float
+    trend: tuple[float, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*self.design.columns, *self.follow_up.reads)
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        self.follow_up.check(schema, self.design)
+        width, cells = self.design.width(schema), self.follow_up.cells(schema)
+        self._check(width, cells)
+        many = width + 1
+        return (
+            Array("count", (1,), 0),
+            Array("score", (many,), T_BITS + _FINER),
+            *(
+                Array(name, (size,), 2 * T_BITS)
+                for what in ("curvature", "spread")
+                for name, size in ((f"{what} square", many), (f"{what} cross", many * (many - 1) // 2))
+            ),
+            Array("baseline", (cells,), 2 * T_BITS),
+            *((Array("trend", (width,), T_BITS),) if self.trend else ()),
+        )
+
+    def _check(self, width: int, cells: int) -> None:
+        sizes = {len(self.weights), len(self.centre), len(self.turn), *map(len, self.turn)}
+        if cells > _MOST_CELLS:
+            raise InvalidInput(f"martingale scores have at most {_MOST_CELLS} cells, not {cells}")
+        offsets = {*map(len, self.offsets)}
+        if sizes != {width} or offsets != {width} or {len(self.hazards), len(self.offsets)} != {cells}:
+            raise InvalidInput(f"martingale scores need {width} weights, and hazards of {cells} cells")
+        if self.trend and len(self.trend) != cells:
+            raise InvalidInput(f"martingale scores need a trend of {cells} cells, or none")
+        for hazard in self.hazards:
+            check.integer("hazards", hazard, least=1, most=1 << T_BITS)
+        for value in (*self.weights, *self.centre):
+            check.real("weights", value, least=-_LARGEST, most=_LARGEST)
+        for row in (*self.turn, *self.offsets):
+            for entry in row:
+                check.real("turn", entry, least=-_LARGEST_TURN, most=_LARGEST_TURN)
+        for value in self.trend:
+            check.real("trend", value, least=-1.0, most=1.0)
+        for name, value in (("bound", self.bound), ("curve", self.curve)):
+            check.real(name, value, above=0.0, most=_LARGEST)
+        check.real("reach", self.reach, least=1.0, most=_LARGEST)
+        check.real("unit", self.unit, above=0.0, most=_LARGEST)
+
+    def summer(self, run: Pass) -> _Martingale:
+        return _Martingale(self, run)
+
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
+        """The sums of typical rows whose follow-up does not depend on their features."""
+        x, stretches = typical_rows(self.design, self.follow_up, schema)
+        summer = _Martingale(self, Pass("", schema))
+        summer.take(x, stretches)
+        arrays = self.arrays(schema)
+        return tuple(
+            rows / x.shape[1] * np.asarray(each, np.float64) * 2.0**-array.bits
+            for each, array in zip(summer.result(), arrays, strict=True)
+        )
+
+
+class _Axis:
+    """The baseline along the axis of cells: what is expected up to a point, by a row with r = 1."""
+
+    def __init__(self, block: Martingale) -> None:
+        self.rate = np.array(block.hazards) * (block.unit / ONE)
+        self.offsets = np.ascontiguousarray(np.array(block.offsets).T)
+        self.trend = np.array(block.trend)
+        self.expected = np.concatenate([[0.0], np.cumsum(self.rate)])
+        whole = np.cumsum(np.array(block.hazards, np.float64) ** 2)  # below 2^53: exact
+        self.squares = np.concatenate([[0.0], whole])
+        self.scale = (block.unit / ONE) ** 2
+
+
+class _Martingale:
+    def __init__(self, block: Martingale, run: Pass) -> None:
+        width, cells = len(block.weights), len(block.hazards)
+        self._block, self._axis = block, _Axis(block)
+        self._bins = block.follow_up.times.bins
+        self._late = block.follow_up.times.entry is not None or len(block.follow_up.strata) > 0
+        self._furthest = 2 * float(np.sqrt((self._axis.offsets**2).sum(axis=0)).max())
+        self._count = np.zeros(1, np.int64)
+        self._score = run.total(width + 1)
+        self._curvature, self._spread = run.total(width + 1, width + 1), run.total(width + 1, width + 1)
+        self._events, self._passed, self._left = run.total(cells), run.total(cells), run.total(cells)
+        self._trend = run.total(width)
+
+    def add(self, part: Part) -> None:
+        block = self._block
+        self.take(*block.follow_up.of(part, block.design))
+
+    def take(self, x: Floats, rows: Stretches) -> None:
+        """Add rows: vectors in steps, one column a row, and where they are on the axis."""
+        block, axis = self._block, self._axis
+        log = along(block.weights, x, block.centre).clip(-_STEEPEST, _STEEPEST)
+        r = expit(log) / expit(-log)  # its exponential, by a function of one number at a time
+        u = np.stack([along(row, x, block.centre) for row in block.turn])
+        square = np.ones(len(r))
+        for entry in u:
+            square += entry * entry
+        length = np.sqrt(square) + self._furthest
+        most = np.maximum(1.0, block.bound / length)
+        v = np.minimum(block.bound / length, block.curve / (most * length * length)).clip(None, 1.0)
+        cell, part, event = self._followed(rows, most / r)
+        first = axis.expected[rows.start] + rows.start_part * axis.rate[rows.start]
+        last = axis.expected[cell] + part * axis.rate[cell]
+        amount = np.maximum(last - first, 0.0)  # expected with r = 1
+        weights, expected = v * event, np.minimum(v * r * amount, v * most)
+        scores, roots = np.empty((len(u) + 1, len(r))), np.empty((len(u) + 1, len(r)))
+        scores[0] = expected - weights
+        roots[0] = np.sqrt(expected)
+        means = self._passing(axis.offsets, rows, cell, part)
+        means *= np.where(amount > 0, 1 / np.maximum(amount, _TINY), 0.0)
+        np.subtract(u, means, out=means)
+        np.multiply(means, roots[0], out=roots[1:])
+        np.multiply(means, expected, out=means)
+        u -= axis.offsets.take(cell, axis=1)
+        np.multiply(u, weights, out=scores[1:])
+        np.subtract(means, scores[1:], out=scores[1:])
+        score = _rounded(scores, block.bound)
+        root = _rounded(roots, math.sqrt(block.curve))
+        self._count += len(r)
+        self._score.add(_finer(scores, score, block.bound).sum(axis=0))
+        self._spread.add(exact_products(np.ascontiguousarray(score.T, np.float64)))
+        self._curvature.add(exact_products(np.ascontiguousarray(root.T, np.float64)))
+        self._take_baseline(rows, cell, part, weights, v * r)
+        if block.trend:
+            self._take_trend(u, rows, cell, part, weights, v * r)
+
+    def _followed(self, rows: Stretches, longest: Floats) -> tuple[Integers, Floats, Floats]:
+        """Return where rows leave if followed until so much is expected, and their events till then."""
+        axis = self._axis
+        first = axis.expected[rows.start] + rows.start_part * axis.rate[rows.start]
+        last = axis.expected[rows.exit] + rows.exit_part * axis.rate[rows.exit]
+        limit = first + longest
+        cut = last > limit
+        if not cut.any():
+            return rows.exit, rows.exit_part, rows.event
+        at = np.where(cut, limit, last)
+        cell = np.searchsorted(axis.expected, at, side="right") - 1
+        cell = np.where(cut, np.clip(cell, rows.start, rows.exit), rows.exit)
+        part = np.where(cut, ((at - axis.expected[cell]) / axis.rate[cell]).clip(0.0, 1.0), rows.exit_part)
+        return cell, part, np.where(cut, 0.0, rows.event)
+
+    def _passing(self, values: Floats, rows: Stretches, cell: Integers, part: Floats) -> Floats:
+        """Return the integrals of numbers by cell, one row each, against the hazard over each stretch."""
+        steps = self._axis.rate * values
+        sums = np.cumsum(steps, axis=1) - steps  # at the start of each cell
+        found = steps.take(cell, axis=1)
+        found *= part
+        found += sums.take(cell, axis=1)
+        if self._late:
+            found -= sums.take(rows.start, axis=1) + rows.start_part * steps.take(rows.start, axis=1)
+        return found
+
+    def _take_baseline(
+        self, rows: Stretches, cell: Integers, part: Floats, weights: Floats, rates: Floats
+    ) -> None:
+        """Add events less what is expected, by cell; less of a row that moves them by more than `reach`."""
+        block, axis = self._block, self._axis
+        rate = axis.rate
+        same = cell == rows.start
+        after = np.where(same, part - rows.start_part, part) * rate[cell]
+        before = np.where(same, 0.0, (1 - rows.start_part) * rate[rows.start])
+        between = np.where(same, 0.0, axis.squares[cell] - axis.squares[np.minimum(rows.start + 1, cell)])
+        length = np.sqrt(
+            (weights - rates * after) ** 2 + (rates * before) ** 2 + rates**2 * axis.scale * between
+        )
+        kept = _NEARLY * ONE / block.reach * np.minimum(1.0, block.reach / np.maximum(length, _TINY))
+        # amounts are counted in units of the largest hazard: q_j of them, over 2^20, are what cell j expects
+        amounts = np.rint(kept * rates * block.unit).clip(None, 2.0**32)
+        cells = len(rate)
+        self._events.add(_whole(np.bincount(cell, np.rint(kept * weights), cells)))
+        self._passed.add(_whole(np.bincount(cell, amounts, cells) - np.bincount(rows.start, amounts, cells)))
+        self._left.add(
+            _whole(
+                np.bincount(cell, np.rint(amounts * part), cells)
+                - np.bincount(rows.start, np.rint(amounts * rows.start_part), cells)
+            )
+        )
+
+    def _take_trend(
+        self, u: Floats, rows: Stretches, cell: Integers, part: Floats, weights: Floats, rates: Floats
+    ) -> None:
+        axis = self._axis
+        g = axis.trend
+        passed = self._passing(g[None, :], rows, cell, part)
+        moved = self._passing(g * axis.offsets, rows, cell, part)
+        whole = u + axis.offsets.take(cell, axis=1)  # `u` is less the offset of the last cell
+        found = rates * (whole * passed - moved) - weights * g[cell] * u
+        self._trend.add(_rounded(found, self._block.bound).sum(axis=0))
+
+    def result(self) -> Sums:
+        above = np.triu_indices(len(self._block.weights) + 1, 1)
+        found: list[Integers] = [self._count, self._score.result()]
+        for total in (self._curvature.result(), self._spread.result()):
+            found += [np.diagonal(total).copy(), total[above]]
+        found.append(self._baseline())
+        if self._block.trend:
+            found.append(self._trend.result())
+        return tuple(found)
+
+    def _baseline(self) -> Integers:
+        """Return 2^20 times the events less q_j times those that passed cell j, within strata."""
+        events, passed, left = (
+            [int(n) for n in each.result()] for each in (self._events, self._passed, self._left)
+        )
+        found, later = [0] * len(events), 0
+        for cell in range(len(events) - 1, -1, -1):
+            if (cell + 1) % self._bins == 0:
+                later = 0
+            found[cell] = (events[cell] << T_BITS) - self._block.hazards[cell] * (later + left[cell])
+            later += passed[cell]
+        fits = all(abs(n) < 1 << 62 for n in found)
+        return np.array(found, np.int64 if fits else object)
+
+
+def along(weights: tuple[float, ...], columns: Floats, centre: tuple[float, ...]) -> Floats:
+    """Return weights·(x - centre) of each row, x in steps: column by column, whatever a row's place."""
+    total, product = np.zeros(columns.shape[1]), np.empty(columns.shape[1])
+    for column, weight in zip(columns, weights, strict=True):
+        np.multiply(column, weight / ONE, out=product)
+        total += product
+    total -= math.fsum(weight * middle for weight, middle in zip(weights, centre, strict=True))
+    return total
+
+
+def _rounded(columns: Floats, bound: float) -> Integers:
+    """Return columns as rows of whole steps, the nearest, and none longer than the bound."""
+    return clip_rows((columns + np.copysign(bound / (2 * ONE), columns)).T, bound)
+
+
+def _finer(columns: Floats, rows: Integers, bound: float) -> Integers:
+    """Return rows in finer steps, each entry within half a step of the row that was rounded."""
+    half = 1 << (_FINER - 1)
+    exact = np.rint((columns.T * (ONE / bound) - rows) * (2 * half)).clip(-half, half)
+    return (rows << _FINER) + exact.astype(np.int64)
+
+
+def _whole(sums: Floats | Integers) -> Integers:
+    return np.asarray(sums).astype(np.int64)
