@@ -116,8 +116,8 @@ def _show(console: Console, done: Demo, picture: Path) -> None:
     typer.echo(f"\nPicture: {picture}")
     console.print(
         f"\nBudget: {float(100 * budget.spent):g}% is spent, {float(100 * budget.remaining):g}% is left "
-        "for the next question.\nNext: write a study file for your data, then cape plan study.toml and "
-        "cape run study.toml. The tutorial in the source (docs/tutorial.md) goes through one.\n"
+        "for the next question.\nNext, with your own data: cape init FILE.csv writes a study file; then cape "
+        "plan study.toml and cape run study.toml. The tutorial (docs/tutorial.md) goes through one.\n"
     )
 
 
