@@ -325,6 +325,11 @@ def test_what_is_published_of_a_study_has_no_path(write):
         ('kind = "linear-regression"\ntarget = "age"\nfeatures = ["age"]', "must not be one of the features"),
         ('kind = "linear-regression"\ntarget = "sex"\nfeatures = ["age"]', "must have bounds"),
         ('kind = "logistic-regression"\ntarget = "age"\nfeatures = ["chol"]', "must have two categories"),
+        ('kind = "linear-regression"\nformula = "age ~ chol * sx"', "did you mean 'sex'?"),
+        ('kind = "linear-regression"\nformula = "age ~ chol +"', "at '+' (character 12)"),
+        ('kind = "linear-regression"\nformula = "age ~ ."', "name the columns"),
+        ('kind = "linear-regression"\nformula = "age ~ chol"\ntarget = "age"', "either the formula or"),
+        ('kind = "pca"\ncolumns = ["age", "chol:sex"]', "no column 'chol:sex'"),
         ('kind = "pca"\ncolumns = ["age", "col"]', "did you mean 'chol'?"),
         ('kind = "pca"\ncolumns = ["age"]\ncentre = false', "did you mean 'center'?"),
         ('kind = "k-means"\ncolumns = ["age"]', "must have the key 'clusters'"),
@@ -348,3 +353,12 @@ def test_a_network_takes_the_keys_of_training(write):
     described = 'kind = "neural-network"\ntarget = "sex"\nfeatures = ["age"]\nepochs = 20\nwatch = true'
     study = cape.Study.load(write('kind = "mean"\ncolumns = ["age", "chol"]', described))
     assert len(study.analyses[0].analysis.stages()) == 20
+
+
+def test_a_formula_in_a_study_file_is_a_target_and_features(write):
+    described = 'kind = "linear-regression"\nformula = "age ~ spline(chol, 4) * sex + site"'
+    study = cape.Study.load(write('kind = "mean"\ncolumns = ["age", "chol"]', described))
+    said = study.entries[0].analysis.to_dict()
+    assert said["target"] == "age"
+    assert list(said["features"]) == ["spline(chol, 4)", "sex", "site", "spline(chol, 4):sex"]
+    assert "formula" not in said

@@ -31,6 +31,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 from cape.arrays import Floats, Integers
 from cape.blocks.basis import basis_of
 from cape.blocks.design import Design
+from cape.blocks.terms import quoted
 from cape.data.expected import Expected, Form
 from cape.data.schema import Column, Number, Schema
 
@@ -387,6 +388,8 @@ def correlated(design: Design, schema: Schema, found: Entries) -> Floats:
         deviations = np.sqrt(np.diag(found.covariance))
         varied = max(1, int(np.count_nonzero(deviations)))
         signs = np.where(found.loadings < 0, -1.0, 1.0)  # or features that go together would explain it all
+        if not design.plain:
+            return math.sqrt(spread * _EXPLAINED) * _with_main_effects(design, schema)
         return np.asarray(signs * deviations * math.sqrt(spread * _EXPLAINED / varied))
     if not isinstance(target, Number):
         return np.zeros(len(found.mean))
@@ -397,6 +400,17 @@ def correlated(design: Design, schema: Schema, found: Entries) -> Floats:
         with_y = (x - x.mean(axis=0)).T @ y / len(y)
         return np.concatenate([[0.0], with_y]) if design.intercept else np.asarray(with_y)
     return Entries(columns, constant=design.intercept * design.length(schema)).covariance[:-1, -1]
+
+
+def _with_main_effects(design: Design, schema: Schema) -> Floats:
+    """Return the covariance of entries with a variable of variance 1: columns move it alike, and straight."""
+    columns = Design(tuple(map(quoted, design.sources)))
+    x, z = _in_t(design, schema, _SAMPLED), _in_t(columns, schema, _SAMPLED)
+    deviations = z.std(axis=0)
+    moved = (z[:, deviations > 0] / deviations[deviations > 0]).sum(axis=1)
+    moved = (moved - moved.mean()) / max(float(moved.std()), 1e-300)
+    found = x.T @ moved / len(moved)
+    return np.concatenate([[0.0], found]) if design.intercept else np.asarray(found)
 
 
 def steepest(schema: Schema, target: str, features: Sequence[str]) -> dict[str, float]:
