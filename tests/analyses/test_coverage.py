@@ -208,7 +208,7 @@ def test_counts_of_a_table_one_that_add_up_have_the_errors_that_they_say(neighbo
     sums = exact(asked, schema, table)
     for _ in range(runs):
         answer = noisy(asked, schema, sums, rows if neighbours == "replace-one" else None, rng)
-        found = {e.label: e for e in analysis.finish(answer)}
+        found = {e.label: e for e in analysis.finish(answer).estimates}
         for end in ends:
             for name in ("sex", "stage"):
                 counts = [found[f"{name}={v} n{end}"].value for v in values[name]]
