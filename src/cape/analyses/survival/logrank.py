@@ -217,10 +217,11 @@ class Contrast:
     def test(self) -> Independence | None:
         """The test, with one degree of freedom less than there are groups; None if nothing is known."""
         moved, covariance = self.moved[:-1], (self.sampling + self.noise)[:-1, :-1]
-        if not len(moved) or np.linalg.matrix_rank(covariance) < len(moved):
+        freedom = int(np.linalg.matrix_rank(covariance, hermitian=True))  # without groups that are empty
+        if not freedom:
             return None
-        statistic = float(moved @ np.linalg.solve(covariance, moved))
-        return Independence(statistic, len(moved), float(chdtrc(len(moved), statistic)))
+        statistic = float(moved @ np.linalg.pinv(covariance, hermitian=True) @ moved)
+        return Independence(statistic, freedom, float(chdtrc(freedom, statistic)))
 
 
 @dataclass(frozen=True, repr=False)
