@@ -2,8 +2,8 @@
 
 `survival.cox`: 30,000 or 5,000 rows in 5 sites of which one colludes, 3 features uniform within 1 / sqrt(3),
 coefficients (0, .5, .8), exponential censoring at rate .3, follow-up to 1, delta 1e-3: the setting of
-FDPCox's own experiment. Every run is a whole release of `Consortium`. The figure is the mean of the squared error,
-summed over coefficients, of 200 runs; beside it is that of Cox's partial likelihood on the same rows.
+FDPCox's own experiment. Every run is a whole release of `Consortium`. The figure is the mean over 200 runs of
+the squared error, summed over coefficients; beside it is that of Cox's partial likelihood on the same rows.
 
 `survival.rotterdam`: 2,982 patients in 3 sites, six binary features; the squared distance to the partial
 likelihood of all rows over its squared length, mean of 200 whole releases.

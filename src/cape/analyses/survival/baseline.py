@@ -23,6 +23,7 @@ from cape.engine.query import Answer
 __all__ = ["Baseline"]
 
 SHAPE = 0.7  # the SD of the logarithm of hazards over time that is expected before anything is seen
+APART = 0.3  # the same for strata beside the hazard of all, each with a level of its own
 _LEAVING = 0.3  # the same for numbers at risk, beside a steady rate of leaving
 _RIDGE = 0.15  # of the largest eigenvalue of noise, added to what features are whitened by
 _FLAT = 1e-6
@@ -39,6 +40,7 @@ class Baseline:
         hazards: the events that a row expects in each cell.
         doubt: the variance of the noise in their logarithms.
         means: for each cell, the mean of x - centre over those at risk, weighted by their hazards.
+        unsure: for each cell, the variance of these means, in units of that of x - centre.
         centre: the mean of x over events.
         turn: what whitens x - centre over events.
         spread: the variance of x about these means, over events.
@@ -50,6 +52,7 @@ class Baseline:
     hazards: Floats
     doubt: Floats
     means: Floats
+    unsure: Floats
     centre: Floats
     turn: Floats
     spread: Floats
@@ -77,21 +80,28 @@ class Baseline:
         rows = max(rows, 1.0)
         entering = block.follow_up.times.entry is not None
         number = _Clear(float(sums[4].sum()), noise[4] * math.sqrt(strata))
-        found = [
-            _Stratum(
-                bins,
-                sums[1].reshape(strata, bins)[at],
-                sums[2].reshape(strata, bins)[at],
-                float(sums[3][at]),
-                float(sums[4][at]),
-                float(sums[5][at]),
-                noise,
+        exits, events_seen = (each.reshape(strata, bins) for each in sums[1:3])
+
+        def stratum(at: slice, share: float, shape: Floats, vary: float) -> _Stratum:
+            """Return the hazards of some strata together."""
+            many = len(range(strata)[at])
+            return _Stratum(
+                exits[at].sum(axis=0),
+                events_seen[at].sum(axis=0),
+                *(float(each[at].sum()) for each in sums[3:6]),
+                [math.sqrt(many) * each for each in noise],
                 rows,
-                strata,
+                share,
                 entering,
+                shape,
+                vary,
             )
-            for at in range(strata)
-        ]
+
+        together = stratum(slice(None), 1.0, np.ones(bins), SHAPE)
+        found = [together]
+        if strata > 1:
+            shape = together.hazards / float(together.hazards.mean())
+            found = [stratum(slice(at, at + 1), 1 / strata, shape, APART) for at in range(strata)]
         hazards, events, doubt, at_risk = (
             np.concatenate([getattr(each, name) for each in found])
             for name in ("hazards", "events", "doubt", "at_risk")
@@ -109,8 +119,15 @@ class Baseline:
         edge = _RIDGE * spectral(width, of_noise) + _FLAT * middle
         turn = (vectors / np.sqrt(values + edge)) @ vectors.T
         spread = (vectors * values) @ vectors.T
-        means = _means(sums[6].reshape(strata, width), sums[7], noise[6], noise[7], events, centre, spread)
-        return cls(hazards, doubt, means, centre, turn, spread, events, at_risk, number.edge, strata)
+        means, unsure = _means(
+            sums[6].reshape(strata, width), sums[7], noise[6], noise[7], events, centre, spread
+        )
+        return cls(hazards, doubt, means, unsure, centre, turn, spread, events, at_risk, number.edge, strata)
+
+    @property
+    def misled(self) -> float:
+        """How far noise in the hazards and in the means moves scores together, as a standard deviation."""
+        return math.sqrt(float((self.doubt * self.events**2 * self.unsure).sum()))
 
     def after(self, moved: Floats, noise: float, kept: float, level: float, change: Floats) -> Baseline:
         """Return the baseline after a question, at weights that change.
@@ -149,11 +166,10 @@ class _Clear:
 
 
 class _Stratum:
-    """Hazards of one stratum: events over time at risk, drawn to a constant hazard."""
+    """Hazards of one stratum: events over time at risk, drawn to hazards of a given shape."""
 
     def __init__(
         self,
-        bins: int,
         exits: Floats,
         events: Floats,
         staying: float,
@@ -161,19 +177,22 @@ class _Stratum:
         time: float,
         noise: Sequence[float],
         rows: float,
-        strata: int,
+        share: float,
         entering: bool,
+        shape: Floats,
+        vary: float,
     ) -> None:
+        bins = len(exits)
         _, exit_noise, event_noise, _, total_noise, time_noise, *_ = noise
         number = _Clear(total, total_noise).at_least
         later = np.concatenate([np.cumsum(exits[::-1])[::-1], [0.0]]) + staying
         backward = (later[:-1] + later[1:]) / 2
         back_noise = exit_noise * np.sqrt(np.arange(bins, 0, -1.0) + 1)
         here, here_noise = rows, 0.0
-        if strata > 1 or entering:
-            doubt = back_noise[0] ** 2
-            trust = rows**2 / (rows**2 + doubt * strata**2)
-            here, here_noise = max(trust * later[0] + (1 - trust) * rows / strata, 1.0), back_noise[0]
+        if share < 1 or entering:
+            trust = (share * rows) ** 2 / ((share * rows) ** 2 + back_noise[0] ** 2)
+            here = max(trust * float(later[0]) + (1 - trust) * share * rows, 1.0)
+            here_noise = float(back_noise[0])
         spent = min(max(time, 3 * time_noise, 0.02 * here), here)
         steady = np.full(bins, spent) if entering else _steady(here, spent, bins)
         seen, seen_noise = backward, back_noise
@@ -185,14 +204,16 @@ class _Stratum:
             seen_noise = front_noise * back_noise / np.hypot(front_noise, back_noise)
         trust = (_LEAVING * steady) ** 2 / ((_LEAVING * steady) ** 2 + seen_noise**2 + _TINY)
         at_risk = np.maximum(trust * np.clip(seen, 0.0, None) + (1 - trust) * steady, 1e-3 * here / bins)
-        constant = number / float(at_risk.sum()) * at_risk
-        trust = (SHAPE * constant) ** 2 / ((SHAPE * constant) ** 2 + event_noise**2 + _TINY)
-        least = _LEAST * constant
-        found = np.maximum(trust * events + (1 - trust) * constant, least if event_noise > 0 else _TINY)
+        likely = number / float(at_risk @ shape) * at_risk * shape
+        trust = (vary * likely) ** 2 / ((vary * likely) ** 2 + event_noise**2 + _TINY)
+        least = _LEAST * likely
+        found = np.maximum(trust * events + (1 - trust) * likely, least if event_noise > 0 else _TINY)
         self.events = found * (number / float(found.sum()))
         self.at_risk = at_risk
         self.hazards = np.maximum(self.events, least) / at_risk
-        self.doubt = 1 / (2.0 + constant**2 / (event_noise**2 + 1e-12))
+        self.doubt = 1 / (vary**-2.0 + likely**2 / (event_noise**2 + 1e-12))
+        if exit_noise > 0:
+            self.doubt = self.doubt + 1 / (_LEAVING**-2.0 + (at_risk / seen_noise) ** 2)
 
 
 def _steady(rows: float, spent: float, bins: int) -> Floats:
@@ -215,8 +236,9 @@ def _means(
     events: Floats,
     centre: Floats,
     spread: Floats,
-) -> Floats:
-    """Return the means of x - centre over those at risk: one for each stratum, and one slope in time.
+) -> tuple[Floats, Floats]:
+    """Return the means of x - centre over those at risk, one for each stratum and one slope in time, and how
+    unsure they are, by cell.
 
     At risk, weighted by their hazards, rows have the features that those with an event have. Both are drawn
     to 0 as far as they are no larger than sampling and noise make them (James and Stein).
@@ -239,7 +261,11 @@ def _means(
     slope = (trend - (number * middle) @ (centre + apart)) / weight
     slope = _drawn(slope, (trend_noise / weight) ** 2 + variance / weight)
     found = apart[:, None, :] + away[:, :, None] * slope
-    return np.asarray(found.reshape(strata * bins, width))
+    chance = ((sum_noise / number) ** 2 + variance / number) / variance
+    unsure = np.repeat(chance, bins) + away.reshape(-1) ** 2 * (
+        (trend_noise / weight) ** 2 / variance + 1 / weight
+    )
+    return np.asarray(found.reshape(strata * bins, width)), unsure
 
 
 def _drawn(values: Floats, chance: Floats | float) -> Floats:

@@ -134,6 +134,8 @@ class Cox(Analysis):
         proportional: bool = False,
     ) -> None:
         found = features_of(_terms(features, formula), False)
+        if not isinstance(strata, Iterable):
+            raise InvalidInput(f"strata must be a column or a list of columns, not {strata!r}")
         within = (strata,) if isinstance(strata, str) else tuple(strata)
         names([time, event, *([] if entry is None else [entry]), *within, *found])
         for name in Design(found).sources:
@@ -192,8 +194,8 @@ class Cox(Analysis):
     def _even(width: int, cells: int) -> Baseline:
         zero = np.zeros((cells, width))
         return Baseline(
-            np.full(cells, 1 / cells), np.ones(cells), zero, np.zeros(width), np.eye(width), np.eye(width),
-            np.ones(cells), np.ones(cells), 1.0,
+            np.full(cells, 1 / cells), np.ones(cells), zero, np.zeros(cells), np.zeros(width), np.eye(width),
+            np.eye(width), np.ones(cells), np.ones(cells), 1.0,
         )  # fmt: skip
 
     @property

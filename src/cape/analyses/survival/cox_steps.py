@@ -127,7 +127,7 @@ class HazardStep(Step):
             block.bound * score,
             block.curve * symmetric(square, cross),
             block.bound**2 * symmetric(spread, beside),
-            block.bound * score_noise,
+            math.hypot(block.bound * score_noise, place.baseline.misled) if score_noise else 0.0,
             block.curve * curvature_noise,
             max(place.baseline.total, 1.0),
             block.bound**2 * spread_noise,
