@@ -202,6 +202,17 @@ def test_sums_over_terms_are_the_same_in_every_order_batch_and_engine() -> None:
     assert int(whole[0][0]) == frame["age"].is_not_null().sum()
 
 
+def test_cells_outside_their_bounds_count_as_the_bounds() -> None:
+    design = design_of("age:chol + spline(low, 4):sex")
+    outside = {"age": [500.0, -7.0], "chol": [1e300, -np.inf], "low": [99.0, -99.0], "sex": ["M", "F"]}
+    at_bounds = {"age": [90.0, 18.0], "chol": [400.0, 100.0], "low": [10.0, -45.0], "sex": ["M", "F"]}
+    found, wanted = (
+        Table("a", pl.DataFrame(each), SCHEMA).vectors(design)[0] for each in (outside, at_bounds)
+    )
+    assert found.tolist() == wanted.tolist()
+    assert (found**2).sum(axis=1).max() <= 2**40
+
+
 def test_what_a_design_reads_are_the_columns_below_its_terms() -> None:
     design = Design(("age:sex", "spline(low, 4)", "sex"), "y")
     assert design.columns == ("age", "sex", "low", "y")

@@ -75,6 +75,10 @@ WIRE: dict[str, tuple[dict[str, Any], str]] = {
     "sites": ({"sites": ["a", 5, "c"]}, "entry 2 of sites must be a text, not 5"),
     "parties": ({"min_sites": 4}, "min_sites is 4, but there are only 3 sites"),
     "no share": ({"analyses": [{"kind": "count"}]}, "analysis 1 must be a table with a share"),
+    "formula": (
+        {"analyses": [{"kind": "linear-regression", "formula": "chol ~ age", "share": 0.1}]},
+        "formula must be left out: a request says target and features",
+    ),
     "argument": (
         {"analyses": [{"kind": "mean", "colums": ["age"], "share": 0.1}]},
         "an analysis of kind 'mean' has no key 'colums'; did you mean 'columns'?",

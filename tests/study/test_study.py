@@ -358,7 +358,7 @@ def test_a_network_takes_the_keys_of_training(write):
 def test_a_formula_in_a_study_file_is_a_target_and_features(write):
     described = 'kind = "linear-regression"\nformula = "age ~ spline(chol, 4) * sex + site"'
     study = cape.Study.load(write('kind = "mean"\ncolumns = ["age", "chol"]', described))
-    said = study.entries[0].analysis.to_dict()
+    said = study.analyses[0].analysis.to_dict()
     assert said["target"] == "age"
     assert list(said["features"]) == ["spline(chol, 4)", "sex", "site", "spline(chol, 4):sex"]
     assert "formula" not in said
