@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Counts, Custom, Gram, Grouped, Moments, Squares
+from cape.blocks import Counts, Custom, Gram, Grouped, GroupedProducts, Moments, Squares
 from cape.blocks.predicted import Errors, ErrorSquares, Risks
 from cape.blocks.survival import Exits, woven
 from cape.data import Number
@@ -54,9 +54,13 @@ def parts(block, schema, table):
         arrays = [present.astype(float), t] + ([t * t] if block.squares else [])
         if block.by is None:
             return arrays
-        groups = len(schema.category(block.by).values)
-        here = table[block.by][:, None] == np.arange(groups)
+        here = np.ones((rows, 1))
+        for name in (block.by,) if isinstance(block.by, str) else block.by:
+            groups = len(schema.category(name).values)
+            here = (here[:, :, None] * (table[name][:, None] == np.arange(groups))[:, None, :]).reshape(rows, -1)
         return [(here[:, :, None] * array[:, None, :]).reshape(rows, -1) for array in arrays]
+    if isinstance(block, GroupedProducts):
+        return products(block, schema, table)
     if isinstance(block, Gram):
         t = np.stack([scaled(table[name], schema.number(name)) for name in block.columns], axis=1)
         whole = ~np.isnan(t).any(axis=1)
@@ -86,6 +90,32 @@ def parts(block, schema, table):
     values = np.asarray(block.function(table), float).reshape(rows, block.size) / block.bound
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     return [np.trunc(values / np.maximum(norms, 1) / STEP) * STEP]
+
+
+def products(block, schema, table):
+    """What each row adds to products of (1, x, y), by group or over all: nothing, if it misses a cell."""
+    columns = []
+    for name in block.design.features:
+        if is_number(schema, name):
+            columns.append(scaled(table[name], schema.number(name)))
+        else:
+            codes = np.where(table[name] < 0, math.nan, table[name])
+            values = range(1, len(schema.category(name).values))
+            columns += [np.where(np.isnan(codes), math.nan, codes == value) for value in values]
+    length = block.design.length(schema)
+    x = [np.trunc(column / length / STEP) * STEP for column in columns]
+    y = scaled(table[block.design.target], schema.number(block.design.target))
+    rows = np.stack([np.ones(len(y)), *x, y])
+    here = table[block.by][:, None] == np.arange(len(schema.category(block.by).values))
+    whole = ~np.isnan(rows).any(axis=0) & here.any(axis=1)
+    rows = np.where(whole, rows, 0.0)
+    found = []
+    for each in block.products(schema):
+        entries = np.stack([rows[i] * rows[j] for i, j in each.places], axis=1)
+        if each.grouped:
+            entries = (here[:, :, None] * entries[:, None, :]).reshape(len(y), -1)
+        found.append(entries)
+    return found
 
 
 def predicted(block, schema, table):

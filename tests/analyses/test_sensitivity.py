@@ -25,8 +25,10 @@ from cape.analyses import (
     Covariance,
     Difference,
     Evaluate,
+    Heterogeneity,
     Histogram,
     KaplanMeier,
+    LinearRegression,
     LogRank,
     Mean,
     Proportion,
@@ -85,6 +87,14 @@ ANALYSES = [
     Covariance("age", "chol"),
     Correlation("age", "chol", "bmi"),
     Covariance("bmi", "dose"),
+    Heterogeneity(Mean("age"), by="stage"),
+    Heterogeneity(Mean("bmi", "age"), by="stage"),
+    Heterogeneity(Difference("age", by="disease"), by="stage"),
+    Heterogeneity(Difference("bmi", by="disease"), by="stage"),
+    Heterogeneity(Proportion("disease"), by="stage"),
+    Heterogeneity(Association("sex", "disease"), by="stage"),
+    Heterogeneity(LinearRegression("bmi", ["dose"]), by="stage"),
+    Heterogeneity(LinearRegression("age", ["chol", "sex"]), by="disease"),
     Histogram("age", edges=[18, 30, 60, 90]),
     Histogram("bmi", bins=7),
     Histogram("stage"),
@@ -134,6 +144,10 @@ def used(analysis):
     """The columns that an analysis reads."""
     if isinstance(analysis, Evaluate):
         return [*analysis.model.features, analysis.model.target]
+    if isinstance(analysis, Heterogeneity):
+        return [*used(analysis.of), analysis.by]
+    if isinstance(analysis, LinearRegression):
+        return [*analysis.features, analysis.target]
     names = [*getattr(analysis, "columns", ()), *(name for name, _ in getattr(analysis, "categories", ()))]
     names += [getattr(analysis, part, None) for part in ("column", "time", "event", "by")]
     names = [name for name in (*names, *getattr(analysis, "strata", ())) if name]
@@ -263,6 +277,8 @@ def test_what_the_docstrings_say_about_each_sensitivity():
         Sum("age", "bmi"): (2 * math.sqrt(2), math.sqrt(2)),
         Covariance("age", "chol"): (math.sqrt(2) * 2.5, math.sqrt(7)),
         Histogram("sex"): (math.sqrt(2), 1.0),
+        Heterogeneity(Mean("age", "chol"), by="sex"): (2 * math.sqrt(2), 2.0),
+        Heterogeneity(Proportion("sex", "disease"), by="stage"): (2.0, math.sqrt(2)),
         Difference("age", "chol", by="sex"): (2 * math.sqrt(2), 2.0),
         Quantiles("age", bins=64): (math.sqrt(6), 2.0),
         Mean("age", "chol", by="sex"): (2 * math.sqrt(2), 2.0),

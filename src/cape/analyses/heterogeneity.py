@@ -115,24 +115,21 @@ def _columns(of: Analysis) -> Iterator[str]:
 def _quantity(found: SiteEffects) -> Quantity:
     """Return what all sites say together of one quantity."""
     low, high = found.within
+    ends = found.within if math.isfinite(high - low) else _ends(found)
     label, known = found.label, tuple(each for each in found.effects if each is not None)
-    if len(known) < 2:
-        ends = (low, high) if math.isfinite(high - low) else _ends(found)
-        width = ends[1] - ends[0]
-        nothing = [
-            *(
-                unknown(f"{label} | {name}", *ends)
-                for name in ("fixed effect", "random effects", "prediction")
-            ),
-            unknown(f"{label} | tau²", 0.0, width**2 / 4),
-            unknown(f"{label} | I²", 0.0, 1.0),
-        ]
-        return Quantity(label, found.estimates, None, tuple(nothing), ())
     all_of_them = Synthesis(known, ((high - low) / 2) ** 2)
     without = []
-    for effect in known if len(known) > 2 else ():
-        rest = all_of_them.without(effect.site)
-        without.append(_mean(f"{label} | without {effect.site}", rest, found.within))
+    for estimate in found.estimates:
+        site = estimate.label.rpartition(" | ")[2].partition("=")[2]
+        rest, written = all_of_them.without(site), f"{label} | without {site}"
+        without.append(unknown(written, *ends) if rest.many < 2 else _mean(written, rest, found.within))
+    if len(known) < 2:
+        nothing = [
+            unknown(f"{label} | {name}", *ends) for name in ("fixed effect", "random effects", "prediction")
+        ]
+        nothing.append(unknown(f"{label} | tau²", 0.0, (ends[1] - ends[0]) ** 2 / 4))
+        nothing.append(unknown(f"{label} | I²", 0.0, 1.0))
+        return Quantity(label, found.estimates, None, tuple(nothing), tuple(without))
     tau2 = all_of_them.tau2
     sampling, privacy = all_of_them.errors(tau2)
     combined = (

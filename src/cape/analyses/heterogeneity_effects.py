@@ -27,7 +27,7 @@ from cape.analyses.histogram import one_hot
 from cape.analyses.mean import Mean
 from cape.analyses.moments import Sums, Weights, by_missing, enough
 from cape.analyses.proportion import Proportion
-from cape.analyses.regression.inference import coefficients
+from cape.analyses.regression.inference import coefficients, widest
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.moments import SecondMoments
 from cape.analyses.shares import Share
@@ -299,9 +299,9 @@ class _Slopes(BySite):
         half = schema.number(str(self.block.design.target)).half
         sites = schema.category(self.by).values
         found = [_coefficients(group, sums.group_noise) for group in sums.groups]
-        for place, name in enumerate(units.names, start=1):
-            unit = half * float(units.matrix[place, place])
-            most = 2 * half / float(units.high[place - 1] - units.low[place - 1])
+        limits = half * widest(units, 2.0, 1.0)
+        for name, row, limit in zip(units.names, half * units.matrix[1:], limits[1:], strict=True):
+            most = float(limit)
             effects: list[Effect | None] = []
             estimates: list[Estimate] = []
             for site, each in zip(sites, found, strict=True):
@@ -310,7 +310,7 @@ class _Slopes(BySite):
                     effects.append(None)
                     estimates.append(unknown(label, -most, most))
                     continue
-                effect = each(str(site), place).scaled(unit)
+                effect = each(str(site), row)
                 errors = math.sqrt(effect.sampling), math.sqrt(effect.privacy)
                 effects.append(effect)
                 estimates.append(Estimate(label, effect.value, *errors))
@@ -324,15 +324,10 @@ class _SiteCoefficients:
     privacy: Floats
     relative: float  # the error of the residual variance, over it, squared
 
-    def __call__(self, site: str, place: int) -> Effect:
-        sampling = float(self.sampling[place, place])
-        return Effect(
-            site,
-            float(self.values[place]),
-            sampling,
-            max(float(self.privacy[place, place]), 0.0),
-            sampling**2 * self.relative,
-        )
+    def __call__(self, site: str, row: Floats) -> Effect:
+        """Return a combination of the coefficients."""
+        sampling, privacy = (max(float(row @ each @ row), 0.0) for each in (self.sampling, self.privacy))
+        return Effect(site, float(row @ self.values), sampling, privacy, sampling**2 * self.relative)
 
 
 def _coefficients(group: Floats, noise: Floats) -> _SiteCoefficients | None:

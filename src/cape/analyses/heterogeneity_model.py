@@ -18,9 +18,9 @@ from cape.show.plain import plain
 __all__ = ["HeterogeneityModel", "Quantity", "forest_rows"]
 
 _CAPTION = (
-    f"Squares are sites, larger where they count for more, with {LEVEL:.0%} intervals; {KEY} marks the part of "
-    "an interval that comes from privacy noise. Diamonds are what all sites say together; the last line is "
-    "the prediction interval for the effect at a new site."
+    f"Squares are sites, larger where they count for more, with {LEVEL:.0%} intervals; {KEY} marks the part "
+    "of an interval that privacy noise makes. Diamonds are what all sites say together; the last line is the "
+    "prediction interval for the effect at a new site."
 )
 
 
@@ -107,7 +107,7 @@ class HeterogeneityModel(Shown):
         found = []
         for each in self.quantities:
             found.append(_forest_table(each, self._title(each)))
-            if each.without:
+            if each.synthesis is not None and each.synthesis.many > 2:
                 found.append(_without_table(each))
         return found
 
@@ -144,7 +144,8 @@ def forest_rows(
     marks: Sequence[tuple[Mark, Estimate, str]], weights: Sequence[float | None]
 ) -> list[tuple[str, ...]]:
     """Return rows of name, value, interval, weight and a line of text, all lines on one axis."""
-    finite = extent([mark for mark, _, _ in marks])
+    clear = [mark for (mark, _, _), weight in zip(marks, weights, strict=True) if weight != 0]
+    finite = extent(clear or [mark for mark, _, _ in marks])
     ends = (min(finite, default=0.0), max(finite, default=1.0))
     rows = []
     for (mark, estimate, symbol), weight in zip(marks, weights, strict=True):
@@ -152,7 +153,7 @@ def forest_rows(
         value = rounded(mark.value, error) if symbol else ""
         shown = between((mark.low, mark.high), error) if math.isfinite(mark.low) else "not known"
         part = "" if weight is None else "-" if weight == 0 else f"{weight:.0%}"
-        rows.append((mark.label, value, shown, part, strip(mark, ends, symbol)))
+        rows.append((mark.label, value, shown, part, "" if weight == 0 else strip(mark, ends, symbol)))
     return rows
 
 

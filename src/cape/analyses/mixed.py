@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cape import check
-from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, Student, fit
+from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, fit
 from cape.analyses.mixed_model import MixedEffectsModel
+from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import widest
 from cape.analyses.site_sums import SiteSums, site_query
 from cape.arrays import Floats
@@ -56,8 +57,11 @@ class MixedModel(Analysis):
 
     Args:
         target: a numeric column.
-        features: numeric columns, or categories: one 0 or 1 for each value but the first.
-        random: what differs from site to site: "intercept" and features, at most three effects.
+        features: numeric columns, or categories: one 0 or 1 for each value but the first; interactions and
+            splines, as in a linear regression.
+        formula: target and features in one text, as in "sbp ~ age * sex".
+        random: what differs from site to site: "intercept" and features that are columns, at most three
+            effects.
         by: the column that tells sites apart.
     """
 
@@ -71,12 +75,14 @@ class MixedModel(Analysis):
 
     def __init__(
         self,
-        target: str,
-        features: Sequence[str] | str,
+        target: str | None = None,
+        features: Sequence[str] | str | None = None,
         *,
+        formula: str | None = None,
         random: Sequence[str] | str = (INTERCEPT,),
         by: str = SITE,
     ) -> None:
+        target, features = target_and_features(target, features, formula)
         asked = regression(target, features, intercept=True, ridge="auto", norm=None)
         varying = names((random,) if isinstance(random, str) else random)
         for name in varying:
@@ -103,7 +109,12 @@ class MixedModel(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         if isinstance(schema[self.target], Category):
             raise InvalidInput(f"target {self.target!r} must have bounds, and the schema gives it categories")
-        if len(self._places(schema)) > _MOST_RANDOM:
+        places = self._places(schema)
+        if len(places) < len(self.random):
+            raise InvalidInput(
+                f"random must name columns, not interactions or splines: {joined(self.random)}"
+            )
+        if len(places) > _MOST_RANDOM:
             raise InvalidInput(
                 f"random must have at most {_MOST_RANDOM} effects, counting each category but the first"
             )
@@ -112,31 +123,21 @@ class MixedModel(Analysis):
 
     def finish(self, answer: Answer) -> AnalysisResult:
         schema, units = answer.schema, Units(self.design, answer.schema)
-        sums, places = SiteSums.of(answer, self._block), self._places(schema)
-        found = fit(sums, places)
-        half, middle = schema.number(self.target).half, schema.number(self.target).middle
+        places, column = self._places(schema), answer.schema.number(self.target)
+        found = fit(SiteSums.of(answer, self._block), places)
         labels = (INTERCEPT, *units.names)
-        limits = half * widest(units, 2.0, 1.0)
-        spans = np.concatenate([[2 * half], 2 * half / (units.high - units.low)])
-        varying = [(f"tau² {labels[place]}", place) for place in places]
-        if found is None:
-            estimates = [
-                unknown(label, -float(most), float(most)) if label != INTERCEPT
-                else unknown(label, middle - float(most), middle + float(most))
-                for label, most in zip(labels, limits, strict=True)
-            ]  # fmt: skip
-            estimates += [unknown(label, 0.0, float(spans[place]) ** 2) for label, place in varying]
-            estimates.append(unknown("residual variance", 0.0, half**2))
-        else:
-            pull = half * units.matrix
-            estimates = [
-                _fixed(label, row, found, middle if i == 0 else 0.0)
-                for i, (label, row) in enumerate(zip(labels, pull, strict=True))
+        pull = column.half * units.matrix
+        fixed, varying = self._unknown(units, places)
+        left = unknown("residual variance", 0.0, column.half**2)
+        if found is not None:
+            shifts = [column.middle, *np.zeros(len(units.names)).tolist()]
+            fixed = [_fixed(*each, found) for each in zip(labels, pull, shifts, strict=True)]
+            varying = [
+                _tau2(f"tau² {labels[place]}", found, order, _unit(place, pull, column.half))
+                for order, place in enumerate(places)
             ]
-            for j, (label, place) in enumerate(varying):
-                unit = half**2 if place == 0 else (half * float(units.matrix[place, place])) ** 2
-                estimates.append(_tau2(label, found, j, unit))
-            estimates.append(_residual(found, half**2))
+            left = _residual(found, column.half**2)
+        estimates = [*fixed, *varying, left]
         warn_of_unknown(estimates)
         sites = tuple(map(str, schema.category(self.by).values))
         model = MixedEffectsModel(
@@ -144,13 +145,29 @@ class MixedModel(Analysis):
             self.by,
             schema,
             tuple(estimates),
-            len(labels),
+            len(fixed),
             len(varying),
             sites,
             (False,) * len(sites) if found is None else found.used,
-            tuple(math.nan if found is None else found.freedom(row) for row in half * units.matrix),
         )
         return AnalysisResult(estimates, model)
+
+    def _unknown(self, units: Units, places: Sequence[int]) -> tuple[list[Estimate], list[Estimate]]:
+        """Return fixed effects and variances of which nothing is known but their bounds."""
+        column = units.schema.number(self.target)
+        fixed = []
+        for label, most in zip((INTERCEPT, *units.names), column.half * widest(units, 2.0, 1.0), strict=True):
+            middle = column.middle if label == INTERCEPT else 0.0
+            fixed.append(unknown(label, middle - float(most), middle + float(most)))
+        varying = []
+        for place in places:
+            span = (
+                2 * column.half / float(units.high[place - 1] - units.low[place - 1])
+                if place
+                else 2 * column.half
+            )
+            varying.append(unknown(f"tau² {(INTERCEPT, *units.names)[place]}", 0.0, span**2))
+        return fixed, varying
 
     def describe(self) -> str:
         return (
@@ -171,10 +188,15 @@ class MixedModel(Analysis):
         return [*([0] if INTERCEPT in self.random else []), *sorted(self._block.entries(schema))]
 
 
-def _fixed(label: str, row: Floats, found: MixedFit, shift: float) -> Estimate:
+def _unit(place: int, pull: Floats, half: float) -> float:
+    """Return the unit of a variance: the intercept is that in the middle of the bounds."""
+    return half**2 if place == 0 else float(pull[place, place]) ** 2
+
+
+def _fixed(label: str, row: Floats, shift: float, found: MixedFit) -> Estimate:
     value = shift + float(row @ found.values)
     total, privacy = float(row @ found.covariance @ row), float(row @ found.privacy @ row)
-    at = Student(value, math.sqrt(total), found.freedom(row))
+    at = found.mixture(row, shift)
     return Estimate(label, value, math.sqrt(max(total - privacy, 0.0)), math.sqrt(max(privacy, 0.0)), at=at)
 
 

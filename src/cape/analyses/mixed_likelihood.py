@@ -16,10 +16,10 @@ is known, since the noise is, for coefficients with mean b and variance D. It is
 and the residual variance gets back what coefficients gained by following the noise. To second order noise
 makes an inverse too large; that is taken off as in `regression.inference`.
 
-*Intervals.* Fixed effects: Student's t with Satterthwaite's degrees of freedom, which are sites - 1 where
-sites are all that is known. The variance of a random effect: those values for which the weighted squares of
-the sites' own coefficients about their mean are not too large and not too small (Q-profile). Neither needs
-many sites.
+*Intervals.* The variance of a random effect: those values for which the weighted squares of the sites' own
+coefficients about their mean are not too large and not too small (Q-profile). Fixed effects: normal given the
+variances, and mixed over all that are compatible with the sums (`mixture`): Student's t where sites are all
+that is known. Neither needs many sites.
 
 A site of which noise hides how features vary shows its intercept alone, or nothing; its random slopes are
 then part of what is within sites. Tested in tests/analyses/test_mixed.py against statsmodels; measured by
@@ -35,35 +35,24 @@ from functools import cached_property
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
-from scipy.special import chdtri, fdtrc, stdtrit
+from scipy.special import chdtri, fdtrc
 
 from cape.analyses.matrices import CLEAR, spectral
-from cape.analyses.moments import edge, enough
+from cape.analyses.mixture import Mixture, quantile, quantiles
+from cape.analyses.moments import enough
 from cape.analyses.site_sums import SiteSums
 from cape.arrays import Floats
 
-__all__ = ["MixedFit", "ResidualVariance", "Student", "Tau2", "fit"]
+__all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit"]
 
 _ROUNDS = 4  # of noise, which depends on coefficients, and coefficients
 _FLOOR = 1e-10  # of a row: what rounding leaves
-_MOST_FREEDOM = 1e9
-_DOUBLINGS = 100
+_MIXED = 101  # combinations of variances that an interval is mixed over: a prime, so that each of
+_STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
 _FAR = 20.0  # of log s² from where it must be
+_AWAY = 0.05  # from a root of 0, where the slope by it is 0
 _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
 _INVERSIONS = 20
-
-
-@dataclass(frozen=True)
-class Student:
-    """Student's interval around a value."""
-
-    value: float
-    error: float
-    freedom: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        reach = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
-        return self.value - reach, self.value + reach
 
 
 @dataclass(frozen=True)
@@ -96,19 +85,17 @@ class Tau2:
     unit: float = 1.0
 
     def __call__(self, level: float) -> tuple[float, float]:
-        each = (1 - level) / 2
-        return self.unit * self._where(each), self.unit * self._where(1 - each)
+        ends = (1 - level) / 2, (1 + level) / 2
+        low, high = (self.unit * quantile(self._tail, end, self._start) for end in ends)
+        return low, high
 
-    def _where(self, tail: float) -> float:
-        """Return the variance at which larger squares have this probability; 0 if it is larger at 0."""
-        if self._tail(0.0) >= tail:
-            return 0.0
-        high = float(np.trace(np.array(self.covariance)[: self.many, : self.many])) / self.many
-        for _ in range(_DOUBLINGS):
-            if self._tail(high) >= tail:
-                break
-            high *= 2
-        return edge(lambda tau2: self._tail(tau2) < tail, 0.0, high)
+    def quantiles(self, many: int) -> Floats:
+        """Return equally likely values."""
+        return self.unit * quantiles(self._tail, many, self._start)
+
+    @property
+    def _start(self) -> float:
+        return float(np.trace(np.array(self.covariance)[: self.many, : self.many])) / self.many
 
     def _tail(self, tau2: float) -> float:
         y, h = np.array(self.values), np.array(self.design)
@@ -202,29 +189,46 @@ class MixedFit:
         return np.asarray(pull @ self.observed.noise @ pull.T)
 
     @cached_property
-    def _changes(self) -> list[Floats]:
-        """The derivatives of the covariance of what is observed, by s² and by each entry of D."""
-        seen = self.observed
-        places = [(i, j) for i in range(seen.random) for j in range(i + 1)]
-        return [seen.of_residual, *(seen.between(i, j) for i, j in places)]
-
-    @cached_property
     def information(self) -> Floats:
         """The restricted information of s² and the entries of D."""
-        h, inverse = self.observed.design, self._inverse
+        seen, h, inverse = self.observed, self.observed.design, self._inverse
+        places = [(i, j) for i in range(seen.random) for j in range(i + 1)]
+        changes = [seen.of_residual, *(seen.between(i, j) for i, j in places)]
         left = inverse - inverse @ h @ self.covariance @ h.T @ inverse
-        each = [left @ change for change in self._changes]
+        each = [left @ change for change in changes]
         found = np.array([[float((a * b.T).sum()) / 2 for b in each] for a in each])
-        found[0, 0] += self.observed.freedom / (2 * self.residual**2)
+        found[0, 0] += seen.freedom / (2 * self.residual**2)
         return found
 
-    def freedom(self, a: Floats) -> float:
-        """Return Satterthwaite's degrees of freedom of a combination of fixed effects."""
-        pull = self._inverse @ self.observed.design @ self.covariance @ a
-        slopes = np.array([float(pull @ change @ pull) for change in self._changes])
-        variance = float(a @ self.covariance @ a)
-        unsure = float(slopes @ np.linalg.lstsq(self.information, slopes, rcond=None)[0])
-        return _MOST_FREEDOM if unsure <= 0 else min(max(2 * variance**2 / unsure, 1.0), _MOST_FREEDOM)
+    @cached_property
+    def _compatible(self) -> tuple[Floats, Floats]:
+        """Fixed effects and their covariance at other variances, each as likely as the sums have it.
+
+        Variances of random effects keep their correlations, and are taken to be known independently.
+        """
+        seen, turns = self.observed, np.arange(_MIXED)
+        each = [self.tau2(place, 1.0).quantiles(_MIXED) for place in range(seen.random)]
+        sizes = np.sqrt([found[turns * _STRIDES[place] % _MIXED] for place, found in enumerate(each)]).T
+        between = self._correlation * sizes[:, :, None] * sizes[:, None, :]
+        spread = self.residual * seen.of_residual + seen.noise
+        spread = spread + sum(load @ between @ load.T for load in seen.loads)
+        weighted = np.linalg.solve(spread, np.broadcast_to(seen.design, (_MIXED, *seen.design.shape)))
+        turned = np.swapaxes(weighted, 1, 2)
+        covariances = np.linalg.inv(turned @ seen.design)
+        return (covariances @ (turned @ seen.values)[:, :, None])[:, :, 0], covariances
+
+    @property
+    def _correlation(self) -> Floats:
+        size = np.sqrt(np.diag(self.between))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.nan_to_num(self.between / np.outer(size, size))
+        np.fill_diagonal(found, 1.0)
+        return np.asarray(found)
+
+    def mixture(self, row: Floats, shift: float = 0.0) -> Mixture:
+        """Return the distribution of a combination of fixed effects."""
+        values, covariances = self._compatible
+        return Mixture.of(shift + values @ row, np.sqrt(np.maximum((covariances @ row) @ row, 0.0)))
 
     def tau2(self, place: int, unit: float) -> Tau2:
         """Return the interval of one diagonal entry of D, in another unit."""
@@ -267,7 +271,7 @@ def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:
     found: MixedFit | None = None
     for _ in range(_ROUNDS if sums.group_noise.any() else 1):
         seen = _observed(sums, random, shown, values, between)
-        found = None if seen is None else _maximised(seen)
+        found = None if seen is None else _maximised(seen, found)
         if found is None:
             return None
         values = found.values
@@ -324,6 +328,7 @@ def _observed(
     within, cross = sums.whole[np.ix_(r, r)].copy(), sums.whole[r, -1].copy()
     noise_within = of_whole[np.ix_(r, r)].copy()
     squares, n = float(sums.whole[-1, -1]), float(sums.counts.sum())
+    followed = 0.0  # the variance of what coefficients gain by following the noise
     many = sum(map(len, shown))
     t, design, below = np.zeros(many), np.zeros((many, size)), np.zeros((len(r), size))
     of_residual, noise, mixed = np.zeros((many, many)), np.zeros((many, many)), np.zeros((many, len(r)))
@@ -345,7 +350,9 @@ def _observed(
         mixed[here] = inverse @ of_group[z] @ pull.T
         within -= group[np.ix_(r, z)] @ b
         cross -= group[np.ix_(r, z)] @ t[here]
-        squares += float(np.trace(inverse @ of_group[np.ix_(z, z)])) - float(t[here] @ group[z, -1])
+        gained = inverse @ of_group[np.ix_(z, z)]
+        followed += 2 * float((gained * gained.T).sum())
+        squares += float(np.trace(gained)) - float(t[here] @ group[z, -1])
         # what a site does not show of its random effects is part of what is within sites
         left = group[np.ix_(others, rest)] - group[np.ix_(others, z)] @ design[here][:, rest]
         among = [others.index(place) for place in r]
@@ -372,12 +379,14 @@ def _observed(
         inverse = _corrected(inner, float(raw.max()) * (1 + np.eye(len(inner))) / 2)
         inner = np.linalg.inv(inverse)
         alone = cross - below @ values
-        squares += float(np.trace(inverse @ noise_within)) - float(alone @ inverse @ alone)
+        gained = inverse @ noise_within
+        followed += 2 * float((gained * gained.T).sum())
+        squares += float(np.trace(gained)) - float(alone @ inverse @ alone)
     below[:, r] += inner @ vectors.T
     h = np.vstack([design, below])
     if freedom < 1 or np.linalg.matrix_rank(h) < size:
         return None
-    unsure = _squares_noise(sums, values)
+    unsure = math.hypot(_squares_noise(sums, np.diag(second)), math.sqrt(followed))
     per_row = max(squares, 0.5 * unsure, _FLOOR * n) / freedom
     nothing = np.zeros((many, len(cross)))
     return _Observed(
@@ -403,9 +412,8 @@ def _clear_directions(within: Floats, sums: SiteSums, r: Sequence[int], n: float
     return np.asarray(vectors[:, values > least])
 
 
-def _squares_noise(sums: SiteSums, values: Floats) -> float:
-    """Return the noise of the sum of squared residuals at given coefficients."""
-    squared = values**2
+def _squares_noise(sums: SiteSums, squared: Floats) -> float:
+    """Return the noise of the sum of squared residuals at coefficients with these squares."""
     total = 0.0
     for noise, many in ((sums.group_noise, len(sums.groups)), (sums.whole_noise, 1)):
         gram = noise[:-1, :-1]
@@ -414,8 +422,11 @@ def _squares_noise(sums: SiteSums, values: Floats) -> float:
     return math.sqrt(total)
 
 
-def _maximised(seen: _Observed) -> MixedFit | None:
-    """Return the restricted maximum likelihood, over log s² and a root of D with entries of one size."""
+def _maximised(seen: _Observed, last: MixedFit | None) -> MixedFit | None:
+    """Return the restricted maximum likelihood, over log s² and a root of D with entries of one size.
+
+    It begins where it ended before, for other noise, or at some places.
+    """
     q = seen.random
     lower = np.tril_indices(q)
     size = np.empty((q, 1))
@@ -436,9 +447,15 @@ def _maximised(seen: _Observed) -> MixedFit | None:
         return found.value, np.concatenate([[residual * found.by_residual], slopes[lower]])
 
     best: OptimizeResult | None = None
-    for start in _STARTS:
-        begun = np.concatenate([[0.0], np.eye(q)[lower] * start])
-        found = minimize(objective, begun, jac=True, method="BFGS", options={"gtol": 1e-8, "maxiter": 300})
+    starts = [np.concatenate([[0.0], np.eye(q)[lower] * start]) for start in _STARTS]
+    if last is not None:
+        root = np.linalg.cholesky(last.between / (size * size.T) + _AWAY**2 * np.eye(q))
+        starts = [np.concatenate([[math.log(last.residual / seen.squares)], root[lower]])]
+    precision = 1e-4 if seen.noise.any() else 1e-8
+    for begun in starts:
+        found = minimize(
+            objective, begun, jac=True, method="BFGS", options={"gtol": precision, "maxiter": 300}
+        )
         if best is None or found.fun < best.fun:
             best = found
     if best is None or not math.isfinite(best.fun):

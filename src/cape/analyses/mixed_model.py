@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import stdtr
-
-from cape.analyses.mixed_likelihood import Student
+from cape.analyses.mixture import Mixture
 from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
@@ -29,7 +27,6 @@ class MixedEffectsModel(Shown):
         fixed_effects, random_effects: how many there are of the first two.
         sites: the names of all sites.
         used: whether each has coefficients of its own; noise hides those of the others.
-        freedom: Satterthwaite's degrees of freedom of the fixed effects; NaN if nothing is known.
     """
 
     target: str
@@ -40,7 +37,6 @@ class MixedEffectsModel(Shown):
     random_effects: int
     sites: tuple[str, ...]
     used: tuple[bool, ...]
-    freedom: tuple[float, ...]
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -75,14 +71,12 @@ class MixedEffectsModel(Shown):
     def tables(self) -> Sequence[Table]:
         """Return fixed effects with tests, and variances."""
         rows: list[tuple[str, ...]] = [("Fixed effects",)]
-        for each, freedom in zip(self._fixed, self.freedom, strict=True):
-            shown = "-" if math.isnan(freedom) else "∞" if freedom > 1e6 else f"{freedom:,.1f}"
-            rows.append((*self._line(each), shown, p_value(_p(each))))
+        rows += [(*self._line(each), p_value(_p(each))) for each in self._fixed]
         rows.append((f"Variances between {self.by}s" if self.by == "site" else f"Variances by {self.by}",))
-        rows += [(*self._line(each), "", "") for each in self._random]
-        rows += [("Within",), (*self._line(self.estimates[-1]), "", "")]
-        heads = ("", "value", f"{LEVEL:.0%} interval", "standard error", "df", "P")
-        return [Table(heads, tuple(rows), drop=(3, 4))]
+        rows += [(*self._line(each), "") for each in self._random]
+        rows += [("Within",), (*self._line(self.estimates[-1]), "")]
+        heads = ("", "value", f"{LEVEL:.0%} interval", "standard error", "P")
+        return [Table(heads, tuple(rows), drop=(3,))]
 
     def figures(self) -> Sequence[Figure]:
         """Return the fixed effects, each on an axis of its own, and the variances."""
@@ -101,8 +95,8 @@ class MixedEffectsModel(Shown):
         elif hidden:
             found.append("Noise hides all sites but one: nothing can be said of how they differ.")
         found.append(
-            "Restricted maximum likelihood; intervals and P count rows, sites and privacy noise, by Student's "
-            "t with Satterthwaite's degrees of freedom (df), variances by Q-profile."
+            "Restricted maximum likelihood. Intervals and P count rows, sites and privacy noise, and that "
+            "little is known of the variances between so few sites."
         )
         found.append("Sums of each site are public now, and so is whose they are.")
         return found
@@ -116,7 +110,6 @@ class MixedEffectsModel(Shown):
                 "coefficients": self.coefficients,
                 "tau2": self.tau2,
                 "residual_variance": self.residual_variance,
-                "freedom": dict(zip(self.coefficients, self.freedom, strict=True)),
                 "p": {each.label: _p(each) for each in self._fixed},
                 "sites": dict(zip(self.sites, self.used, strict=True)),
             }
@@ -133,7 +126,4 @@ class MixedEffectsModel(Shown):
 
 
 def _p(estimate: Estimate) -> float:
-    at = estimate.at
-    if not isinstance(at, Student) or at.error <= 0:
-        return math.nan
-    return 2 * float(stdtr(at.freedom, -abs(at.value) / at.error))
+    return estimate.at.p_value() if isinstance(estimate.at, Mixture) else math.nan

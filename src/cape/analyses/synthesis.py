@@ -12,11 +12,12 @@ All that is textbook meta-analysis then holds with the noise counted in v:
 - *I²* is tau² over tau² plus the typical sampling variance: noise is no part of it. tau² is DerSimonian and
   Laird's here, so that without noise it is (Q - k + 1) / Q.
 - *Fixed effect*: weights 1 / v; the interval counts that weights are estimated (Meier 1953).
-- *Random effects*: weights 1 / (v + tau²), and Student's t on sites - 1 degrees of freedom, times the root of
-  Q / (sites - 1) where that exceeds 1 (Hartung and Knapp; with this tau² it is 1 wherever tau² > 0).
-- *Prediction interval*, for the true effect at a new site: over the tau² that are compatible with Q, each
-  counted as often as the Q-profile finds it (its confidence distribution; Nagashima and others 2019). One
-  value of tau² from five sites would make it too narrow.
+- *Random effects*: weights 1 / (v + tau²). The error is Hartung and Knapp's, with the factor Q / (sites - 1)
+  where that exceeds 1; with this tau² it is 1 wherever tau² > 0. The interval is mixed over the tau² that
+  are compatible with Q (`mixture`): for equal sites that is Student's t on sites - 1 degrees of freedom.
+- *Prediction interval*, for the true effect at a new site: mixed over the same tau², each of which counts
+  for the mean and for the new site (Nagashima and others 2019). One value of tau² from five sites would
+  make it too narrow.
 
 Tested in tests/analyses/test_synthesis.py against statsmodels; measured by `compare.sites`.
 """
@@ -24,23 +25,19 @@ Tested in tests/analyses/test_synthesis.py against statsmodels; measured by `com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
+from scipy.special import chdtrc, fdtrc, ndtri
 
-from cape.analyses.moments import edge
+from cape.analyses.mixture import Mixture, quantile, quantiles
 from cape.arrays import Floats
 
 __all__ = ["Effect", "HeterogeneityTest", "Synthesis"]
 
 _MOST_FREEDOM = 1e9
-_DOUBLINGS = 200
-_FAR = 40.0  # errors of the mean, beyond which no prediction interval ends
-_ZOOM, _ZOOMS = 8, 5
-_SPREADS, _GRID, _NORMALS = 30, 40, 31  # points of the prediction interval's distribution
+_MIXED = 100  # values of tau² that an interval is mixed over
 
 
 @dataclass(frozen=True)
@@ -189,12 +186,15 @@ class Synthesis:
         """Paule and Mandel's variance between sites."""
         if self._at(0.0).q <= self.many - 1:
             return 0.0
-        return self._falling(lambda tau2: self._at(tau2).q - (self.many - 1))
+        return quantile(lambda tau2: -self._at(tau2).q, -(self.many - 1.0), self._start, self.most)
 
     def tau2_interval(self, level: float) -> tuple[float, float]:
         """Return the tau² for which Q is as likely as `level` says: its Q-profile, not below 0."""
-        each = (1 - level) / 2
-        return self._where(each), self._where(1 - each)
+        ends = (1 - level) / 2, (1 + level) / 2
+        low, high = (
+            quantile(lambda tau2: self._at(tau2).tail(), end, self._start, self.most) for end in ends
+        )
+        return low, high
 
     @property
     def tau2_errors(self) -> tuple[float, float]:
@@ -235,10 +235,8 @@ class Synthesis:
         return self._at(self.tau2).mean
 
     def random_interval(self, level: float) -> tuple[float, float]:
-        """Return its interval: Hartung and Knapp's."""
-        found = self._at(self.tau2)
-        reach = float(stdtrit(self.many - 1, (1 + level) / 2)) * math.sqrt(found.variance)
-        return found.mean - reach, found.mean + reach
+        """Return its interval, over the tau² that it may have."""
+        return self._mixture(0.0)(level)
 
     def errors(self, tau2: float) -> tuple[float, float]:
         """Return the errors of the weighted mean from sites and people drawn, and from noise."""
@@ -250,39 +248,14 @@ class Synthesis:
 
     def prediction_interval(self, level: float) -> tuple[float, float]:
         """Return the interval of the true effect at a site that is not among these."""
-        normal = ndtri((np.arange(_NORMALS) + 0.5) / _NORMALS)
-        compatible = self._compatible
-        each = [self._at(tau2) for tau2 in compatible]
-        means = np.array([found.mean for found in each])
-        errors = np.array([1 / math.sqrt(float(found.weights.sum())) for found in each])
-        middles = np.outer(np.sqrt(compatible), normal) + means[:, None]
+        return self._mixture(1.0)(level)
 
-        far = float(np.abs(middles - means.mean()).max()) + _FAR * float(errors.max())
-
-        def where(rank: float) -> float:
-            low, high = means.mean() - far, means.mean() + far
-            for _ in range(_ZOOMS):
-                at = np.linspace(low, high, _ZOOM + 1)
-                below = stdtr(self.many - 1, (at[:, None, None] - middles) / errors[:, None]).mean(
-                    axis=(1, 2)
-                )
-                place = min(max(int(np.searchsorted(below, rank)), 1), _ZOOM)
-                low, high = at[place - 1], at[place]
-            return float(low + high) / 2
-
-        return where((1 - level) / 2), where((1 + level) / 2)
-
-    @property
-    def _compatible(self) -> Floats:
-        """Values of tau², each as often as its confidence distribution has it."""
-        ranks = (np.arange(_SPREADS) + 0.5) / _SPREADS
-        most, clear = self._where(float(ranks[-1])), self._where(float(ranks[0]))
-        grid = (
-            np.concatenate([[0.0], np.geomspace(max(clear, 1e-4 * most), most, _GRID)])
-            if most
-            else np.zeros(1)
-        )
-        return np.interp(ranks, [self._at(tau2).tail() for tau2 in grid], grid)
+    def _mixture(self, new: float) -> Mixture:
+        """Return the mean of all sites that there could be, with `new` times the variance of one of them."""
+        compatible = quantiles(lambda tau2: self._at(tau2).tail(), _MIXED, self._start, self.most)
+        each = [self._at(float(tau2)) for tau2 in compatible]
+        errors = np.sqrt([1 / found.weights.sum() for found in each] + new * compatible)
+        return Mixture.of(np.array([found.mean for found in each]), errors)
 
     def _at(self, tau2: float) -> _Weighted:
         values = np.array([each.value for each in self.effects])
@@ -303,20 +276,10 @@ class Synthesis:
             return 0.0
         return (self.many - 1) / _spread(1 / self._samplings)
 
-    def _where(self, tail: float) -> float:
-        """Return the tau² for which a larger Q has this probability; 0 if it has a higher one at 0."""
-        if self._at(0.0).tail() >= tail:
-            return 0.0
-        return self._falling(lambda tau2: tail - self._at(tau2).tail())
-
-    def _falling(self, function: Callable[[float], float]) -> float:
-        """Return where a function of tau² that falls from above 0 crosses it, at most `most`."""
-        high = float(self._totals.mean())
-        for _ in range(_DOUBLINGS):
-            if high >= self.most or function(high) <= 0:
-                break
-            high *= 2
-        return edge(lambda tau2: function(tau2) > 0, 0.0, min(high, self.most))
+    @property
+    def _start(self) -> float:
+        """A tau² of the size of the variances."""
+        return float(self._totals.mean())
 
 
 def _spread(weights: Floats) -> float:

@@ -113,7 +113,9 @@ def _intervals(panel: Intervals) -> str:
 @draw.register
 def _forest(panel: Forest) -> str:
     every = panel.every
-    axis = around([*extent(every), *([] if panel.line is None else [panel.line])], _LEFT, WIDTH - _RIGHT)
+    counted = [mark for mark, weight in zip(panel.marks, panel.weights, strict=True) if weight > 0]
+    held = [*extent([*counted, *every[len(panel.marks) :]]), *([] if panel.line is None else [panel.line])]
+    axis = around(held, _LEFT, WIDTH - _RIGHT)
     top = 22 if panel.title else 2
     gap = _ROW / 2 if panel.pooled else 0
     bottom = top + len(every) * _ROW + gap + 2

@@ -1,0 +1,213 @@
+"""Linear mixed models: statsmodels' without noise, and intervals that cover with it."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+import statsmodels.formula.api as smf
+
+import cape
+from cape.analyses import MixedModel
+from cape.analyses.mixed_likelihood import fit
+from cape.analyses.site_sums import SiteSums
+from cape.data import Category, Number, Schema
+from cape.engine.query import Answer
+from cape.errors import InvalidInput, TooNoisyWarning
+from cape.show.terminal import as_text
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::cape.errors.TooNoisyWarning", "ignore::cape.errors.PrivacyLeakWarning"
+)
+SCHEMA = Schema(
+    y=Number(-1, 1, missing=False), x=Number(-1, 1, missing=False), g=Category(("a", "b"), missing=False)
+)
+SIZES = (1000, 400, 1500, 800, 1300)
+
+
+def hospitals(sizes=SIZES, tau=0.1, slope=0.15, seed=3):
+    rng, found = np.random.default_rng(seed), {}
+    for place, many in enumerate(sizes):
+        x, g = rng.uniform(-1, 1, many), rng.random(many) < 0.5
+        y = tau * rng.normal() + (0.3 + slope * rng.normal()) * x + 0.2 * g + rng.normal(0, 0.2, many)
+        cells = {"y": np.clip(y, -1, 1), "x": x, "g": np.where(g, "b", "a")}
+        found[f"s{place}"] = pl.DataFrame(cells)
+    return found
+
+
+def released(asked, *, scheme="none", epsilon=1.0, tables=None):
+    consortium = cape.Consortium(tables or hospitals(), SCHEMA, cape.Budget(epsilon, 1e-6), colluding=1)
+    return consortium.release(asked, 0.9, scheme=scheme)
+
+
+@pytest.mark.parametrize(
+    ("random", "formula"),
+    [("intercept", "~1"), (["intercept", "x"], "~x"), ("x", "~0 + x"), ("g", "~0 + g1")],
+)
+def test_without_noise_the_model_is_that_of_statsmodels(random, formula):
+    frame = pl.concat(each.with_columns(site=pl.lit(name)) for name, each in hospitals().items()).to_pandas()
+    frame["g1"] = (frame["g"] == "b").astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of boundaries
+        known = smf.mixedlm("y ~ x + g1", frame, groups="site", re_formula=formula).fit(reml=True, gtol=1e-9)
+    release = released(MixedModel("y", ["x", "g"], random=random))
+    model = release.model
+    wanted = [known.params[name] for name in ("Intercept", "x", "g1")]
+    assert list(model.coefficients.values()) == pytest.approx(wanted, abs=2e-6)
+    assert list(model.tau2.values()) == pytest.approx(np.diag(known.cov_re), abs=2e-6)
+    assert model.residual_variance == pytest.approx(known.scale, abs=2e-6)
+    errors = [known.bse_fe[name] for name in ("Intercept", "x", "g1")]
+    assert release.estimates.standard_errors[:3] == pytest.approx(errors, abs=1e-5)
+
+
+def test_a_formula_says_target_and_features():
+    assert MixedModel(formula="y ~ x + g", random=["x"]) == MixedModel("y", ["x", "g"], random=["x"])
+
+
+def test_equal_sites_have_students_interval_of_the_intercept():
+    """Where sites differ by far more than their rows do."""
+    tables = hospitals(sizes=(200,) * 5, tau=0.15, slope=0.0)
+    release = released(MixedModel("y", ["x", "g"]), tables=tables)
+    error = release.standard_error["intercept"]
+    low, high = release.interval()["intercept"]
+    assert (high - low) / 2 / error == pytest.approx(2.776, rel=0.05)
+    low, high = release.interval()["x"]
+    assert (high - low) / 2 / release.standard_error["x"] == pytest.approx(1.96, rel=0.01)
+
+
+def sums_of(asked, schema, tables, rng, std):
+    """The released sums of tables, with noise."""
+    query = asked.query(schema, "replace-one")
+    (block,) = query.blocks
+    found = []
+    for table in tables:
+        length = block.design.length(schema)
+        v = np.stack([np.ones(len(table)), table["x"] / length, (table["g"] == "b") / length, table["y"]])
+        found.append(v @ v.T)
+    grams, sums, noise = np.stack(found), [], []
+    for products, scale in zip(block.products(schema), query.scales[0], strict=True):
+        i, j = zip(*products.places, strict=True)
+        exact = grams[:, list(i), list(j)]
+        exact = exact if products.grouped else exact.sum(axis=0)
+        each = std * query.sensitivity * scale
+        sums.append(exact + each * rng.normal(size=exact.shape))
+        noise.append(each)
+    return Answer((tuple(sums),), (tuple(noise),), None, schema)
+
+
+@pytest.mark.slow(8)
+def test_the_stated_noise_is_that_of_the_coefficients():
+    """The same rows, released 60 times: the scatter is what is said to come from privacy."""
+    tables, schema, rng = list(hospitals().values()), SCHEMA.at("abcde"), np.random.default_rng(1)
+    asked = MixedModel("y", ["x", "g"])
+    values, stated = [], []
+    for _ in range(60):
+        found = asked.finish(sums_of(asked, schema, tables, rng, 2.0)).estimates
+        values.append([each.value for each in found[:3]])
+        stated.append([each.privacy for each in found[:3]])
+    assert np.std(values, axis=0) == pytest.approx(np.median(stated, axis=0), rel=0.3)
+
+
+def test_a_site_whose_features_noise_hides_still_has_an_intercept():
+    tables = hospitals(sizes=(1500, 1500, 1500, 60, 1500))
+    release = released(MixedModel("y", ["x", "g"], random=["intercept", "x"]), scheme="cape", tables=tables)
+    assert release.model.used == (True, True, True, False, True)
+    assert any("Noise hides s3" in note for note in release.notes())
+    low, high = release.interval()["x"]
+    assert -1 < low < high < 1
+
+
+def test_where_noise_hides_everything_there_are_bounds_and_a_warning():
+    tables = hospitals(sizes=(4,) * 5)
+    asked = MixedModel("y", ["x", "g"], random=["x"])
+    with pytest.warns(TooNoisyWarning):
+        release = released(asked, scheme="cape", epsilon=0.1, tables=tables)
+    assert math.isnan(release.model.p_value("x"))
+    assert release.interval()["residual variance"] == (0, 1)
+    assert as_text(release, 80)
+
+
+def test_a_feature_that_varies_between_sites_only_is_known_from_sites_alone():
+    """Its interval is wide, with few degrees of freedom; nothing divides by what does not vary."""
+    tables = {
+        name: each.with_columns(g=pl.lit("b" if place % 2 else "a"))
+        for place, (name, each) in enumerate(hospitals(tau=0.1, slope=0.0).items())
+    }
+    release = released(MixedModel("y", ["x", "g"]), tables=tables)
+    frame = pl.concat(each.with_columns(site=pl.lit(name)) for name, each in tables.items()).to_pandas()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = smf.mixedlm("y ~ x + g", frame, groups="site").fit(reml=True, gtol=1e-9)
+    assert release.value["g=b"] == pytest.approx(known.params["g[T.b]"], abs=1e-5)
+    low, high = release.interval()["g=b"]
+    assert (high - low) / 2 / release.standard_error["g=b"] > 2.7  # as of three degrees of freedom
+
+
+def test_it_is_shown_in_80_columns_and_as_json():
+    release = released(MixedModel("y", ["x", "g"], random=["intercept", "x"]), scheme="cape")
+    text = as_text(release, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "tau² intercept" in text
+    assert "Sums of each site are public now" in text
+    plain = json.loads(json.dumps(release.to_dict()))
+    assert set(plain["model"]["tau2"]) == {"intercept", "x"}
+    assert plain["analysis"]["random"] == ["intercept", "x"]
+    assert release.figures()
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: MixedModel("y", ["x"], random=["z"]), "random must name 'intercept' or features"),
+        (lambda: MixedModel("y", ["x"], random=[]), "at least one column"),
+        (lambda: MixedModel("y", ["x", "site"]), "tells sites apart"),
+        (lambda: MixedModel("y", ["x"], by=3), "by must be a column's name"),
+        (lambda: MixedModel("y", ["y"]), "must not be one of the features"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_at_once(made, said):
+    with pytest.raises(InvalidInput, match=said):
+        made()
+
+
+def test_one_site_and_too_many_random_effects_are_refused_before_anything_is_asked():
+    with pytest.raises(InvalidInput, match="has one site"):
+        MixedModel("y", ["x"]).query(SCHEMA.at(["a"]), "replace-one")
+    schema = Schema(y=(0, 1), stage=["I", "II", "III", "IV"]).at("ab")
+    with pytest.raises(InvalidInput, match="at most 3 effects"):
+        MixedModel("y", ["stage"], random=["intercept", "stage"]).query(schema, "replace-one")
+    with pytest.raises(InvalidInput, match="must have bounds"):
+        MixedModel("g", ["x"]).query(SCHEMA.at("ab"), "replace-one")
+
+
+def test_two_sites_are_the_fewest_that_say_anything():
+    schema = SCHEMA.at("ab")
+    asked = MixedModel("y", ["x", "g"])
+    tables = list(hospitals(sizes=(500, 500)).values())
+    answer = sums_of(asked, schema, tables, np.random.default_rng(1), 0.0)
+    block = asked.query(schema, "replace-one").blocks[0]
+    assert fit(SiteSums.of(answer, block), [0]) is not None
+    first = np.array([[1.0], [0.0]])
+    sums = tuple(array * first if array.ndim == 2 else array for array in answer.sums[0])
+    alone = Answer((sums,), answer.noise, None, schema)
+    assert fit(SiteSums.of(alone, block), [0]) is None
+
+
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("tau", [0.0, 0.1])
+def test_fixed_effects_and_variances_of_five_sites_are_covered(tau):
+    """5,000 rows at epsilon 1: 95% to three standard errors of 150 runs."""
+    schema, rng, runs = SCHEMA.at("abcde"), np.random.default_rng(2), 150
+    asked, std = MixedModel("y", ["x", "g"]), math.sqrt(5 / 4) / float(cape.privacy.mu(1.0, 1e-6))
+    held = np.zeros(5)
+    for run in range(runs):
+        tables = list(hospitals(sizes=(1000,) * 5, tau=tau, slope=0.0, seed=run).values())
+        found = asked.finish(sums_of(asked, schema, tables, rng, std)).estimates
+        for place, truth in enumerate([0.0, 0.3, 0.2, tau**2, 0.04]):
+            low, high = found[place].interval()
+            held[place] += low <= truth <= high
+    assert (held / runs > 0.95 - 3 * 0.0178).all()
