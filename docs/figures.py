@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -11,7 +14,9 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from cape import privacy
+from cape.noise import SecureStream
 from cape.privacy import correlated, paper
+from cape.show.svg import draw
 
 HERE = Path(__file__).parent / "img"
 
@@ -42,6 +47,26 @@ def guarantee() -> None:
     figure.savefig(HERE / "guarantee.png", dpi=150)
 
 
+def survival() -> None:
+    """The curves of the first example of survival.md, with noise that is the same every time."""
+    page = (HERE.parent / "survival.md").read_text(encoding="utf-8")
+    example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    given = "budget=cape.Budget(epsilon=3.0, delta=1e-6),\n"
+    assert given in example
+    known: dict[str, Any] = {"stream": SecureStream(b"survival".rjust(32))}
+    exec(compile(example.replace(given, f"{given}    stream=stream,\n"), "survival.md", "exec"), known)
+    ((panel,),) = (figure.panels for figure in known["curves"].model.figures())
+    style = files("cape.show").joinpath("figures.css").read_text(encoding="utf-8")
+    shapes = draw(panel).replace(
+        "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1
+    )
+    start = shapes.index(">") + 1
+    (HERE / "survival.svg").write_text(
+        f"{shapes[:start]}<style>{style}</style>{shapes[start:]}\n", encoding="utf-8"
+    )
+
+
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     guarantee()
+    survival()

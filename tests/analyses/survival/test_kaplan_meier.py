@@ -4,11 +4,9 @@ import math
 import warnings
 from typing import Any
 
-import lifelines
 import numpy as np
 import polars as pl
 import pytest
-from lifelines.utils import qth_survival_time, restricted_mean_survival_time
 
 import cape
 from cape.analyses import KaplanMeier
@@ -28,12 +26,30 @@ def frame() -> pl.DataFrame:
     return people()
 
 
-def fitter(frame: pl.DataFrame, **options: Any) -> lifelines.KaplanMeierFitter:
+def fitter(frame: pl.DataFrame) -> Any:
+    import lifelines  # which takes two seconds
+
     years, died = at_ends(frame["years"].to_numpy()), (frame["died"] == "yes").to_numpy()
-    return lifelines.KaplanMeierFitter().fit(years, died, **options)
+    return lifelines.KaplanMeierFitter().fit(years, died)
 
 
+def test_without_noise_the_curve_is_kaplan_and_meiers(frame):
+    release = plainly(KaplanMeier("years", "died", edges=EDGES, at_edges=True), frame)
+    years, died = at_ends(frame["years"].to_numpy()), (frame["died"] == "yes").to_numpy()
+    survival, squares = 1.0, 0.0
+    for edge in EDGES:
+        events, at_risk = int((died & (years == edge)).sum()), int((years >= edge).sum())
+        survival *= 1 - events / at_risk
+        squares += events / (at_risk * (at_risk - events))
+        assert release.value[f"years > {edge:g}"] == pytest.approx(survival, abs=1e-9)
+        error = release.standard_error[f"years > {edge:g}"]
+        assert error == pytest.approx(survival * math.sqrt(squares), abs=1e-9)  # Greenwood's
+
+
+@pytest.mark.slow(3)
 def test_without_noise_curves_are_those_of_lifelines_on_times_at_the_ends_of_bins(frame):
+    from lifelines.utils import qth_survival_time, restricted_mean_survival_time
+
     asked = KaplanMeier("years", "died", by="arm", edges=EDGES, at_edges=True, quantiles=(0.25, 0.5))
     with pytest.warns(TooNoisyWarning, match="arm=none"):  # nobody is in it
         release = plainly(asked, frame)
@@ -43,7 +59,8 @@ def test_without_noise_curves_are_those_of_lifelines_on_times_at_the_ends_of_bin
             found = release.value[f"arm={arm}, years > {edge:g}"]
             assert found == pytest.approx(known.survival_function_at_times(edge).item(), abs=1e-6)
         assert release.value[f"arm={arm}, years quantile 0.5"] == min(known.median_survival_time_, 10)
-        assert release.value[f"arm={arm}, years quantile 0.25"] == qth_survival_time(0.75, known.survival_function_)
+        quarter = qth_survival_time(0.75, known.survival_function_)
+        assert release.value[f"arm={arm}, years quantile 0.25"] == quarter
         area = restricted_mean_survival_time(known, t=10)
         assert release.value[f"arm={arm}, years mean to 10"] == pytest.approx(area, abs=1e-6)
     difference = release.value["arm=new - arm=old, years mean to 10"]
@@ -51,17 +68,10 @@ def test_without_noise_curves_are_those_of_lifelines_on_times_at_the_ends_of_bin
     assert difference == pytest.approx(two[0] - two[1])
 
 
-def test_without_noise_sampling_errors_are_greenwoods(frame):
-    release = plainly(KaplanMeier("years", "died", edges=EDGES, at_edges=True), frame)
-    table = fitter(frame).event_table
-    terms = table["observed"] / (table["at_risk"] * (table["at_risk"] - table["observed"]))
-    for edge, error in zip(EDGES, np.sqrt(terms.cumsum()[EDGES]), strict=True):
-        survival = release.value[f"years > {edge:g}"]
-        assert release.standard_error[f"years > {edge:g}"] == pytest.approx(survival * error, rel=1e-6)
-    assert release.model.groups[0].curve.table.blur.noise == 0
-
-
+@pytest.mark.slow(3)
 def test_without_noise_hazards_and_incidences_are_those_of_lifelines(frame):
+    import lifelines
+
     model = plainly(KaplanMeier("years", "cause", edges=EDGES, at_edges=True), frame).model
     years = at_ends(frame["years"].to_numpy())
     had = (frame["cause"] != "no").to_numpy()

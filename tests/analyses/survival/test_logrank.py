@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from lifelines.statistics import multivariate_logrank_test
 
 from cape.analyses import LogRank
 from cape.analyses.registry import build
@@ -19,6 +18,7 @@ from tests.analyses.survival.people import EDGES, SCHEMA, at_ends, people, plain
 pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(
     ("options", "known"),
     [
@@ -36,6 +36,7 @@ def test_without_noise_tests_are_those_of_lifelines(options, known):
     same(model, frame, "sex", known)
 
 
+@pytest.mark.slow(1)
 def test_without_noise_three_groups_are_tested_as_by_lifelines():
     frame = people(500, seed=2, ratio=0.9)
     model = plainly(LogRank("years", "died", by="cause", edges=EDGES, at_edges=True), frame).model
@@ -44,6 +45,8 @@ def test_without_noise_three_groups_are_tested_as_by_lifelines():
 
 
 def same(model: LogRankModel, frame: pl.DataFrame, by: str, known: dict[str, Any]) -> None:
+    from lifelines.statistics import multivariate_logrank_test  # takes two seconds
+
     years, died = at_ends(frame["years"].to_numpy()), (frame["died"] == "yes").to_numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas, of what lifelines does
@@ -51,6 +54,19 @@ def same(model: LogRankModel, frame: pl.DataFrame, by: str, known: dict[str, Any
     assert model.test is not None
     assert model.test.statistic == pytest.approx(wanted.test_statistic, rel=1e-6)
     assert model.p_value == pytest.approx(wanted.p_value, rel=1e-6)
+
+
+def test_without_noise_the_statistic_is_the_textbooks():
+    frame = people(300, seed=4)
+    model = plainly(LogRank("years", "died", by="sex", edges=EDGES, at_edges=True), frame).model
+    years, died = at_ends(frame["years"].to_numpy()), (frame["died"] == "yes").to_numpy()
+    male, moved, variance = (frame["sex"] == "m").to_numpy(), 0.0, 0.0
+    for edge in EDGES:
+        events, at_risk = (died & (years == edge)).sum(), (years >= edge).sum()
+        share = (male & (years >= edge)).sum() / at_risk
+        moved += (died & male & (years == edge)).sum() - events * share
+        variance += events * share * (1 - share) * (at_risk - events) / (at_risk - 1)
+    assert model.test.statistic == pytest.approx(moved**2 / variance, rel=1e-9)
 
 
 def test_strata_add_up_what_each_would_say():

@@ -45,6 +45,10 @@ def quantile_of(level: float) -> float:
     return float(ndtri((1 + level) / 2))
 
 
+def _falling(ends: Floats) -> Floats:
+    return (np.minimum.accumulate(ends) + np.maximum.accumulate(ends[::-1])[::-1]) / 2
+
+
 @dataclass(frozen=True)
 class SurvivalCurve:
     """The survival of one group at the edges: `edges` begin with the time at which all are at risk."""
@@ -73,8 +77,13 @@ class SurvivalCurve:
         return np.append(1.0, np.exp(-self.hazard.unbiased))
 
     def intervals(self, level: float) -> tuple[Floats, Floats]:
-        """Return the interval at each edge by itself."""
-        return self._ends(quantile_of(level))
+        """Return the interval at each edge by itself; its ends fall, as the curve does.
+
+        They are half way between their running minimum and their running maximum from the right, which both
+        fall.
+        """
+        lows, highs = map(_falling, self._ends(quantile_of(level)))
+        return np.minimum(lows, self.survival), np.maximum(highs, self.survival)
 
     def band(self, level: float) -> tuple[Floats, Floats]:
         """Return bounds within which the whole curve lies at this level."""

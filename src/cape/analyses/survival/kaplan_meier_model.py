@@ -215,7 +215,7 @@ class KaplanMeierModel(Shown):
 
     def widths(self) -> Table:
         """Return how wide intervals are at each edge: for plans, from typical rows."""
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for group in self.groups:
             if group.label:
                 rows.append((self._title(group.label),))

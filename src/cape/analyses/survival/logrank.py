@@ -132,7 +132,7 @@ class LogRank(OfTimes):
 
     def _weights(self, events: Floats, exposed: Floats) -> Floats:
         if self.weighting == "peto":
-            return np.cumprod(1 - events / (exposed + 1))
+            return np.asarray(np.cumprod(1 - events / (exposed + 1)), np.float64)
         if self.weighting == "fleming-harrington":
             before = np.append(1.0, np.cumprod(1 - events / exposed)[:-1])
             return np.asarray(before**self.p * (1 - before) ** self.q)

@@ -55,7 +55,11 @@ def _inverses(cells: int) -> tuple[Floats, Floats]:
     """Return X^-1 of series of events, which have no last cell, and of rows that were censored."""
     matrix = woven(cells).matrix
     inner = matrix.T @ matrix
-    return np.linalg.inv(inner[:-1, :-1]), np.linalg.inv(inner)
+    return _inverse(inner[:-1, :-1]), _inverse(inner)
+
+
+def _inverse(inner: Floats) -> Floats:
+    return np.asarray(np.linalg.inv(inner), np.float64)
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class RiskTable:
 
     @property
     def bins(self) -> int:
-        return self.events.shape[1]
+        return int(self.events.shape[1])
 
     @cached_property
     def deaths(self) -> Floats:
@@ -184,7 +188,7 @@ def _free(released: Floats, total: float | None) -> Floats:
     """Return counts without constraints, event x cell, of one group."""
     matrix = woven(released.shape[1]).matrix
     events, censored = _inverses(len(matrix))
-    counts = np.linalg.solve(matrix, released.T).T
+    counts = np.array(np.linalg.solve(matrix, released.T).T, np.float64)
     counts[1:, :-1] = released[1:] @ matrix[:, :-1] @ events
     counts[1:, -1] = 0.0
     if total is not None:
@@ -201,7 +205,7 @@ def _fitted(released: Floats, total: float | None) -> Floats:
     Counts that add up to a total are those of y + m W'^-1 1 for a multiplier m, in which their sum rises.
     """
     matrix = woven(released.shape[1]).matrix
-    apart = np.linalg.solve(matrix.T, np.ones(len(matrix)))
+    apart = np.asarray(np.linalg.solve(matrix.T, np.ones(len(matrix))), np.float64)
     steps = _STEPS * len(matrix)
 
     def fit(multiplier: float) -> Floats:
@@ -216,7 +220,7 @@ def _fitted(released: Floats, total: float | None) -> Floats:
     if total <= 0:
         return np.zeros_like(found)
     missing = total - float(found.sum())
-    step = missing / (apart @ apart * len(released))
+    step = missing / (float(apart @ apart) * len(released))
     if abs(missing) > _CLOSE * total:
         while (float(fit(step).sum()) - total) * missing < 0:
             step *= 2
