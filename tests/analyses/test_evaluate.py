@@ -123,6 +123,23 @@ def test_a_released_model_is_evaluated_on_persons_it_has_not_seen():
     assert said.guarantee.open, "how many are held out at a site is private"
 
 
+def test_interactions_and_splines_are_predicted_at_the_sites():
+    sites = {name: frame(1500, seed) for seed, name in enumerate("abc")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hospital = cape.Consortium(sites, SCHEMA, cape.Budget(3, 1e-6), colluding=1, scheme="none")
+        model = hospital.release(
+            cape.LinearRegression(formula="chol ~ bmi * sex + spline(age, 3) + site"), 0.5
+        )
+        found = hospital.release(Evaluate(model), 0.5)
+    data = pl.concat([data.with_columns(site=pl.lit(name)) for name, data in sites.items()])
+    data = data.filter(pl.col("chol").is_not_nan())
+    y, predicted = np.clip(data["chol"].to_numpy(), 100, 400), model.model.predict(data)
+    assert found.value["root mean squared error"] == pytest.approx(
+        metrics.root_mean_squared_error(y, predicted), rel=1e-5
+    )
+
+
 def test_everything_about_it_is_shown_and_written():
     _, release = released(Evaluate(RISK), scheme="cape")
     roc, calibration = release.figures()

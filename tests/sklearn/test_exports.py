@@ -14,6 +14,7 @@ import cape
 from cape.errors import InvalidInput
 from cape.sklearn.exports import exported
 
+TERMS = "chol ~ age * sex + spline(bmi, 3) + site"
 RNG = np.random.default_rng(1)
 SCHEMA = cape.Schema(
     age=cape.Number(18, 90, unit="years"),
@@ -41,7 +42,10 @@ def releases():
         warnings.simplefilter("ignore")
         return {
             "linear": hospital.release(cape.LinearRegression("chol", ["age", "bmi", "sex"]), 0.2),
-            "logistic": hospital.release(cape.LogisticRegression("ill", ["age", "sex", "bmi"]), 0.3),
+            "logistic": hospital.release(cape.LogisticRegression("ill", ["age", "sex", "bmi"]), 0.2),
+            "terms": hospital.release(
+                cape.LinearRegression(formula="chol ~ age * sex + spline(bmi, 3) + site"), 0.1
+            ),
             "pca": hospital.release(cape.PCA("age", "bmi", "chol", components=2), 0.2),
             "k-means": hospital.release(cape.KMeans(["age", "bmi"], clusters=3), 0.2),
             "mean": hospital.release(cape.Mean("age"), 0.1),
@@ -58,6 +62,14 @@ def test_a_linear_regression_predicts_the_same_where_bounds_leave_it(releases):
         == release.model.coefficients
     )
     assert type(plain[-1]).__module__.startswith("sklearn.")
+
+
+def test_interactions_splines_and_sites_predict_the_same_elsewhere(releases):
+    new = frame(300, np.random.default_rng(4)).with_columns(site=pl.lit("b"))
+    release = releases["terms"]
+    wanted = release.model.predict(new)
+    assert np.clip(release.to_sklearn().predict(new), 100, 400) == pytest.approx(wanted, rel=1e-9)
+    assert cape.model_from_json(release.to_json()).predict(new) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_a_logistic_regression_gives_the_same_probabilities_and_classes(releases):

@@ -118,6 +118,8 @@ class Evaluate(Analysis):
     def told(self, analysis: Analysis, model: Any = None) -> Evaluate:
         target, features = getattr(analysis, "target", None), getattr(analysis, "features", None)
         link = getattr(analysis, "link", None) or _LINKS.get(analysis.kind)
+        if getattr(analysis, "offset", None) is not None:
+            raise InvalidInput(f"model = {self.model} has an offset, and cannot be evaluated")
         if not isinstance(target, str) or not features or not isinstance(link, str):
             raise InvalidInput(
                 f"model = {self.model} must be the number of a linear or logistic regression, or of a GLM; "

@@ -40,7 +40,11 @@ class Columns:
         """Return the vector of each row."""
         units = Units(self.design, self.schema)
         x = units.rows(data)
-        return x * self.design.length(self.schema) if self.scaled else units.back(x)
+        if self.scaled:
+            return x * self.design.length(self.schema)
+        # (1, x) w = (1, z) M w, with M w the intercept and the coefficients, for every w
+        whole = np.column_stack([np.ones(len(x)), x])
+        return np.asarray(np.linalg.solve(units.matrix.T, whole.T).T[:, 1:], np.float64)
 
     def names(self, *_: Any) -> list[str]:
         """Return what each entry is called."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from cape.analyses.predictor import Predictor
 from cape.data import Category, Number
+from cape.errors import InvalidInput
 from cape.show import Shown
 from cape.show.numbers import LEVEL
 from cape.show.plain import plain
@@ -24,9 +25,6 @@ _FORMAT = "cape model 1"
 class Portable(Shown):
     """A model with coefficients that can leave cape: `predictor` for sites, `portable` for other programs."""
 
-    link: ClassVar[str]
-    """The link of its predictions, by the name of `cape.blocks.predicted.LINKS`."""
-
     if TYPE_CHECKING:
         target: str
         design: Design
@@ -35,11 +33,22 @@ class Portable(Shown):
         intercept: float
 
         @property
+        def link(self) -> str: ...
+
+        @property
         def coefficients(self) -> Mapping[str, float]: ...
 
     @property
     def predictor(self) -> Predictor:
         """Its predictions as public numbers, in the columns' units."""
+        if getattr(self, "offset", None) is not None:
+            raise InvalidInput(
+                "a model with an offset predicts a rate times what the offset says; it can be written with "
+                "to_json, and cannot be evaluated"
+            )
+        return self._numbers()
+
+    def _numbers(self) -> Predictor:
         return Predictor(
             self.target,
             tuple(self.design.features),
@@ -54,7 +63,7 @@ class Portable(Shown):
         estimates = list(self.estimates)
         ends = [estimate.interval(LEVEL) for estimate in estimates]
         covariance = getattr(self, "covariance", None)
-        told = self.predictor.to_dict()
+        told = self._numbers().to_dict()
         columns = {name: self.schema[name] for name in (*self.design.columns,)}
         stated = self.schema.to_dict()
         return plain(
@@ -74,7 +83,10 @@ class Portable(Shown):
                 "level": LEVEL,
                 "covariance": None if covariance is None else covariance.to_dict(),
                 "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
-                "columns": {name: stated[name] for name in columns if name in stated},
+                "columns": {
+                    name: stated.get(name) or {"categories": getattr(column, "values", ())}
+                    for name, column in columns.items()
+                },
                 "units": {
                     name: column.unit
                     for name, column in columns.items()
@@ -86,5 +98,6 @@ class Portable(Shown):
                     if isinstance(column, Category) and name != self.target
                 },
                 "event": getattr(self, "classes", (None, None))[1],
+                "offset": getattr(self, "offset", None),
             }
         )
