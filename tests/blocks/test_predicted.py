@@ -97,3 +97,16 @@ def test_links_give_what_their_names_say():
 def test_a_block_that_does_not_fit_is_refused_before_any_row_is_read(block, problem):
     with pytest.raises(InvalidInput, match=problem):
         block.arrays(SCHEMA)
+
+
+@pytest.mark.parametrize("weights", [(1e9, 0.0, 0.0, 0.0), (-1e99, 1e99, 0.0, 0.0), (350.0, -1e6, 1e6, 1e6)])
+def test_a_model_far_out_of_bounds_makes_no_row_add_more_than_1(weights):
+    rows = frame(50).with_columns(chol=pl.Series(np.linspace(-1e6, 1e6, 50)))
+    forms = (Form(((0, 0, 1.0),), 0.1), Form(((0, 1, -3.0), (1, 1, 1.0)), 0.2))
+    blocks = [Errors(NUMBERS, weights, "identity"), ErrorSquares(NUMBERS, weights, "identity", -1.0, forms)]
+    for i in range(50):
+        (count, target, squares, errors), (forms_,) = Table("a", rows[i : i + 1], SCHEMA).sums(blocks)
+        assert 0 <= count[0] <= 1
+        assert abs(target[0]) <= 2**20
+        assert (np.concatenate([squares, errors, forms_]) <= 2**40).all()
+        assert (np.concatenate([squares, errors, forms_]) >= 0).all()
