@@ -58,6 +58,7 @@ def test_a_study_fits_a_model_and_evaluates_it_on_others(cape, evaluated):
     assert "Held out are 0.4 of the persons" in report
 
 
+@pytest.mark.slow(1.5)
 def test_a_resumed_run_takes_the_model_from_its_results(cape, evaluated):
     out = evaluated.parent / "out"
     assert cape("run", evaluated, "--out", out, "--only", "1").code == 0
