@@ -57,7 +57,9 @@ def parts(block, schema, table):
         here = np.ones((rows, 1))
         for name in (block.by,) if isinstance(block.by, str) else block.by:
             groups = len(schema.category(name).values)
-            here = (here[:, :, None] * (table[name][:, None] == np.arange(groups))[:, None, :]).reshape(rows, -1)
+            here = (here[:, :, None] * (table[name][:, None] == np.arange(groups))[:, None, :]).reshape(
+                rows, -1
+            )
         return [(here[:, :, None] * array[:, None, :]).reshape(rows, -1) for array in arrays]
     if isinstance(block, GroupedProducts):
         return products(block, schema, table)

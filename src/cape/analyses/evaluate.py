@@ -96,7 +96,9 @@ class Evaluate(Analysis):
         if edges is not None and bins is not None:
             raise InvalidInput("either edges or bins must be given, not both")
         if edges is not None and (isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable)):
-            raise InvalidInput(f"edges must be risks that rise, as in [0.05, 0.1, 0.2], not {check.show(edges)}")
+            raise InvalidInput(
+                f"edges must be risks that rise, as in [0.05, 0.1, 0.2], not {check.show(edges)}"
+            )
         cut = None
         if edges is not None:
             ends = sorted({0.0, 1.0, *(check.real("edges", edge, least=0.0, most=1.0) for edge in edges)})
@@ -225,7 +227,12 @@ class Evaluate(Analysis):
             return self._errors(answer, sums, normal)
         (counts, within), (noise, within_noise) = answer.sums[0], answer.noise[0]
         table = RiskTable(
-            np.array(self._edges(schema)), np.asarray(counts), np.asarray(within), noise, within_noise, self._threshold
+            np.array(self._edges(schema)),
+            np.asarray(counts),
+            np.asarray(within),
+            noise,
+            within_noise,
+            self._threshold,
         )
         estimates = [table.auc(), table.brier(), *table.shares()]
         warn_of_unknown(estimates)

@@ -89,7 +89,9 @@ class Predictor:
         target = schema[self.target]
         bounded = isinstance(target, Category)
         if bounded and self.link in ("identity", "log", "inverse"):
-            raise InvalidInput(f"target {self.target!r} has categories; link must be logit, probit or cloglog")
+            raise InvalidInput(
+                f"target {self.target!r} has categories; link must be logit, probit or cloglog"
+            )
         values = np.array([self.intercept, *(given[name] for name in units.names)])
         with np.errstate(over="ignore"):
             found = np.linalg.solve(units.matrix, values)
@@ -169,7 +171,9 @@ def model_from_json(source: str | Path | Mapping[str, Any]) -> Predictor:
         try:
             text = Path(source).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            raise InvalidInput(
+                f"{source} cannot be read: {getattr(error, 'strerror', None) or error}"
+            ) from None
     try:
         found = json.loads(text)
     except ValueError as error:

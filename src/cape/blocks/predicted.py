@@ -29,7 +29,7 @@ from cape.blocks.steps import ONE
 from cape.data.schema import Category, Number, Schema
 from cape.errors import InvalidInput
 
-__all__ = ["LINKS", "Errors", "ErrorSquares", "Risks", "inverse"]
+__all__ = ["LINKS", "ErrorSquares", "Errors", "Risks", "inverse"]
 
 _LARGEST = 1e100
 _TYPICAL = 1024  # rows, for plans

@@ -208,7 +208,9 @@ def _told(entry: Entry, results: Results, folder: ResultsFolder | None) -> Entry
     here = {each.entry.number: each.release for each in results.answered}
     model = here.get(number) or (folder.released.get(number, {}).get("model") if folder else None)
     if model is None:
-        raise InvalidInput(f"analysis {entry.number} needs the model of analysis {number}, which is not released")
+        raise InvalidInput(
+            f"analysis {entry.number} needs the model of analysis {number}, which is not released"
+        )
     earlier = results.study.analyses[number - 1].analysis
     return replace(entry, analysis=entry.analysis.told(earlier, model))
 

@@ -354,7 +354,9 @@ class Submission:
             return None
         release = self._finished(earlier)
         if release is None:
-            raise InvalidInput(f"analysis {number} needs the model of analysis {earlier}, which is not released")
+            raise InvalidInput(
+                f"analysis {number} needs the model of analysis {earlier}, which is not released"
+            )
         told: dict[str, Any] = release.model.predictor.to_dict()
         return told
 

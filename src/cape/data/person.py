@@ -296,7 +296,9 @@ class Person:
 
         It depends on the id and on public text only, so that no other person can change it.
         """
-        digest = sha256(f"{_SPLIT}{len(self.salt)}:{self.salt}{id}".encode(errors="backslashreplace")).digest()
+        digest = sha256(
+            f"{_SPLIT}{len(self.salt)}:{self.salt}{id}".encode(errors="backslashreplace")
+        ).digest()
         return int.from_bytes(digest[:8]) < int(Fraction(self.keep_apart or 0.0) * (1 << 64))
 
 

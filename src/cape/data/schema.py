@@ -446,7 +446,9 @@ def _held_out(column: Column) -> bool:
 def meant(name: Any, known: Iterable[str]) -> str:
     """Return the end of an error's sentence about a column that a schema does not have."""
     if name == HELD_OUT:
-        return ': rows are held out by the id of their person; write id = "..." and keep_apart = 0.2 in [person]'
+        return (
+            ': rows are held out by the id of their person; write id = "..." and keep_apart = 0.2 in [person]'
+        )
     return hint(name, known)
 
 

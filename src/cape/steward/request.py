@@ -112,7 +112,9 @@ class Request:
     @property
     def plan(self) -> bytes:
         """Hash of what all stages of the run have in common."""
-        return _digest("plan", self.study_hash, self.number, self.roster, self.run, self.coordinator, self.model)
+        return _digest(
+            "plan", self.study_hash, self.number, self.roster, self.run, self.coordinator, self.model
+        )
 
     @property
     def session(self) -> bytes:
@@ -160,7 +162,9 @@ class Request:
             pass
         else:
             told = {name: getattr(read, name) for name in _FIELDS if name not in ("study", "model")}
-            return cls(study=study, model=model, coordinator=received.key, signature=received.signature, **told)
+            return cls(
+                study=study, model=model, coordinator=received.key, signature=received.signature, **told
+            )
         raise Denied(Code.REQUEST, "the request cannot be read; do both sides run the same version of cape?")
 
     def check(self) -> None:
