@@ -52,6 +52,8 @@ ANALYSES: list[dict[str, Any]] = [
         "model": {"target": "ill", "link": "logit", "intercept": -1.0, "coefficients": {"age": 0.02}},
         "threshold": 0.3,
     },
+    {"kind": "heterogeneity", "of": {"kind": "difference", "columns": ["weight"], "by": "ill"}, "by": "site"},
+    {"kind": "mixed-model", "target": "weight", "features": ["age", "sex"], "random": ["intercept", "age"]},
     {"kind": "pca", "columns": ["age", "weight"], "components": 1, "center": True},
     {"kind": "k-means", "columns": ["age", "weight"], "clusters": 3, "steps": 4, "seed": 1},
     {

@@ -38,6 +38,7 @@ SCHEMA: dict[str, Any] = {name: {"low": 0.0, "high": 1.0, "missing": True} for n
 
 ONE, SOME, CONDITIONS = "one column", "a list of columns", "columns with a value each"
 MODEL = "a target and a coefficient for each feature"
+ANALYSIS = "an analysis of columns"
 NAMES_COLUMNS = {
     "column": ONE,
     "target": ONE,
@@ -50,6 +51,8 @@ NAMES_COLUMNS = {
     "features": SOME,
     "where": CONDITIONS,
     "model": MODEL,
+    "of": ANALYSIS,
+    "random": SOME,
 }
 GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or make questions small
     "clusters": 2,
@@ -116,6 +119,12 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
         if NAMES_COLUMNS[key] == CONDITIONS and kind != "count":
             picks.append(((1, 1),))
             continue
+        if key == "random":  # of the features
+            picks.append(((0, 0),))
+            continue
+        if NAMES_COLUMNS[key] == ANALYSIS:
+            picks.append(((2, 0), (0, 2), (1, 1), (3, 0)))
+            continue
         if NAMES_COLUMNS[key] == MODEL:
             picks.append(((1, 2), (2, 1), (2, 0)))
             continue
@@ -129,7 +138,7 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
             if not names:
                 continue
             where: Any = dict.fromkeys(names, "yes") if kind == "count" else condition(names)
-            shaped = {ONE: names[0], SOME: names, CONDITIONS: where, MODEL: model(names)}
+            shaped = {ONE: names[0], SOME: names, CONDITIONS: where, MODEL: model(names), ANALYSIS: analysis(names)}
             described[key] = shaped[NAMES_COLUMNS[key]]
         yield described
 
@@ -145,6 +154,18 @@ def model(names: list[str]) -> dict[str, Any]:
     link = "logit" if target in CATEGORIES else "identity"
     coefficients = {f"{name}=yes" if name in CATEGORIES else name: 0.5 for name in features}
     return {"target": target, "link": link, "coefficients": coefficients}
+
+
+def analysis(names: list[str]) -> dict[str, Any]:
+    """An analysis that reads these columns, and can be compared between groups."""
+    first, *others = names
+    if first in CATEGORIES:
+        return {"kind": "association", "columns": names}
+    if len(others) == 1 and others[0] in CATEGORIES:
+        return {"kind": "difference", "columns": [first], "by": others[0]}
+    if len(others) == 1:
+        return {"kind": "mean", "columns": names}
+    return {"kind": "linear-regression", "target": first, "features": others}
 
 
 def named(described: dict[str, Any]) -> list[str]:
@@ -191,6 +212,9 @@ def widest(kind: str) -> list[dict[str, Any]]:
 def _listed(value: Any) -> list[str]:
     if isinstance(value, dict) and "coefficients" in value:
         return [value["target"], *(name.partition("=")[0] for name in value["coefficients"])]
+    if isinstance(value, dict) and "kind" in value:
+        found = [value.get("columns", []), value.get("features", []), [value.get("target"), value.get("by")]]
+        return [name for names in found for name in names if name is not None]
     text = value if isinstance(value, str) else " ".join(value)  # a term names several
     return list(dict.fromkeys(re.findall(r"(?:number|category)_\d", text)))
 
