@@ -52,7 +52,6 @@ NAMES_COLUMNS = {
     "where": CONDITIONS,
     "model": MODEL,
     "of": ANALYSIS,
-    "random": SOME,
 }
 GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or make questions small
     "clusters": 2,
@@ -79,6 +78,7 @@ LEFT = {  # and those that stay as they are
     "probs",
     "proportional",
     "radius",
+    "random",  # "intercept", or some of the features
     "rate",
     "ridge",
     "rounds",
@@ -118,9 +118,6 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
     for key in places:
         if NAMES_COLUMNS[key] == CONDITIONS and kind != "count":
             picks.append(((1, 1),))
-            continue
-        if key == "random":  # of the features
-            picks.append(((0, 0),))
             continue
         if NAMES_COLUMNS[key] == ANALYSIS:
             picks.append(((2, 0), (0, 2), (1, 1), (3, 0)))
