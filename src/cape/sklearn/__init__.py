@@ -12,6 +12,7 @@ except ImportError:
     raise MissingExtra("sklearn", "cape.sklearn") from None
 
 from cape.sklearn.accountant import BudgetAccountant
+from cape.sklearn.cox import CoxRegression
 from cape.sklearn.kmeans import KMeans
 from cape.sklearn.linear import LinearRegression
 from cape.sklearn.logistic import LogisticRegression
@@ -23,6 +24,7 @@ from cape.sklearn.scaler import StandardScaler
 __all__ = [
     "PCA",
     "BudgetAccountant",
+    "CoxRegression",
     "GaussianNB",
     "KMeans",
     "LinearRegression",

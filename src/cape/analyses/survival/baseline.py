@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.matrices import shrunk, spectral, symmetric
+from cape.analyses.matrices import CLEAR, shrunk, spectral, symmetric
 from cape.arrays import Floats
 from cape.blocks import Exposure
 from cape.blocks.exposure import middles
@@ -24,6 +24,7 @@ __all__ = ["Baseline"]
 
 SHAPE = 0.7  # the SD of the logarithm of hazards over time that is expected before anything is seen
 APART = 0.3  # the same for strata beside the hazard of all, each with a level of its own
+DOUBTED = 3.0  # times chance: as far as means at risk are drawn to those of all events
 _LEAVING = 0.3  # the same for numbers at risk, beside a steady rate of leaving
 _RIDGE = 0.15  # of the largest eigenvalue of noise, added to what features are whitened by
 _FLAT = 1e-6
@@ -111,18 +112,25 @@ class Baseline:
         centre = _inside(sums[6].reshape(strata, width).sum(axis=0) / total)
         second = symmetric(sums[8], sums[9]) / total - np.outer(centre, centre)
         of_noise = noise[9] / total
-        middle = max(float(np.trace(second)) / width, of_noise / 4, _FLAT)
-        second = second + (middle - float(np.trace(second)) / width) * np.eye(width)
-        spread, _ = shrunk(second, of_noise)
-        values, vectors = np.linalg.eigh(spread)
-        values = np.maximum(values, _LEAST * middle)
-        edge = _RIDGE * spectral(width, of_noise) + _FLAT * middle
-        turn = (vectors / np.sqrt(values + edge)) @ vectors.T
-        spread = (vectors * values) @ vectors.T
+        spread, turn = _whitened(second, of_noise)
         means, unsure = _means(
             sums[6].reshape(strata, width), sums[7], noise[6], noise[7], events, centre, spread
         )
         return cls(hazards, doubt, means, unsure, centre, turn, spread, events, at_risk, number.edge, strata)
+
+    def whitened(self, curvature: Floats, noise: float) -> Baseline:
+        """Return the baseline with features whitened by the curvature of a step, level first, if it is clear.
+
+        Rows that were shortened count there as they do in scores.
+        """
+        number = float(curvature[0, 0])
+        if number <= CLEAR * spectral(len(curvature), noise):
+            return self
+        inner, white = _whitened(curvature[1:, 1:] / number, noise / number)
+        back = np.linalg.inv(self.turn)
+        spread = back @ inner @ back.T
+        times = float(np.trace(self.spread)) / float(np.trace(spread))
+        return replace(self, turn=white @ self.turn, spread=spread, unsure=self.unsure * times)
 
     @property
     def misled(self) -> float:
@@ -216,6 +224,18 @@ class _Stratum:
             self.doubt = self.doubt + 1 / (_LEAVING**-2.0 + (at_risk / seen_noise) ** 2)
 
 
+def _whitened(second: Floats, noise: float) -> tuple[Floats, Floats]:
+    """Return second moments less what is likely to be noise, and what whitens them as far as noise lets it."""
+    width = len(second)
+    mean = float(np.trace(second)) / width
+    middle = max(mean, noise, _FLAT)
+    spread, _ = shrunk(second + (middle - mean) * np.eye(width), noise)
+    values, vectors = np.linalg.eigh(spread)
+    values = np.maximum(values, _LEAST * middle)
+    edge = _RIDGE * spectral(width, noise) + _FLAT * middle
+    return (vectors * values) @ vectors.T, (vectors / np.sqrt(values + edge)) @ vectors.T
+
+
 def _steady(rows: float, spent: float, bins: int) -> Floats:
     """Return the numbers at risk by bin if rows leave at a constant rate, which makes up the time spent."""
     low, high = 1e-9, 200.0
@@ -241,7 +261,8 @@ def _means(
     unsure they are, by cell.
 
     At risk, weighted by their hazards, rows have the features that those with an event have. Both are drawn
-    to 0 as far as they are no larger than sampling and noise make them (James and Stein).
+    to 0 as far as they are no larger than sampling and noise make them (James and Stein, with `DOUBTED` times
+    what these make: a mean that noise made shortens every score).
     """
     strata, width = sums.shape
     by_stratum = events.reshape(strata, -1)
@@ -261,7 +282,8 @@ def _means(
     slope = (trend - (number * middle) @ (centre + apart)) / weight
     slope = _drawn(slope, (trend_noise / weight) ** 2 + variance / weight)
     found = apart[:, None, :] + away[:, :, None] * slope
-    chance = ((sum_noise / number) ** 2 + variance / number) / variance
+    # that of all events does not matter, since the level of the baseline is found with the coefficients
+    chance = ((sum_noise / number) ** 2 + variance / number) / variance * (strata > 1)
     unsure = np.repeat(chance, bins) + away.reshape(-1) ** 2 * (
         (trend_noise / weight) ** 2 / variance + 1 / weight
     )
@@ -271,7 +293,7 @@ def _means(
 def _drawn(values: Floats, chance: Floats | float) -> Floats:
     """Return values drawn to 0 by how much of them is chance, all by the same factor."""
     total = float((values**2 / (chance + _TINY)).sum())
-    return values * max(0.0, 1 - values.size / total) if total > 0 else values
+    return values * max(0.0, 1 - DOUBTED * values.size / total) if total > 0 else values
 
 
 def _inside(point: Floats) -> Floats:

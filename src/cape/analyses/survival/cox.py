@@ -257,7 +257,7 @@ class Cox(Analysis):
         moved, noise = block.reach * answer.sums[0][6], block.reach * answer.noise[0][6]
         change = mean[1:] - place.weights
         baseline = place.baseline.after(moved, noise, kept, float(mean[0]) - place.level, change)
-        return Place(baseline, float(mean[0]), mean[1:])
+        return Place(baseline.whitened(last.curvature, last.curvature_noise), float(mean[0]), mean[1:])
 
     def _possible(self, schema: Schema) -> Floats:
         """Return the largest level and weights that are possible, if no column moves log-hazards by more."""
