@@ -28,6 +28,8 @@ BENT = 0.01  # the noise in the curvature, in events, before it is clipped for i
 LEFT = 0.5  # of the change of log-hazards, squared, that a step may be wrong by: a Poisson likelihood's
 SURPRISE = 3.0  # times what noise explains of a step's distance from earlier ones, squared
 _TINY = 1e-150
+_FLAT = 1e-6  # of an event: where there is no noise there is still rounding
+_ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,32 @@ class HazardStep(Step):
             max(place.baseline.total, 1.0),
             block.bound**2 * spread_noise,
         )
+
+    def precision(self, covariance: Floats) -> Floats:
+        """Return how much the step tells, if the covariance of the weights is this before it.
+
+        Noise e in the scores and E in the curvature, at a point that is d away, make e + E d. Along what
+        stands out of noise, d is the change that was found and what noise did to it, whatever was known
+        before; elsewhere it is as before. Where that is more than what was known, this counts.
+        """
+        inverses, kept, vectors = self._seen
+        turned = np.linalg.inv(self.point.turn)
+        before, eye = turned.T @ covariance @ turned, np.eye(len(covariance))
+        inverse = (vectors * inverses) @ vectors.T
+        dark = vectors[:, inverses == 0]
+        fixed = np.outer(self.change, self.change) + dark @ (dark.T @ before @ dark) @ dark.T
+        least = (self.score_noise**2 + (_FLAT * self.count) ** 2) * eye
+
+        def made(away: Floats) -> Floats:
+            return np.asarray(least + self.curvature_noise**2 * (np.trace(away) * eye + away))
+
+        away = fixed
+        for _ in range(_ROUNDS):
+            away = fixed + inverse @ made(away) @ inverse
+        if np.trace(away) > np.trace(before):
+            away = before + np.outer(self.change, self.change)
+        told = turned @ (vectors * kept) @ vectors.T
+        return np.asarray(told @ np.linalg.solve(made(away), told.T))
 
     @property
     def bread(self) -> Floats:
