@@ -119,7 +119,7 @@ def label_of(term: Feature, entry: ModelColumn, known: Mapping[str, Column]) -> 
             if factor.column in levels:
                 parts.append(f"{factor.column}={column.values[levels[factor.column]]}")
         elif factor.spline is not None:
-            parts.append(f"{factor}[{knots_of(factor, column)[curves[factor]]:.10g}]")
+            parts.append(f"{factor}[{knots_of(factor, column)[curves[factor]]:.6g}]")
         else:
             parts.append(factor.column)
     return ":".join(parts)

@@ -289,6 +289,8 @@ class Sampled(Entries):
         self._rows = rows
 
     def products(self, places: Integers) -> Floats:
+        if places.shape[1] == 2:
+            return np.asarray(self._second[places[:, 0], places[:, 1]])
         return np.array([self._rows[:, list(each)].prod(axis=1).mean() for each in places.tolist()])
 
     @cached_property
