@@ -12,6 +12,7 @@ from cape.analyses.described import build_of
 from cape.analyses.heterogeneity_effects import KINDS, BySite, SiteEffects, by_site
 from cape.analyses.heterogeneity_model import HeterogeneityModel, Quantity
 from cape.analyses.synthesis import Synthesis
+from cape.blocks.terms import parse
 from cape.data import Schema
 from cape.data.schema import SITE
 from cape.engine.estimates import unknown, warn_of_unknown
@@ -105,8 +106,9 @@ class Heterogeneity(Analysis):
 
 def _columns(of: Analysis) -> Iterator[str]:
     """Yield the columns that an analysis names."""
-    for name in ("columns", "features"):
-        yield from getattr(of, name, ())
+    yield from getattr(of, "columns", ())
+    for term in getattr(of, "features", ()):
+        yield from parse(term).columns
     for name in ("target", "by"):
         if getattr(of, name, None) is not None:
             yield getattr(of, name)

@@ -110,12 +110,12 @@ class MixedModel(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         if isinstance(schema[self.target], Category):
             raise InvalidInput(f"target {self.target!r} must have bounds, and the schema gives it categories")
-        places = self._places(schema)
-        if len(places) < len(self.random):
-            raise InvalidInput(
-                f"random must name columns, not interactions or splines: {joined(self.random)}"
-            )
-        if len(places) > _MOST_RANDOM:
+        for name in self.random:
+            if name != INTERCEPT and not self.design.alone(name, schema):
+                raise InvalidInput(
+                    f"random must name columns without interactions, and no splines: not {check.show(name)}"
+                )
+        if len(self._places(schema)) > _MOST_RANDOM:
             raise InvalidInput(
                 f"random must have at most {_MOST_RANDOM} effects, counting each category but the first"
             )

@@ -96,6 +96,11 @@ class Design:
                     f"target {self.target!r} must have two categories, not {len(column.values)}, or bounds"
                 )
 
+    def alone(self, feature: str, schema: Schema) -> bool:
+        """Return whether a feature is a column that shares no entry with an interaction."""
+        plain = {part.plain[0] for part in self.basis(schema).parts if part.plain is not None}
+        return parse(feature).plain and parse(feature).columns[0] in plain
+
     def names(self, schema: Schema) -> tuple[str, ...]:
         """Return what each entry of x is called, without the intercept."""
         self.check(schema)

@@ -179,6 +179,15 @@ def test_smaller_questions_than_one_with_terms_have_terms_or_columns() -> None:
     ]
 
 
+def test_a_random_slope_is_of_a_column_without_interactions_and_sites_are_no_feature_of_their_own() -> None:
+    terms = ["age", "sex", "chol", "age:sex"]
+    cape.MixedModel("sbp", terms, random=["intercept", "chol"]).query(SCHEMA.at(SITES), "replace-one")
+    with pytest.raises(InvalidInput, match="without interactions.*'age'"):
+        cape.MixedModel("sbp", terms, random=["age"]).query(SCHEMA.at(SITES), "replace-one")
+    with pytest.raises(InvalidInput, match="site"):
+        cape.Heterogeneity(cape.LinearRegression("sbp", ["age", "age:site"]))
+
+
 def test_other_analyses_with_features_take_terms_and_those_of_columns_refuse_them() -> None:
     data = people(300)
     loss = cape.PolynomialLoss("sbp", ["age", "sex", "age:sex"], {1: [0, -2], 2: [1]})
