@@ -20,8 +20,7 @@ from tests.cli.test_report import Balanced
 MODELS = """
 [[analysis]]
 kind = "linear-regression"
-target = "age"
-features = ["weight", "sex"]
+formula = "age ~ weight + sex"
 [[analysis]]
 kind = "logistic-regression"
 target = "ill"

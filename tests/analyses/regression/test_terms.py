@@ -182,7 +182,7 @@ def test_smaller_questions_than_one_with_terms_have_terms_or_columns() -> None:
 def test_a_random_slope_is_of_a_column_without_interactions_and_sites_are_no_feature_of_their_own() -> None:
     terms = ["age", "sex", "chol", "age:sex"]
     cape.MixedModel("sbp", terms, random=["intercept", "chol"]).query(SCHEMA.at(SITES), "replace-one")
-    with pytest.raises(InvalidInput, match="without interactions.*'age'"):
+    with pytest.raises(InvalidInput, match=r"without interactions.*'age'"):
         cape.MixedModel("sbp", terms, random=["age"]).query(SCHEMA.at(SITES), "replace-one")
     with pytest.raises(InvalidInput, match="site"):
         cape.Heterogeneity(cape.LinearRegression("sbp", ["age", "age:site"]))
