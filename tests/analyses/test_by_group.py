@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pickle
@@ -31,7 +32,7 @@ from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 from cape.errors import InvalidInput, TooNoisyWarning
 
-from .slow_sums import release, scaled
+from .slow_sums import exact, noisy, release, scaled
 
 SCHEMA = Schema(
     age=(18, 90),
@@ -254,3 +255,24 @@ class TestByConsortium:
         assert len(curves) == 2
         plan = str(consortium.plan(cape.Variance("x", by="sex"), share=0.2))
         assert "Sex: m" in plan or "x | sex=m" in plan
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "asked", [Variance("age", "bmi"), Covariance("age", "bmi")], ids=lambda asked: asked.kind
+)
+def test_one_row_moves_the_later_stage_of_all_groups_as_far_as_is_claimed(asked, neighbours):
+    rng, data = np.random.default_rng(4), table(3000)
+    data["stage"][data["stage"] == 2] = 1  # of the third group nothing can be asked then
+    talk = by(asked, "stage").conduct(SCHEMA, neighbours)
+    query = next(talk)
+    query = talk.send(noisy(query, SCHEMA, exact(query, SCHEMA, data), 3000, rng, neighbours=neighbours))
+    assert [block.blocks[2] for block in query.blocks] == [None] * len(query.blocks)
+    rows = []
+    for age, bmi, stage in itertools.product([18.0, 54.0, 90.0, np.nan], [10.0, 30.0, 60.0], range(3)):
+        one = {"age": np.array([age]), "bmi": np.array([bmi]), "stage": np.array([stage])}
+        sums = [array.ravel() for arrays in exact(query, SCHEMA, one) for array in arrays]
+        rows.append(np.concatenate([a / s for a, s in zip(sums, query.flat_scales, strict=True)]))
+    other = [np.zeros_like(rows[0])] if neighbours == "add-remove" else rows
+    furthest = max(float(np.linalg.norm(a - b)) for a in rows for b in other)
+    assert 0.4 * query.sensitivity < furthest <= query.sensitivity * (1 + 1e-12)

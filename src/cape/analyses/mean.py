@@ -58,7 +58,7 @@ class _FromMoments(ByGroup, OfColumns):
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
 
     def apart(self, query: Query) -> float:
-        return max(apart(query), super().apart(query))
+        return apart(query) or super().apart(query)  # of a later stage's squares
 
     def finish(self, answer: Answer) -> list[Estimate]:
         return self.estimates(self.sums(answer), answer.schema)
@@ -234,7 +234,7 @@ class Sum(ByGroup, OfColumns):
         return Query(tuple(blocks), tuple(scales), math.sqrt(moved))
 
     def apart(self, query: Query) -> float:
-        return max(apart(query), super().apart(query))
+        return apart(query)
 
     def finish(self, answer: Answer) -> list[Estimate]:
         estimates = []

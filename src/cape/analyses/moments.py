@@ -88,7 +88,7 @@ def by_missing(columns: tuple[str, ...], schema: Schema) -> Iterator[tuple[str, 
 def apart(query: Query) -> float:
     """Return the most that two rows, both complete, differ in the moments that a query asks for.
 
-    Columns move independently, by `Weights.moved` each.
+    Columns move independently, by `Weights.moved` each. 0 if it asks for none.
     """
     total = 0.0
     for block, scales in zip(query.blocks, query.scales, strict=True):
