@@ -116,7 +116,7 @@ def test_without_noise_groups_are_compared_as_scipy_does(by):
         each = [cells[here & ~np.isnan(cells)] for here in groups]
         known = ttest_ind(*each, equal_var=False) if len(each) == 2 else f_oneway(*each, equal_var=False)
         assert balance[name].p_value == pytest.approx(known.pvalue, abs=1e-6)
-        assert balance[name].test == ("Welch's t" if len(each) == 2 else "Welch's F")
+        assert balance[name].test == ("Welch's t-test" if len(each) == 2 else "Welch's F-test")
         apart = [
             abs(one.mean() - other.mean()) / math.sqrt((one.var(ddof=1) + other.var(ddof=1)) / 2)
             for i, one in enumerate(each)
@@ -198,7 +198,7 @@ def test_the_table_shows_what_is_missing_and_how_groups_differ():
     heads = [int(head.rpartition("= ")[2].rstrip(")").replace(",", "")) for head in table.columns[1:4]]
     assert [sum(each) for each in counts] == heads
     assert heads[0] == heads[1] + heads[2] == 3600
-    assert "P: Welch's t test for numbers and chi-square test for categories" in release.notes()[0]
+    assert "P: Welch's t-test for numbers and chi-square test for categories" in release.notes()[0]
     plain = json.loads(json.dumps(release.to_dict()))
     assert set(plain["model"]["balance"]) == {"age", "sex"}
     total = {each["label"]: each["value"] for each in plain["estimates"]}

@@ -59,7 +59,7 @@ def of_numbers(column: str, sums: Sequence[Sums]) -> Balance:
                 ratio.error(ratio.sampled, ratio.drawn), ratio.error(ratio.blurred, ratio.noise)
             )
             found.append((abs(ratio.value), error))
-    test = "Welch's t" if len(sums) == 2 else "Welch's F"
+    test = "Welch's t-test" if len(sums) == 2 else "Welch's F-test"
     p = None if overall is None else overall.p_value
     return _balance(column, test, p, found, len(sums))
 
@@ -72,7 +72,9 @@ def of_categories(column: str, table: Floats, noise: float) -> Balance:
         each = _distance(one, other, noise)
         if each is not None:
             found.append(each)
-    return _balance(column, "chi-square", None if tested is None else tested.test.p_value, found, len(table))
+    return _balance(
+        column, "chi-square test", None if tested is None else tested.test.p_value, found, len(table)
+    )
 
 
 def _balance(

@@ -95,7 +95,7 @@ class TableOneModel(Shown):
         if not self.balances:
             return left
         tests = {each.test: isinstance(self.schema[each.column], Number) for each in self.balances}
-        named = [f"{test} test for {'numbers' if number else 'categories'}" for test, number in tests.items()]
+        named = [f"{test} for {'numbers' if number else 'categories'}" for test, number in tests.items()]
         groups = "" if self.two else ", the largest of each two groups"
         found = [
             f"P: {' and '.join(named)}; privacy noise is counted.",
