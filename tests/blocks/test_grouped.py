@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cape.blocks import Axis, Counts, Design, Form, Gram, Grouped, Moments, Squares, Table
+from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Grouped, Moments, Squares, Table
 from cape.data import Schema
 from cape.data.person import Person
 from cape.errors import InvalidInput
@@ -58,6 +58,11 @@ def test_typical_sums_follow_the_shares_of_groups():
     schema = Schema(x=(-1, 1), g={"categories": ["a", "b"], "expected": {"share": 0.25}})
     counts = Grouped("g", (Counts(()),) * 2).typical(schema, 1000)
     assert list(map(float, counts)) == [750.0, 250.0]
+
+
+def test_a_function_that_came_with_a_request_is_not_hidden_in_groups():
+    with pytest.raises(InvalidInput, match="Custom cannot be added up by group"):
+        Grouped("g", (Custom(len, ("x",), 1.0, 1),) * 3)
 
 
 def test_there_must_be_a_block_for_each_category():

@@ -40,6 +40,11 @@ class Grouped(Block):
     by: str
     blocks: tuple[Block | None, ...]
 
+    def __post_init__(self) -> None:
+        for block in self.blocks:
+            if block is not None and (block.brings_code or block.at_once or block.rate < 1):
+                raise InvalidInput(f"{type(block).__name__} cannot be added up by group")
+
     @property
     def reads(self) -> tuple[str, ...]:
         own = (name for block in self.blocks if block is not None for name in block.reads)
