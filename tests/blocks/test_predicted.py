@@ -75,6 +75,18 @@ def test_links_give_what_their_names_say():
     assert inverse("log", eta)[3] == pytest.approx(np.exp(0.5))
 
 
+@pytest.mark.parametrize("edges", [(0.0, 5e-324, 1.0), (0.0, 5e-324, 1e-323, 0.5, 1.0)])
+def test_a_bin_that_is_as_narrow_as_floats_are_moves_sums_no_further(edges):
+    """Anybody may ask for it, and a model whose risks lie in it."""
+    block = Risks(RISKS, (-1e90, 1e95, 0.0, 0.0), "logit", edges)
+    block.arrays(SCHEMA)
+    for age in (18.0, 54.0, 90.0):
+        row = pl.DataFrame({"age": [age], "sex": ["male"], "ill": ["yes"]})
+        counts, within = Table("a", row, SCHEMA).sums([block])[0]
+        assert counts.sum() == 1
+        assert np.abs(within).sum() <= 2**20
+
+
 @pytest.mark.parametrize(
     ("block", "problem"),
     [

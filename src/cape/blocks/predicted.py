@@ -35,6 +35,7 @@ _LARGEST = 1e100
 _TYPICAL = 1024  # rows, for plans
 _MOST_BINS = 1 << 12
 _LOGARITHM = 700.0  # beyond, an exponential has no double
+_NARROW = 2.0**-1022
 
 LINKS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda eta: eta,
@@ -123,7 +124,8 @@ class Risks(_Predicted):
         risks = np.clip(np.where(np.isnan(risks), 0.0, risks), 0.0, 1.0)
         place = np.clip(np.searchsorted(edges, risks, side="right") - 1, 0, len(edges) - 2)
         low, high = edges[place], edges[place + 1]
-        return place, np.clip((risks - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
+        half = np.maximum((high - low) / 2, _NARROW)  # half of the narrowest bin that floats have is 0
+        return place, np.clip((risks - (low + high) / 2) / half, -1.0, 1.0)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """The sums of typical rows whose outcome follows the predictions."""
