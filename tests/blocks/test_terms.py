@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Table, Tensors, Term
+from cape.blocks.rows import Converter
 from cape.blocks.splines import SplineBasis
 from cape.blocks.terms import Factor, Spline, parse, quoted, same
 from cape.blocks.typical import rows as typical_rows
@@ -187,6 +188,31 @@ def test_the_length_of_splines_is_a_bound_that_is_hardly_too_large() -> None:
         assert 1 - 1e-5 < longest <= 1
 
 
+def test_knots_may_be_so_close_and_no_vector_is_longer_than_one() -> None:
+    narrow = Schema(y=(0, 3), wide=(-1e200, 1e200), dot=(1.0, 1.0000000000000004))
+    for feature in ("spline(y, knots=[1e-11, 2e-11, 2.5])", "spline(y, knots=[2.9, 2.99999999])"):
+        design = Design((feature,))
+        ((_, curve),) = design.basis(narrow).parts[0].curves
+        cells = np.concatenate(
+            [a + (b - a) * np.linspace(0, 1, 500) for a, b in itertools.pairwise(curve._knots.tolist())]
+        )
+        found = Converter(narrow, design).convert({"y": cells}, len(cells))
+        squares = (found.x**2).sum(axis=0)
+        assert found.count == len(cells)
+        assert 0.999 * 2**40 < squares.max() <= 2**40
+    for name in ("wide", "dot"):
+        with pytest.raises(InvalidInput, match="too close"):
+            Design((f"spline({name}, 8)",)).check(narrow)
+
+
+def test_vectors_that_are_too_long_are_shortened_whatever_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    design, schema = Design(("spline(y, 4)",)), Schema(y=(0, 2.99))  # other bounds: nothing is remembered
+    monkeypatch.setattr(SplineBasis, "_longest", lambda self: 0.7)
+    cells = np.linspace(0, 2.99, 1000)
+    found = Converter(schema, design).convert({"y": cells}, len(cells))
+    assert (found.x**2).sum(axis=0).max() <= 2**40
+
+
 def test_sums_over_terms_are_the_same_in_every_order_batch_and_engine() -> None:
     frame = pl.from_pandas(table(9000).astype({"sex": str, "stage": str, "place": str}))
     frame = frame.with_columns(pl.when(pl.col("age") < 20).then(None).otherwise(pl.col("age")).alias("age"))
@@ -229,6 +255,9 @@ def test_what_a_design_reads_are_the_columns_below_its_terms() -> None:
         (("agee:sex",), r"feature 'agee:sex': no column 'agee' in the schema.*'age'"),
         (("spline(sex, 4)",), "a spline is of a number"),
         (("spline(age, knots=[10])",), "between the bounds"),
+        (("spline(y, knots=[5e-324])",), "too close to each other"),
+        (("spline(y, knots=[1e-300, 2e-300])",), "too close to each other"),
+        (("age:spline(y, knots=[1e-160, 2e-160, 1])",), "too close to each other"),
         (("age", "spline(age, 4)"), "say the same in part"),
         (("spline(age, 4)", "age:sex"), "say the same in part"),
         (("stage:place", "sex"), None),

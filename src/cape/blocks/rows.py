@@ -5,11 +5,11 @@ the same row gives the same integers in every batch and at every place.
 Reason. Where no row can be longer than the design's norm, an entry is truncated and held within K, and
 (parts) K² + (intercept)² <= 2^40 is how K is found, in Python's integers; of a category's entries one at
 most is K and the others 0, and the squares of a spline's add up to at most K², with more left than floating
-point can add (`splines`). Where the norm is smaller, a row is
-divided by the larger of the norm and its own length, truncated, and its sum of squares looked at in integers:
-if floating point put it outside, its entries move toward 0 until it is inside. All of it is done column by
-column with operations that IEEE 754 specifies to the bit, never by BLAS or a sum whose order depends on where
-a row stands.
+point can add (`splines`). Where the norm is smaller, a row is divided by the larger of the norm and its own
+length and truncated. There, and where features are more than columns, the sum of squares is looked at in
+integers: if floating point put a row outside, its entries move toward 0 until it is inside. All of it is done
+column by column with operations that IEEE 754 specifies to the bit, never by BLAS or a sum whose order
+depends on where a row stands.
 Tested in tests/blocks/test_design.py.
 """
 
@@ -74,6 +74,8 @@ class Converter:
         # whether a row may be longer than the norm
         self._longer = not design.cube and length < design.bound(schema)
         self._norm = length * ONE
+        # whether entries are more than columns: these cannot be too long, and it is seen that they are not
+        self._made = not design.cube and any(part.plain is None for part in design.basis(schema).parts)
         # With an intercept c, what is left for the features is 1 / sqrt(1 + c²).
         self._shrink = math.hypot(1.0, design.intercept)
         square = Fraction(design.intercept) ** 2
@@ -123,6 +125,8 @@ class Converter:
             filled = np.compress(~missing, filled, axis=1)
         if self._longer:
             self._shorten(filled[start : self.width])
+        elif self._made:
+            self._hold(filled[start : self.width])
         return Vectors(filled, self.width, None if missing is None else ~missing)
 
     def _shorten(self, x: Floats) -> None:
@@ -132,12 +136,17 @@ class Converter:
             np.multiply(entries, entries, out=product)
             squares += product
         factor = (ONE / self._shrink) / np.maximum(np.sqrt(squares), self._norm)
-        squares[:] = 0
         for entries in x:
             np.multiply(entries, factor, out=entries)
             np.trunc(entries, out=entries)
+        self._hold(x)
+
+    def _hold(self, x: Floats) -> None:
+        """Shorten vectors in whole steps that are longer than what is left for features."""
+        squares, product = np.zeros(x.shape[1]), np.empty(x.shape[1])
+        for entries in x:
             np.multiply(entries, entries, out=product)
-            squares += product  # whole numbers below 2^53: exact
+            squares += product  # whole numbers; up to 2^53, far above the limit, exact
         outside = np.flatnonzero(squares > self._limit)
         if outside.size:
             x[:, outside] = inside(x[:, outside].T.astype(np.int64), self._limit).T

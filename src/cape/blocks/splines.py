@@ -14,7 +14,8 @@ cell gives the same numbers at every place.
 Reason. They are divided by the longest that they can be. On each piece between two knots the sum of squares
 is a polynomial of degree 6. Its Bernstein coefficients on a part of the piece are a bound of it there, and
 parts are cut until the bound is tight; what floating point can add to it, and to the functions, is far less
-than the 2^-32 that is put on top. Functions and second derivatives are computed by operations that IEEE 754
+than the 2^-32 that is put on top, since neither bounds nor knots are so close, or so far apart, that a number
+overflows. Functions and second derivatives are computed by operations that IEEE 754
 specifies, one row at a time, and never by LAPACK.
 Tested in tests/blocks/test_terms.py, against patsy.
 """
@@ -37,6 +38,8 @@ __all__ = ["SplineBasis", "knots_of"]
 _ABOVE = 1 + 2.0**-32
 _TIGHT = 2.0**-31
 _DEGREE = 6
+_CLOSEST = 1e-12  # of the range between the bounds: how close knots may be
+_RANGE = 1e-100, 1e100
 
 
 def knots_of(factor: Factor, column: Number) -> tuple[float, ...]:
@@ -44,14 +47,30 @@ def knots_of(factor: Factor, column: Number) -> tuple[float, ...]:
     spline = factor.spline
     assert spline is not None
     low, high = float(column.low), float(column.high)
+    if not _RANGE[0] <= high - low <= _RANGE[1]:
+        raise InvalidInput(
+            f"the bounds of {factor.column!r}, {low:g} and {high:g}, are too close or too far apart for "
+            "a spline"
+        )
     if spline.knots is None:
-        return (*(low + (high - low) * i / spline.freedom for i in range(spline.freedom)), high)
+        even = (*(low + (high - low) * i / spline.freedom for i in range(spline.freedom)), high)
+        return _far_enough(factor, even)
     if not low < spline.knots[0] or not spline.knots[-1] < high:
         raise InvalidInput(
             f"the knots of {str(factor)!r} must lie between the bounds of {factor.column!r}, {low:g} and "
             f"{high:g}; these are knots besides"
         )
-    return (low, *spline.knots, high)
+    return _far_enough(factor, (low, *spline.knots, high))
+
+
+def _far_enough(factor: Factor, knots: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the knots, or raise an error if two are so close that their functions have no numbers."""
+    least = _CLOSEST * (knots[-1] - knots[0])
+    if not all(b - a >= least for a, b in itertools.pairwise(knots)):
+        raise InvalidInput(
+            f"knots of {str(factor)!r} are too close to each other, or to the bounds of {factor.column!r}"
+        )
+    return knots
 
 
 class SplineBasis:
