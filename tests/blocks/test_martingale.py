@@ -216,6 +216,11 @@ def test_a_huge_log_hazard_stays_a_number() -> None:
         ({"trend": (0.0, 0.0, 1.5, 0.0)}, "trend"),
         ({"reach": 0.5}, "reach"),
         ({"unit": math.inf}, "unit"),
+        ({"unit": 1e70}, "unit"),
+        ({"unit": 1e-70}, "unit"),
+        ({"bound": 5e-324}, "bound"),
+        ({"curve": 1e-310}, "curve"),
+        ({"centre": (1e60, 0.0)}, "turn"),
     ],
 )
 def test_what_does_not_fit_is_refused(changed: dict[str, Any], said: str) -> None:

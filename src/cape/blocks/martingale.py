@@ -38,9 +38,12 @@ from cape.noise import exact_products
 
 __all__ = ["Martingale"]
 
-_LARGEST = 1e100
+# Limits within which no number of a row is infinite, and so none is NaN, whatever the row holds: its largest
+# are a hazard of e^100 1e60 2^33, squared, and that times the largest u, 1e61.
+_LARGEST = 1e60
 _LARGEST_TURN = 1e30
-_STEEPEST = 300.0  # of a log-hazard: where it ends, so that no number is infinite
+_STEEPEST = 100.0  # of a log-hazard: where it ends
+_SMALLEST = 1e-60
 _TINY = 1e-300
 _MOST_CELLS = 1 << 13
 _NEARLY = 1 - 1e-9
@@ -124,17 +127,17 @@ class Martingale(Block):
             raise InvalidInput(f"martingale scores need a trend of {cells} cells, or none")
         for hazard in self.hazards:
             check.integer("hazards", hazard, least=1, most=1 << T_BITS)
-        for value in (*self.weights, *self.centre):
+        for value in self.weights:
             check.real("weights", value, least=-_LARGEST, most=_LARGEST)
-        for row in (*self.turn, *self.offsets):
+        for row in (*self.turn, *self.offsets, self.centre):
             for entry in row:
                 check.real("turn", entry, least=-_LARGEST_TURN, most=_LARGEST_TURN)
         for value in self.trend:
             check.real("trend", value, least=-1.0, most=1.0)
         for name, value in (("bound", self.bound), ("curve", self.curve)):
-            check.real(name, value, above=0.0, most=_LARGEST)
+            check.real(name, value, least=_SMALLEST, most=_LARGEST)
         check.real("reach", self.reach, least=1.0, most=_LARGEST)
-        check.real("unit", self.unit, above=0.0, most=_LARGEST)
+        check.real("unit", self.unit, least=_SMALLEST, most=_LARGEST)
 
     def summer(self, run: Pass) -> _Martingale:
         return _Martingale(self, run)
@@ -258,7 +261,7 @@ class _Martingale:
         length = np.sqrt(
             (weights - rates * after) ** 2 + (rates * before) ** 2 + rates**2 * axis.scale * between
         )
-        kept = _NEARLY * ONE / block.reach * np.minimum(1.0, block.reach / np.maximum(length, _TINY))
+        kept = _NEARLY * ONE / block.reach * (block.reach / np.maximum(length, block.reach))
         # amounts are counted in units of the largest hazard: q_j of them, over 2^20, are what cell j expects
         amounts = np.rint(kept * rates * block.unit).clip(None, 2.0**32)
         cells = len(rate)

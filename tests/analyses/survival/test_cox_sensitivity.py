@@ -13,10 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.analyses.survival import cox_sensitivity
+from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
 from cape.data import Schema
 from cape.engine.query import Neighbours, Query
+from cape.engine.schemes import SCHEMES
+from cape.engine.session import AnalysisSession, StageResult
+from cape.engine.stages import Setting, Stages
+from cape.errors import InvalidInput
+from cape.privacy import Budget
 from tests.slices import examples
 
 SCHEMA = Schema(
@@ -135,6 +141,84 @@ def test_no_row_moves_scores_further(
 ) -> None:
     query = martingale_query(scores(entry, strata, seed, size, bound, trend), neighbours)
     assert largest(query, rows, neighbours) <= query.sensitivity
+
+
+EXTREME = [
+    {"weights": (1e60, 0.0), "unit": 1e60},
+    {"weights": (1e3, -1e3), "unit": 1e60, "offsets": ((1e30, -1e30), (0.0, 0.0), (1e30, 1e30), (0.0, 0.0))},
+    {"weights": (1e3, 0.0), "unit": 1e60, "turn": ((1e30, 1e30), (0.0, 1e30)), "centre": (1e30, -1e30)},
+    {"unit": 1e-60, "weights": (-1e3, 0.0)},
+    {"bound": 1e-60, "curve": 1e-60},
+    {"bound": 1e60, "curve": 1e60, "reach": 1e60, "weights": (1e3, 0.0), "unit": 1e60},
+    {"bound": 1e-60, "curve": 1e60, "weights": (1e3, 0.0), "unit": 1e60, "turn": ((1e30, 0.0), (0.0, -1e30))},
+]
+
+
+@pytest.mark.parametrize("extreme", EXTREME, ids=str)
+@pytest.mark.parametrize("entry", [None, "from"])
+def test_no_row_moves_scores_further_at_the_limits_of_what_may_be_asked(
+    entry: str | None, extreme: dict[str, Any]
+) -> None:
+    """Whoever makes up earlier answers makes up the point at which scores are asked for."""
+    given: dict[str, Any] = {
+        "weights": (0.0, 0.0),
+        "centre": (0.0, 0.0),
+        "turn": ((1.0, 0.0), (0.0, 1.0)),
+        "hazards": (1000, 2**20, 1, 2**19),
+        "unit": 1.0,
+        "offsets": ((0.0, 0.0),) * 4,
+        "bound": 1.0,
+        "curve": 1.0,
+        "reach": 1.25,
+        "trend": (1.0, -1.0, 0.5, -0.5),
+    }
+    block = Martingale(DESIGN, follow_up(entry, None), **(given | extreme))
+    query = martingale_query(block, "replace-one")
+    rows = [
+        row(x, 2.0 + x, years, died, late)
+        for x in (-1.0, 0.0, 1.0)
+        for years in (0.0, 5e-324, 1e-9, 2.5, 6.0, 10.0)
+        for died in ("no", "yes")
+        for late in ((0.0, 2.4, 5.0) if entry else (0.0,))
+    ]
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        assert largest(query, rows, "replace-one") <= query.sensitivity
+
+
+def test_made_up_answers_lead_to_a_point_within_the_limits_or_are_refused() -> None:
+    """Each step moves the hazard by e^50, as far as one can, and the last one the weights."""
+    analysis = Cox("years", "died", ["x", "z"], bins=4, rounds=6)
+    scheme = SCHEMES["cape"]()
+    setting = Setting(SCHEMA, Budget(1.0, 1e-6), scheme.parties(5, 1, None), "replace-one")
+    first = [1000, 0, [1, 1, 1, 100], 10, 100, 500, 0, 0, 50, 0]
+    for turns in range(1, 6):
+        session = AnalysisSession(analysis, Stages.of(analysis, setting, scheme, 1.0))
+        session.tell(made_up(session, first, None))
+        try:
+            for step in range(turns):
+                block = session.pending().blocks[0]
+                assert isinstance(block, Martingale)
+                change = np.array([50.0, 0, 0] if step < turns - 1 else [0, 3e3, 0])
+                score = -100 * change / block.bound
+                answer = [1000, score, 100 / block.curve, 0, 1, 0, 0]
+                session.tell(made_up(session, answer, 0.0))
+                session.calibrate()
+        except InvalidInput as error:
+            assert "unit must be" in str(error)  # noqa: PT017
+            return
+        query = session.pending()
+        rows = [row(x, 2.0, years, "yes") for x in (-1.0, 1.0) for years in (0.0, 1e-9, 2.0, 9.0)]
+        assert largest(query, rows, "replace-one") <= query.sensitivity
+    raise AssertionError("hazards must end somewhere")
+
+
+def made_up(session: AnalysisSession, answer: list[Any], noise: float | None) -> StageResult:
+    """A result of the present stage that nobody released."""
+    found = []
+    for step, each in zip(session.calibrate()[0].steps, answer, strict=True):
+        told = np.broadcast_to(np.asarray(each, float), (step.array.size,))
+        found.append(np.rint(told / step.size).clip(-(2.0**62), 2.0**62).astype(np.int64))
+    return StageResult.of(np.concatenate(found), 5, 1000, noise)
 
 
 def test_an_event_and_an_expected_one_move_scores_almost_as_far_as_any() -> None:
