@@ -158,7 +158,7 @@ MISTAKES = [
     ('kind = "mean"', 'kind = "maen"', "[[analysis]] 1: no analysis of kind 'maen'; did you mean 'mean'?"),
     ('columns = ["age"', 'colums = ["age"', "[[analysis]] 1: an analysis of kind 'mean' has no key 'colums'"),
     ("share = 0.2", "shares = 0.2", "kind 'mean' has no key 'shares'; did you mean 'share'?"),
-    ("share = 0.2", "x = 0.2", "kind 'mean' has no key 'x'; choose from kind, columns, where, share"),
+    ("share = 0.2", "x = 0.2", "kind 'mean' has no key 'x'; choose from kind, columns, where, by, share"),
     ('"data/va.csv"', '"data/../data/zurich.csv"', "[sites] zurich and va read the same file; a person's"),
     ('["age", "chol"]', '["agee", "chol"]', "[[analysis]] 1: no column 'agee' in the schema; did you mean"),
     ('["age", "chol"]', '["age", "sex"]', "[[analysis]] 1: column 'sex' must have numeric bounds here"),
