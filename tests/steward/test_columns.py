@@ -135,7 +135,13 @@ def shapes(kind: str) -> Iterator[dict[str, Any]]:
             if not names:
                 continue
             where: Any = dict.fromkeys(names, "yes") if kind == "count" else condition(names)
-            shaped = {ONE: names[0], SOME: names, CONDITIONS: where, MODEL: model(names), ANALYSIS: analysis(names)}
+            shaped = {
+                ONE: names[0],
+                SOME: names,
+                CONDITIONS: where,
+                MODEL: model(names),
+                ANALYSIS: analysis(names),
+            }
             described[key] = shaped[NAMES_COLUMNS[key]]
         yield described
 
@@ -286,3 +292,27 @@ def test_every_column_that_a_sum_depends_on_is_found(kind: str):
 
 def same(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one[0], two[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"kind": "heterogeneity", "of": {"kind": "mean", "columns": ["number_1"]}},
+        {"kind": "mixed-model", "target": "number_1", "features": ["number_2"]},
+    ],
+    ids=lambda described: described["kind"],
+)
+def test_a_site_that_does_not_want_to_be_told_apart_refuses(world: World, described: dict[str, Any]):
+    header, cells = ",".join(SCHEMA), ",".join([*("0.5" for _ in NUMBERS), *("no" for _ in CATEGORIES)])
+    (world.site.path / "rows.csv").write_text("\n".join([header, *[cells] * 200]) + "\n")
+    study = document(scheme="conventional", schema=SCHEMA, analyses=[{**described, "share": 0.25}])
+    request = replace(world.request(study), trial=True).signed(world.office)
+    policy, codes = world.site.path / "site.toml", []
+    for by_site in ("true", "false"):
+        allow(world, list(SCHEMA))
+        policy.write_text(policy.read_text().replace("[allow]\n", f"[allow]\nby_site = {by_site}\n"))
+        asked = wire.pack(wire.Review(1, (request.pack(),)))
+        found = wire.unpack_from_site(SiteEndpoint(world.site).handle(asked))
+        assert isinstance(found, wire.Reviewed), found
+        codes += [refused and refused.code for refused in found.refusals]
+    assert codes == [None, "column"]

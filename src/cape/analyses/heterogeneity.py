@@ -94,7 +94,7 @@ class Heterogeneity(Analysis):
 
     def describe(self) -> str:
         sites = "sites" if self.by == SITE else f"values of {self.by}"
-        return f"differences between {sites}, each with numbers of its own: {self.of.describe()}"
+        return f"differences between {sites}, whose own numbers become public: {self.of.describe()}"
 
     def keys(self) -> dict[str, Any]:
         return {"of": self.of.to_dict(), "by": self.by}

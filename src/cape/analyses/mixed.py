@@ -173,7 +173,7 @@ class MixedModel(Analysis):
     def describe(self) -> str:
         return (
             f"linear mixed model of {self.target} on {joined(self.features)}, with {joined(self.random)} by "
-            f"{self.by}"
+            f"{self.by}, for which sums become public"
         )
 
     def keys(self) -> dict[str, Any]:
