@@ -14,6 +14,7 @@ from cape.analyses.registry import build
 from cape.analyses.survival.curve import SurvivalCurve
 from cape.analyses.survival.incidence import Incidence
 from cape.analyses.survival.risk_table import RiskTable, risk_tables
+from cape.blocks import Table
 from cape.blocks.survival import woven
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from tests.analyses.survival.people import EDGES, SCHEMA, at_ends, people, plainly
@@ -44,6 +45,21 @@ def test_without_noise_the_curve_is_kaplan_and_meiers(frame):
         assert release.value[f"years > {edge:g}"] == pytest.approx(survival, abs=1e-9)
         error = release.standard_error[f"years > {edge:g}"]
         assert error == pytest.approx(survival * math.sqrt(squares), abs=1e-9)  # Greenwood's
+
+
+def test_a_replaced_row_moves_the_sums_by_what_is_claimed():
+    asked = KaplanMeier("years", "died", edges=[2, 5])
+    claimed, alone = (asked.query(SCHEMA, each).sensitivity for each in ("replace-one", "add-remove"))
+    (block,) = asked.query(SCHEMA, "replace-one").blocks
+    sums = []
+    for years, died in [(0.1, "yes"), (0.1, "no"), (9.0, "no"), (9.0, "yes"), (None, "yes")]:
+        frame = people(1).with_columns(pl.lit(years, pl.Float64).alias("years"), pl.lit(died).alias("died"))
+        ((found,),) = Table("a", frame, SCHEMA).sums([block])
+        sums.append(np.ldexp(found.astype(float), -20))
+    apart = [float(np.linalg.norm(a - b)) for a in sums for b in sums]
+    assert max(apart) == pytest.approx(claimed, rel=1e-5)
+    assert max(apart) <= claimed
+    assert max(float(np.linalg.norm(a)) for a in sums) <= alone <= 1
 
 
 @pytest.mark.slow(3)
