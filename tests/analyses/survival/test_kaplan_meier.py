@@ -16,6 +16,8 @@ from cape.analyses.survival.incidence import Incidence
 from cape.analyses.survival.risk_table import RiskTable, risk_tables
 from cape.blocks import Table
 from cape.blocks.survival import woven
+from cape.data import Schema
+from cape.engine.query import Answer
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from tests.analyses.survival.people import EDGES, SCHEMA, at_ends, people, plainly
 
@@ -191,6 +193,17 @@ def test_past_the_edge_where_noise_hides_who_is_at_risk_only_falling_is_known():
     assert high[-1] == high[curve.known]
     ends = curve.area(5.0)(0.95)
     assert ends[1] - ends[0] > 0.9 * high[curve.known] * (5.0 - TIMES[curve.known])
+
+
+def test_a_note_names_the_horizon_until_which_all_curves_are_known():
+    counts = np.zeros((1, 2, 5))
+    counts[0, 1, :4], counts[0, 0, 4] = [400, 300, 250, 45], 5
+    released = counts @ woven(5).matrix.T
+    schema = Schema(years=(0, 5), died=["no", "yes"])
+    asked = KaplanMeier("years", "died", edges=TIMES[1:])
+    model = asked.finish(Answer(((released,),), ((20.0,),), None, schema)).model
+    assert model is not None
+    assert any("horizon = 3 would make them narrower" in note for note in model.notes())
 
 
 def test_bands_are_wider_than_intervals_and_the_same_every_time():

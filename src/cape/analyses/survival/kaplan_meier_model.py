@@ -207,6 +207,12 @@ class KaplanMeierModel(Shown):
                     f"After {self.edges[known]:g} the number at risk{who} is not clear of the noise: from "
                     "there on the interval says only that the curve goes on falling."
                 )
+        least = min(float(self.edges[group.curve.known]) for group in self.groups)
+        if self.edges[0] < least < self.horizon:
+            told.append(
+                f"Intervals of means to {self.horizon:g} hold whatever happens where a curve is not known: "
+                f"horizon = {least:g} would make them narrower."
+            )
         later = [e.label for group in self.groups for e in group.quantiles if e.value >= self.edges[-1]]
         if later:
             more = f" and {len(later) - 1} more" if len(later) > 1 else ""
