@@ -225,7 +225,7 @@ class _Stratum:
 
 
 def _whitened(second: Floats, noise: float) -> tuple[Floats, Floats]:
-    """Return second moments less what is likely to be noise, and what whitens them as far as noise lets it."""
+    """Return second moments less what is likely to be noise, and what whitens them as far as that goes."""
     width = len(second)
     mean = float(np.trace(second)) / width
     middle = max(mean, noise, _FLAT)

@@ -32,7 +32,8 @@ from cape.data import Schema
 from cape.engine.arguments import features_of, joined, names
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.errors import InvalidInput, TooNoisyWarning
-from cape.show.numbers import count
+from cape.show import Table
+from cape.show.numbers import count, number
 
 __all__ = ["Cox"]
 
@@ -335,6 +336,16 @@ class Cox(Analysis):
         steep = steepest(schema, self.event, self.features)
         found = zip(self._design.names(schema), most, drawn, strict=True)
         return {name: float(min(steep[name], each) - less) for name, each, less in found}
+
+    def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
+        """Return what strata cost, if there are any: the noise of coefficients with and without them."""
+        if not self.strata:
+            return ()
+        plain = self.changed(strata=())
+        both = [each.expected(schema, noise, rows, neighbours) for each in (self, plain)]
+        lines = tuple((schema.title(name), *(number(each[name]) for each in both)) for name in both[0])
+        title = "Privacy noise (SD) of coefficients, per unit of each feature"
+        return (Table(("", f"within {joined(self.strata)}", "one baseline for all"), lines, title),)
 
     def _planned(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
