@@ -218,3 +218,11 @@ def test_a_histogram_of_very_many_bins_is_drawn_in_few_bars(consortium):
     assert "All 5,000 numbers" in page
     assert "and 4,800 more" in page
     assert "and 4,960 more" in release.summary()
+
+
+def test_a_column_drawn_with_characters_is_left_out_of_pages():
+    told = Table(("", "value", ""), (("age", "3", "──■──"),), drawn=2)
+    assert "■" not in html.table(told)
+    assert "value" in html.table(told)
+    assert told.without(0).drawn == 1
+    assert told.without(2).drawn is None

@@ -165,7 +165,8 @@ def _forest_table(each: Quantity, title: str) -> Table:
     for e in (each.tau2, each.i2):
         error = e.standard_error
         rows.append((_after(e), rounded(e.value, error), between(e.interval(LEVEL), error), "", ""))
-    return Table(("", "value", f"{LEVEL:.0%} interval", "weight", ""), tuple(rows), title=title, drop=(3, 4))
+    heads = ("", "value", f"{LEVEL:.0%} interval", "weight", "")
+    return Table(heads, tuple(rows), title=title, drop=(3, 4), drawn=4)
 
 
 def _without_table(each: Quantity) -> Table:
@@ -174,7 +175,7 @@ def _without_table(each: Quantity) -> Table:
         (name, value, ends, line) for name, value, ends, _, line in forest_rows(marks, [None] * len(marks))
     ]
     heads = ("random effects", "value", f"{LEVEL:.0%} interval", "")
-    return Table(heads, tuple(rows), title="Leaving out one site", drop=(3,))
+    return Table(heads, tuple(rows), title="Leaving out one site", drop=(3,), drawn=3)
 
 
 def _panel(each: Quantity, title: str) -> Forest:

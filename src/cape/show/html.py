@@ -52,6 +52,8 @@ def body(shown: Shown) -> str:
 
 def table(told: Table, kind: str = "") -> str:
     """Return a table that scrolls if it is wider than the page; `kind` is its CSS class."""
+    if told.drawn is not None:
+        told = told.without(told.drawn)
     width = f' colspan="{len(told.columns)}"'
     rows, under = [], ""
     for row in told.rows:

@@ -50,6 +50,7 @@ class Table:
         drop: the columns to leave out, in this order, if the screen is too narrow.
         more: how many further rows there are.
         folded: whether most readers skip it: a terminal omits it, a page folds it.
+        drawn: the column whose cells are drawn with characters; a page has a figure in its place.
     """
 
     columns: tuple[str, ...]
@@ -59,6 +60,7 @@ class Table:
     drop: tuple[int, ...] = ()
     more: int = 0
     folded: bool = False
+    drawn: int | None = None
 
     def cut(self, most: int) -> Table:
         """Return its first rows."""
@@ -70,7 +72,8 @@ class Table:
         columns = self.columns[:place] + self.columns[place + 1 :]
         rows = tuple(row if len(row) == 1 else row[:place] + row[place + 1 :] for row in self.rows)
         drop = tuple(each - (each > place) for each in self.drop if each != place)
-        return replace(self, columns=columns, rows=rows, drop=drop)
+        drawn = None if self.drawn in (None, place) else self.drawn - (self.drawn > place)
+        return replace(self, columns=columns, rows=rows, drop=drop, drawn=drawn)
 
 
 def listed(
