@@ -195,6 +195,32 @@ def test_past_the_edge_where_noise_hides_who_is_at_risk_only_falling_is_known():
     assert ends[1] - ends[0] > 0.9 * high[curve.known] * (5.0 - TIMES[curve.known])
 
 
+@pytest.mark.slow(2)
+def test_intervals_bands_medians_and_means_cover_the_population():
+    """600 rows at epsilon 1, from five sites of which one colludes: half of the variance is noise."""
+    rng, runs, noise, rate = np.random.default_rng(8), 120, 6.7, 1.2
+    edges = np.linspace(0, 1, 13)
+    truth, middle, area = np.exp(-rate * edges), math.log(2) / rate, -math.expm1(-rate) / rate
+    inside = np.zeros((4, runs), bool)
+    for run in range(runs):
+        event, end = rng.exponential(1 / rate, 600), np.minimum(rng.uniform(0.3, 2, 600), 1)
+        place = np.minimum(np.searchsorted(edges, np.minimum(event, end)) - 1, 11)
+        counts = np.zeros((2, 13))
+        np.add.at(counts, ((event <= end).astype(int), np.where((end == 1) & (event > 1), 12, place)), 1)
+        curve = SurvivalCurve(edges, table_of(counts, noise, run))
+        (low, high), (below, above) = curve.intervals(0.95), curve.band(0.95)
+        held = (low <= truth + 1e-12) & (truth <= high + 1e-12)
+        ends = curve.quantile("", 0.5).interval(), curve.area(1.0)(0.95)
+        inside[:, run] = (
+            held[6],
+            ((below <= truth + 1e-12) & (truth <= above + 1e-12)).all(),
+            ends[0][0] <= middle <= ends[0][1],
+            ends[1][0] <= area <= ends[1][1],
+        )
+    assert (inside.mean(1) >= 0.89).all(), inside.mean(1)
+    assert inside[[0, 3]].mean() < 0.995
+
+
 def test_a_note_names_the_horizon_until_which_all_curves_are_known():
     counts = np.zeros((1, 2, 5))
     counts[0, 1, :4], counts[0, 0, 4] = [400, 300, 250, 45], 5
