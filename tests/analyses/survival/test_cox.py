@@ -180,7 +180,10 @@ def test_a_test_of_proportional_hazards_finds_an_effect_that_turns() -> None:
     mu = float(privacy.mu(3.0, 1e-3))
     analysis = Cox("t", "e", ["a"], edges=EDGES, proportional=True)
     kept = converse(analysis, table, mu).model.proportional
-    turned = dict(table, a=np.where(table["t"] < 0.4, 1, -1) * 0.5 + rng.uniform(-0.5, 0.5, 6000))
+    a, amount = rng.uniform(-1, 1, 6000), rng.exponential(size=6000)
+    early, late = np.exp(a), np.exp(-a)  # the ratio is e until 0.4, and 1 / e from then on
+    t = np.where(amount < 0.4 * early, amount / early, 0.4 + (amount - 0.4 * early) / late)
+    turned = dict(table, a=a, t=np.minimum(t, 5.0), e=np.full(6000, "yes"))
     found = converse(analysis, turned, mu).model.proportional
     assert kept.p > 0.01
     assert found.p < 1e-6
