@@ -1,9 +1,9 @@
 """Differences between sites: how often intervals cover and tests reject, and how wide noise makes them.
 
-Rows are drawn in numpy and summed as the blocks do, none cut at its bounds; five sites, of which one colludes,
-add noise at epsilon 1 and delta 1e-6, with 5,000 rows in all. A cell is broken if a one-sided binomial test at
-.05 over the number of cells says so: coverage below .93, or a test that rejects more often than .05 where
-sites agree.
+Rows are drawn in numpy and summed as the blocks do, none cut at its bounds; five sites, of which one
+colludes, add noise at epsilon 1 and delta 1e-6, with 5,000 rows in all. A cell is broken if a one-sided
+binomial test at .05 over the number of cells says so: coverage below .93, or a test that rejects more often
+than .05 where sites agree.
 """
 
 from __future__ import annotations
@@ -158,8 +158,10 @@ MIXED = {
     "unequal sites, slope": Setting(("x",), ("intercept", "x"), 0.1, 0.15, UNEQUAL),
     "skewed residuals": Setting(("x", "g"), ("intercept",), 0.1, 0.0, skewed=True),
 }
-_BARRED = {"intercept varies": ("intercept", "tau² intercept")}
-_BARRED["intercept and slope vary"] = ("intercept", "x", "tau² intercept", "tau² x")
+_BARRED: dict[str, tuple[str, ...]] = {
+    "intercept varies": ("intercept", "tau² intercept"),
+    "intercept and slope vary": ("intercept", "x", "tau² intercept", "tau² x"),
+}
 
 
 @bench("glm.mixed")

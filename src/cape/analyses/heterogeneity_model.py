@@ -147,7 +147,7 @@ def forest_rows(
     clear = [mark for (mark, _, _), weight in zip(marks, weights, strict=True) if weight != 0]
     finite = extent(clear or [mark for mark, _, _ in marks])
     ends = (min(finite, default=0.0), max(finite, default=1.0))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for (mark, estimate, symbol), weight in zip(marks, weights, strict=True):
         error = estimate.standard_error
         value = rounded(mark.value, error) if symbol else ""

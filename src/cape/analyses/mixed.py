@@ -52,9 +52,9 @@ class MixedModel(Analysis):
     released numbers. A site that does not want to be told apart writes `by_site = false` in its policy, and
     refuses.
 
-    **Sensitivity** sqrt(6.76125) under replace-one where sites tell rows apart, sqrt(3.43125) under add-remove:
-    that of a linear regression with weights 3/5, 3/4, 2/5, 3/4 and 1 (under add-remove 3/10 for y²) on the
-    sums of y, y², x, xy and xx', because a replaced row stays at its site: proof in `site_sums`.
+    **Sensitivity** sqrt(6.76125) under replace-one where a row stays at its site, sqrt(3.43125) under
+    add-remove: that of a linear regression with weights 3/5, 3/4, 2/5, 3/4 and 1 (under add-remove 3/10 for
+    y²) on the sums of y, y², x, xy and xx'. Proof in `site_sums`.
 
     Args:
         target: a numeric column.

@@ -137,7 +137,7 @@ class _Observed:
     @property
     def random(self) -> int:
         """The number of random effects."""
-        return self.loads[0].shape[1]
+        return int(self.loads[0].shape[1])
 
     def covariance(self, residual: float, between: Floats) -> Floats:
         """Return the covariance of the values."""
@@ -174,7 +174,7 @@ class MixedFit:
 
     @cached_property
     def _inverse(self) -> Floats:
-        return np.linalg.inv(self.observed.covariance(self.residual, self.between))
+        return _inverted(self.observed.covariance(self.residual, self.between))
 
     @cached_property
     def covariance(self) -> Floats:
@@ -214,8 +214,9 @@ class MixedFit:
         spread = spread + sum(load @ between @ load.T for load in seen.loads)
         weighted = np.linalg.solve(spread, np.broadcast_to(seen.design, (_MIXED, *seen.design.shape)))
         turned = np.swapaxes(weighted, 1, 2)
-        covariances = np.linalg.inv(turned @ seen.design)
-        return (covariances @ (turned @ seen.values)[:, :, None])[:, :, 0], covariances
+        covariances = _inverted(turned @ seen.design)
+        values: Floats = (covariances @ (turned @ seen.values)[:, :, None])[:, :, 0]
+        return values, covariances
 
     @property
     def _correlation(self) -> Floats:
@@ -287,7 +288,7 @@ def _shown(group: Floats, noise: Floats, random: Sequence[int]) -> list[int]:
     if not enough(n, math.sqrt(float(noise[0, 0]))) or n <= len(random) + 1:
         return []
     slopes = [place for place in random if place]
-    alone = [place for place in random if not place]
+    alone: list[int] = [place for place in random if not place]
     if not slopes:
         return alone
     spread, means = group[np.ix_(slopes, slopes)], group[0, slopes] / n
@@ -306,11 +307,15 @@ def _spread(of_g: Floats, of_gram: Floats, second: Floats) -> Floats:
     return np.asarray(found)
 
 
+def _inverted(matrix: Floats) -> Floats:
+    return np.asarray(np.linalg.inv(matrix), np.float64)
+
+
 def _corrected(matrix: Floats, noise: Floats) -> Floats:
     """Return the inverse, less what noise adds to it to second order."""
-    inverse = np.linalg.inv(matrix)
+    inverse = _inverted(matrix)
     for _ in range(_INVERSIONS if noise.any() else 0):
-        last, inverse = inverse, np.linalg.inv(matrix + _spread(np.zeros(len(matrix)), noise, inverse))
+        last, inverse = inverse, _inverted(matrix + _spread(np.zeros(len(matrix)), noise, inverse))
         if np.abs(inverse - last).max() < 1e-9 * np.abs(inverse).max():
             break
     return np.asarray((inverse + inverse.T) / 2)
@@ -489,7 +494,7 @@ def _likelihood(seen: _Observed, residual: float, between: Floats) -> _Likelihoo
     if sign <= 0:
         return nothing
     left = inverse - weighted @ np.linalg.solve(information, weighted.T)
-    b = np.linalg.solve(information, weighted.T @ seen.values)
+    b = np.asarray(np.linalg.solve(information, weighted.T @ seen.values), np.float64)
     rest = left @ seen.values
     slope = left - np.outer(rest, rest)
     by_between = np.zeros((q, q))

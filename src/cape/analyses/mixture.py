@@ -79,4 +79,4 @@ def quantiles(tail: Callable[[float], float], many: int, start: float, most: flo
         return np.zeros(many)
     grid = np.concatenate([[0.0], np.geomspace(_LEAST * top, top, _GRID)])
     tails = np.maximum.accumulate([tail(tau2) for tau2 in grid])
-    return np.interp(ranks, tails, grid)
+    return np.asarray(np.interp(ranks, tails, grid))
