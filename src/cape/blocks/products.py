@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cape.arrays import Floats, Integers
+from cape.arrays import Floats
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.parts import Part, Pass
@@ -148,7 +150,7 @@ class _Summer:
         return tuple(_chosen(whole, each) for each in self._block.products(self._schema))
 
 
-def _chosen(whole: Floats | Integers, products: Products) -> Floats | Integers:
+def _chosen(whole: NDArray[Any], products: Products) -> NDArray[Any]:
     """Return the sums of some products out of all, (groups, 1 + width + 1, 1 + width + 1)."""
     first, second = zip(*products.places, strict=True)
     found = whole[:, list(first), list(second)]
