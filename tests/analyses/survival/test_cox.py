@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cape import Budget, Consortium, Cox, privacy
+from cape import Budget, Consortium, Cox, Person, privacy
 from cape.analyses.registry import build
 from cape.blocks.table import Table
 from cape.data import Category, Number, Schema
@@ -291,3 +291,51 @@ def test_a_plan_expects_the_noise_that_there_is() -> None:
     assert (np.array(list(planned.values())) / measured < 4).all()
     assert (np.array(list(planned.values())) / measured > 0.25).all()
     assert set(analysis.limits(SCHEMA, [[std * scale for scale in query.scales[0]]], 4000)) == set(TRUE)
+
+
+def test_sites_can_be_strata_and_formulas_say_features() -> None:
+    sites = {str(seed): pl.DataFrame(people(600, seed)) for seed in range(4)}
+    consortium = Consortium(sites, SCHEMA, budget=Budget(20, 1e-3))
+    release = consortium.release(
+        Cox("t", "e", formula="a * c", strata="site", edges=EDGES, rounds=2), share=1.0
+    )
+    assert list(release.model.coefficients) == ["a", "c=v", "a:c=v"]
+    survival = release.model.predict_survival({"a": [0.0], "c": ["u"]}, [0.5], stratum="1")
+    assert 0 < survival[0, 0] < 1
+    with pytest.raises(InvalidInput, match="stratum must be one of"):
+        release.model.predict_survival({"a": [0.0], "c": ["u"]}, [0.5])
+    assert "site has a baseline hazard of its own" in str(release)
+
+
+def test_a_plan_shows_what_strata_cost() -> None:
+    sites = {str(seed): pl.DataFrame(people(600, seed)) for seed in range(4)}
+    consortium = Consortium(sites, SCHEMA, budget=Budget(3, 1e-3))
+    plan = consortium.plan(Cox("t", "e", ["a"], strata="arm", edges=EDGES), share=1.0)
+    (table,) = plan.outlook
+    assert table.columns[1:] == ("within arm", "one baseline for all")
+    assert not consortium.plan(Cox("t", "e", ["a"], edges=EDGES), share=1.0).outlook
+
+
+def test_persons_of_several_rows_from_start_to_stop_are_protected_as_a_whole() -> None:
+    table = people(1200, 12)
+    first = table["t"] > 0.3  # these have a second row, from 0.3 on, with another value of a
+    more = {name: cells[first] for name, cells in table.items()}
+    split = {name: np.concatenate([table[name], more[name]]) for name in table}
+    split["start"] = np.concatenate([table["start"], np.full(first.sum(), 0.3)])
+    split["t"] = np.concatenate([np.where(first, 0.3, table["t"]), more["t"]])
+    split["e"] = np.concatenate([np.where(first, "no", table["e"]), more["e"]])
+    split["id"] = np.concatenate([np.arange(1200), np.flatnonzero(first)])
+    whole = values(converse(Cox("t", "e", ["a", "b"], edges=EDGES, rounds=8), table))
+    parts = {name: cells for name, cells in split.items() if name != "id"}
+    in_rows = values(converse(Cox("t", "e", ["a", "b"], edges=EDGES, entry="start", rounds=8), parts))
+    assert np.abs(whole - in_rows).max() < 1e-6  # the same likelihood
+    frame = pl.DataFrame(split)
+    sites = {str(site): frame.filter(pl.col("id") % 4 == site) for site in range(4)}
+
+    def noise(rows: int) -> float:
+        stated = SCHEMA.changed({"t": Number(0, 5, missing=False, expected=Expected(0.7, 0.5))})
+        consortium = Consortium(sites, stated, budget=Budget(3, 1e-3), person=Person("id", rows=rows))
+        plan = consortium.plan(Cox("t", "e", ["a", "b"], edges=EDGES, entry="start"), share=1.0)
+        return plan.noise["a"]["cape"]
+
+    assert noise(2) > 1.5 * noise(1)

@@ -24,7 +24,7 @@ __all__ = ["HazardStep", "Place", "believed", "clipping"]
 
 REACH = 1.25  # what one row may move the baseline by at least: an event, and what it expects elsewhere
 CELL = 0.1  # of the events in a cell: the noise that a longer reach may make
-BENT = 0.01  # the noise in the curvature, in events, before it is clipped for it
+BENT = 0.02  # the noise in the curvature, in events, before it is clipped for it
 LEFT = 0.5  # of the change of log-hazards, squared, that a step may be wrong by: a Poisson likelihood's
 SURPRISE = 3.0  # times what noise explains of a step's distance from earlier ones, squared
 _TINY = 1e-150
@@ -106,8 +106,9 @@ def clipping(place: Place, unit: float) -> tuple[float, float, float]:
     typical, longest = math.sqrt(width), place.longest
     far, misfit = FAR * typical, MISFIT**2 * events
     fitting = far * misfit / (misfit + (far * unit) ** 2 / events)
-    bound = min(max(NEAR * typical, fitting, math.sqrt(ROUGH * events) / unit), longest)
-    most = max(2 * NEAR**2 * width, BENT * events / unit, bound**2)
+    most = max(2 * NEAR**2 * width, BENT * events / unit)
+    bound = max(NEAR * typical, fitting, math.sqrt(ROUGH * events) / unit)
+    bound = min(bound, math.sqrt(most), longest)  # a row of this length has that curvature
     reach = max(REACH, CELL * events / len(place.baseline.hazards) / unit)
     return bound, min(most, longest**2), max(min(reach, place.furthest), 1.0)
 
