@@ -48,6 +48,8 @@ class Baseline:
         events: how many there are in each cell.
         at_risk: how many rows are in each cell, on average over it.
         clear: how many events there must be to tell them from noise.
+        strata: how many strata there are.
+        tilt: for each, the variance of what is not known of the slope of logarithms of hazards in time.
     """
 
     hazards: Floats
@@ -61,6 +63,7 @@ class Baseline:
     at_risk: Floats
     clear: float
     strata: int = 1
+    tilt: tuple[float, ...] = (1.0,)
 
     @property
     def longest(self) -> float:
@@ -116,7 +119,20 @@ class Baseline:
         means, unsure = _means(
             sums[6].reshape(strata, width), sums[7], noise[6], noise[7], events, centre, spread
         )
-        return cls(hazards, doubt, means, unsure, centre, turn, spread, events, at_risk, number.edge, strata)
+        return cls(
+            hazards,
+            doubt,
+            means,
+            unsure,
+            centre,
+            turn,
+            spread,
+            events,
+            at_risk,
+            number.edge,
+            strata,
+            tuple(each.tilt for each in found),
+        )
 
     def whitened(self, curvature: Floats, noise: float) -> Baseline:
         """Return the baseline with features whitened by the curvature of a step, level first, if it is clear.
@@ -145,15 +161,29 @@ class Baseline:
         hazard of those at risk: by mean·d + d'Vd / 2 of its logarithm less.
         """
         found = np.maximum(kept * self.events, _TINY)
+        tilts = [
+            _tilted(*each)
+            for each in zip(
+                moved.reshape(self.strata, -1),
+                [noise] * self.strata,
+                found.reshape(self.strata, -1),
+                self.tilt,
+                strict=True,
+            )
+        ]
+        slopes = np.concatenate([slope for slope, _ in tilts]) if noise else np.zeros(len(found))
+        moved = moved - found * slopes
         gain = self.doubt / (self.doubt + (noise / found) ** 2 + _TINY)
         expected = np.maximum(found - gain * moved, _LEAST * found)
         shift = gain * (moved / expected - float(moved.sum()) / float(expected.sum()))
         curved = float(change @ self.spread @ change) / 2
-        log = np.log1p(np.clip(shift, -_LARGEST, 1.0)) + level - self.means @ change - curved
+        log = np.log1p(np.clip(shift, -_LARGEST, 1.0)) + np.clip(slopes, -1.0, 1.0)
+        log = log + level - self.means @ change - curved
         return replace(
             self,
             hazards=self.hazards * np.exp(np.clip(log, -50.0, 50.0)),
             doubt=self.doubt * (1 - gain) + curved**2 + 1e-12,
+            tilt=tuple(left + curved**2 for _, left in tilts),
         )
 
 
@@ -213,6 +243,9 @@ class _Stratum:
         trust = (_LEAVING * steady) ** 2 / ((_LEAVING * steady) ** 2 + seen_noise**2 + _TINY)
         at_risk = np.maximum(trust * np.clip(seen, 0.0, None) + (1 - trust) * steady, 1e-3 * here / bins)
         likely = number / float(at_risk @ shape) * at_risk * shape
+        slope, self.tilt = _tilted(events - likely, event_noise, likely, vary**2)
+        likely = likely * np.exp(slope)
+        likely = likely * (number / float(likely.sum()))
         trust = (vary * likely) ** 2 / ((vary * likely) ** 2 + event_noise**2 + _TINY)
         least = _LEAST * likely
         found = np.maximum(trust * events + (1 - trust) * likely, least if event_noise > 0 else _TINY)
@@ -222,6 +255,19 @@ class _Stratum:
         self.doubt = 1 / (vary**-2.0 + likely**2 / (event_noise**2 + 1e-12))
         if exit_noise > 0:
             self.doubt = self.doubt + 1 / (_LEAVING**-2.0 + (at_risk / seen_noise) ** 2)
+
+
+def _tilted(moved: Floats, noise: float, expected: Floats, variance: float) -> tuple[Floats, float]:
+    """Return the line in time by which logarithms of hazards go up, and the variance that is left of its slope.
+
+    It is drawn to 0 if the slope had this variance before. A line is known better than single hazards are.
+    """
+    g = middles(len(moved))
+    g = g - float(expected @ g) / float(expected.sum())
+    weight = max(float(expected @ g**2), _TINY)
+    chance = noise**2 * float(g @ g) / weight**2
+    gain = variance / (variance + chance + _TINY)
+    return gain * float(g @ moved) / weight * g, variance * (1 - gain)
 
 
 def _whitened(second: Floats, noise: float) -> tuple[Floats, Floats]:

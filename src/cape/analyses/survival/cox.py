@@ -196,7 +196,7 @@ class Cox(Analysis):
         zero = np.zeros((cells, width))
         return Baseline(
             np.full(cells, 1 / cells), np.ones(cells), zero, np.zeros(cells), np.zeros(width), np.eye(width),
-            np.eye(width), np.ones(cells), np.ones(cells), 1.0,
+            np.eye(width), np.ones(cells), np.ones(cells), 1.0, 1,
         )  # fmt: skip
 
     @property
