@@ -333,7 +333,8 @@ def test_persons_of_several_rows_from_start_to_stop_are_protected_as_a_whole() -
     sites = {str(site): frame.filter(pl.col("id") % 4 == site) for site in range(4)}
 
     def noise(rows: int) -> float:
-        stated = SCHEMA.changed({"t": Number(0, 5, missing=False, expected=Expected(0.7, 0.5))})
+        time, start = (Number(0, 5, missing=False, expected=Expected(mean, mean)) for mean in (0.7, 0.1))
+        stated = SCHEMA.changed({"t": time, "start": start})
         consortium = Consortium(sites, stated, budget=Budget(3, 1e-3), person=Person("id", rows=rows))
         plan = consortium.plan(Cox("t", "e", ["a", "b"], edges=EDGES, entry="start"), share=1.0)
         return plan.noise["a"]["cape"]

@@ -258,7 +258,7 @@ class _Stratum:
 
 
 def _tilted(moved: Floats, noise: float, expected: Floats, variance: float) -> tuple[Floats, float]:
-    """Return the line in time by which logarithms of hazards go up, and the variance that is left of its slope.
+    """Return the line in time by which logarithms of hazards go up, and the variance left of its slope.
 
     It is drawn to 0 if the slope had this variance before. A line is known better than single hazards are.
     """
