@@ -194,6 +194,11 @@ def test_outcomes_of_one_kind_only_have_no_area():
         ({"model": cape.Mean("age")}, "a release or a model with coefficients"),
         ({"model": True}, "not bool"),
         ({"model": RISK | {"coefficients": {}}}, "coefficients by name"),
+        ({"model": RISK | {"coefficients": {f"c={i}": 1.0 for i in range(2001)}}}, "from 1 to 2000"),
+        (
+            {"model": RISK | {"columns": {"a": [0, 1]} | {f"c{i}": {"sql": "a > 0"} for i in range(201)}}},
+            "at most 200 derived columns",
+        ),
         ({"model": 0}, "model must be"),
         ({"model": RISK, "threshold": 1.0}, "below 1"),
         ({"model": RISK, "bins": 1}, "bins must be"),

@@ -22,7 +22,7 @@ from cape.errors import InvalidInput
 
 __all__ = ["Predictor", "model_from_json"]
 
-_MOST = 10_000  # coefficients
+_MOST = 2000  # coefficients: a site solves for as many weights, unpaid
 _LARGEST = 1e100
 _EXAMPLE = (
     '{"target": "ill", "link": "logit", "intercept": -4.1, "coefficients": {"age": 0.05, "sex=male": 0.3}}'
@@ -75,24 +75,24 @@ class Predictor:
 
     def weights(self, schema: Schema) -> tuple[float, ...]:
         """Return the weights of 1 and of each entry of the vector, in units of t; check them."""
-        units = Units(self.design(), schema)
-        given = dict(self.coefficients)
-        for name in units.names:
+        given, names = dict(self.coefficients), self.design().names(schema)
+        for name in names:
             if name not in given:
                 raise InvalidInput(
                     f"the model has no coefficient {name!r}; it must have one for each of: "
-                    f"{check.plain(', '.join(units.names), 200)}"
+                    f"{check.plain(', '.join(names), 200)}"
                 )
-        if len(given) > len(units.names):
-            extra = next(name for name in given if name not in units.names)
+        if len(given) > len(names):
+            extra = next(name for name in given if name not in names)
             raise InvalidInput(f"the model has a coefficient {check.show(extra)}, which no feature gives")
+        units = Units(self.design(), schema)
         target = schema[self.target]
         bounded = isinstance(target, Category)
         if bounded and self.link in ("identity", "log", "inverse"):
             raise InvalidInput(
                 f"target {self.target!r} has categories; link must be logit, probit or cloglog"
             )
-        values = np.array([self.intercept, *(given[name] for name in units.names)])
+        values = np.array([self.intercept, *(given[name] for name in names)])
         with np.errstate(over="ignore"):
             found = np.linalg.solve(units.matrix, values)
         if not (np.abs(found) <= _LARGEST).all():
@@ -129,7 +129,7 @@ def _read(given: Mapping[Any, Any]) -> Predictor:
     held = given.get("predictions", given)
     coefficients = held.get("coefficients") if isinstance(held, Mapping) else None
     if not isinstance(coefficients, Mapping) or not 0 < len(coefficients) <= _MOST:
-        raise InvalidInput(f"model must have coefficients by name, as in {_EXAMPLE}")
+        raise InvalidInput(f"model must have from 1 to {_MOST} coefficients by name, as in {_EXAMPLE}")
     target, link = given.get("target"), given.get("link")
     if not isinstance(target, str):
         raise InvalidInput(f"target of a model must be a column's name, not {check.show(target)}")

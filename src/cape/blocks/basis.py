@@ -25,6 +25,7 @@ from cape.errors import InvalidInput
 __all__ = ["TermBasis", "basis_of"]
 
 _MOST_ENTRIES = 1 << 14
+_MOST_EXAMINED = 600  # of which it is seen in a second whether they depend on each other
 _ROWS_PER_ENTRY = 20  # made-up ones, on which it is seen whether entries depend on each other
 _SAME = 1e-7
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
@@ -156,6 +157,11 @@ def _refuse_overlap(basis: TermBasis, terms: Sequence[Feature], known: Mapping[s
     several = [name for name, used in ways.items() if len(used) > 1]
     if not several:
         return
+    if len(basis.labels) > _MOST_EXAMINED:
+        raise InvalidInput(
+            f"{several[0]!r} is used in several ways among {len(basis.labels)} entries; with more than "
+            f"{_MOST_EXAMINED} a column must be itself or one spline"
+        )
     rows = _ROWS_PER_ENTRY * len(basis.labels)
     cells: dict[str, NDArray[Any]] = {}
     for i, (name, column) in enumerate(known.items()):

@@ -22,6 +22,8 @@ from cape.errors import InvalidInput
 
 __all__ = ["FollowUp", "Stretches"]
 
+_MOST_CELLS = 1 << 13
+
 
 @dataclass(frozen=True)
 class Stretches:
@@ -71,7 +73,11 @@ class FollowUp:
         for name in self.reads:
             schema[name]
         schema.category(self.times.event)
-        self.many(schema)
+        if self.cells(schema) > _MOST_CELLS:  # a site may be asked for many more than it has room for
+            raise InvalidInput(
+                f"a follow-up has at most {_MOST_CELLS} cells, not {self.cells(schema)}: use fewer bins, or "
+                "fewer strata"
+            )
 
     def many(self, schema: Schema) -> int:
         """Return how many strata there are."""

@@ -45,7 +45,6 @@ _LARGEST_TURN = 1e30
 _STEEPEST = 100.0  # of a log-hazard: where it ends
 _SMALLEST = 1e-60
 _TINY = 1e-300
-_MOST_CELLS = 1 << 13
 _NEARLY = 1 - 1e-9
 _FINER = 10  # bits of a score beyond those of its products
 
@@ -118,8 +117,6 @@ class Martingale(Block):
 
     def _check(self, width: int, cells: int) -> None:
         sizes = {len(self.weights), len(self.centre), len(self.turn), *map(len, self.turn)}
-        if cells > _MOST_CELLS:
-            raise InvalidInput(f"martingale scores have at most {_MOST_CELLS} cells, not {cells}")
         offsets = {*map(len, self.offsets)}
         if sizes != {width} or offsets != {width} or {len(self.hazards), len(self.offsets)} != {cells}:
             raise InvalidInput(f"martingale scores need {width} weights, and hazards of {cells} cells")
@@ -162,7 +159,7 @@ class _Axis:
         self.offsets = np.ascontiguousarray(np.array(block.offsets).T)
         self.trend = np.array(block.trend)
         self.expected = np.concatenate([[0.0], np.cumsum(self.rate)])
-        whole = np.cumsum(np.array(block.hazards, np.float64) ** 2)  # below 2^53: exact
+        whole = np.cumsum(np.array(block.hazards, np.float64) ** 2)  # at most 2^13 of them: exact
         self.squares = np.concatenate([[0.0], whole])
         self.scale = (block.unit / ONE) ** 2
 

@@ -72,6 +72,7 @@ class Schema(Mapping[str, Column]):
         given: dict[Any, Any] = {**(columns or {}), **named}
         if not given:
             raise InvalidInput("a schema must have at least one column, as in Schema(age=(18, 90))")
+        _few(name for name, each in given.items() if isinstance(each, Mapping) and "sql" in each)
         self._stated: dict[str, Column] = {}
         self.derived: dict[str, Expression] = {}
         self.where: Expression | None = None
@@ -132,8 +133,7 @@ class Schema(Mapping[str, Column]):
 
     def deriving(self, columns: Mapping[str, Any]) -> Schema:
         """Return it with derived columns besides, as [derive] of a study file describes them."""
-        if len(columns) > _MOST_DERIVED:  # parsing them takes time, and a site does so unpaid
-            raise InvalidInput(f"a study may have at most {_MOST_DERIVED} derived columns")
+        _few(columns)
         stated, derived = dict(self._stated), dict(self.derived)
         for name, description in columns.items():
             if name in stated:
@@ -302,6 +302,12 @@ class Schema(Mapping[str, Column]):
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self.items())})"
+
+
+def _few(derived: Iterable[str]) -> None:
+    """Raise an error if derived columns are many: parsing them takes time, and a site does so unpaid."""
+    if sum(1 for _ in derived) > _MOST_DERIVED:
+        raise InvalidInput(f"a study may have at most {_MOST_DERIVED} derived columns")
 
 
 def _column(name: str, description: Any, known: Mapping[str, Column]) -> tuple[Column, Expression | None]:

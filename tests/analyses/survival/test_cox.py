@@ -277,6 +277,15 @@ def test_what_makes_no_sense_is_refused(made: dict[str, Any], said: str) -> None
         Cox("t", "e", **made)
 
 
+def test_so_many_strata_that_a_site_has_no_room_for_them_are_refused_at_once() -> None:
+    wide = Schema(t=(0, 5), e=["no", "yes"], a=(0, 1), **{name: list(range(2000)) for name in ("g", "h")})
+    analysis = Cox("t", "e", ["a"], strata=("g", "h"), bins=50)
+    with pytest.raises(InvalidInput, match="at most 8192 cells, not 200000000"):
+        analysis.query(wide, "replace-one")
+    with pytest.raises(InvalidInput, match="at most 8192 cells"):
+        next(analysis.conduct(wide, "replace-one")).arrays(wide)
+
+
 def test_a_plan_expects_the_noise_that_there_is() -> None:
     table, mu = people(4000, 9), float(privacy.mu(1.0, 1e-3))
     analysis = Cox("t", "e", ["a", "b", "c"], edges=EDGES)

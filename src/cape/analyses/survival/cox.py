@@ -185,10 +185,10 @@ class Cox(Analysis):
 
     def _supposed(self, schema: Schema) -> Martingale:
         design, follow_up = self._design, self._follow_up(schema)
+        follow_up.check(schema, design)
         place = Place(
             self._even(design.width(schema), follow_up.cells(schema)), 0.0, np.zeros(design.width(schema))
         )
-        follow_up.check(schema, design)
         return place.block(design, follow_up, trend=self._trend(place.baseline, self._last))
 
     @staticmethod
