@@ -43,6 +43,14 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "linear-regression", "target": "weight", "features": ["age", "sex"], "ridge": 0.1, "norm": 1.0},
     {"kind": "logistic-regression", "target": "ill", "features": ["age"], "rounds": 3, "intercept": True},
     {
+        "kind": "glm",
+        "target": "weight",
+        "features": ["age", "sex"],
+        "family": "gamma",
+        "link": "log",
+        "rounds": 3,
+    },
+    {
         "kind": "polynomial-loss",
         "target": "weight",
         "features": ["age"],

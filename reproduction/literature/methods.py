@@ -139,6 +139,7 @@ def _logistic(asked: LogisticRegression, name: str, fit: Fit, held: Holdings) ->
         0,
         data.rows,
         f"By {name}, of the literature, with a trusted held. Errors of the coefficients are not known.",
+        Joint(tuple(each.label for each in estimates), ((-math.inf, math.inf),) * len(estimates)),
         name,
     )
     return AnalysisResult(estimates, model)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cape import learning, noise, privacy, secagg
     from cape.analyses import (
         ECDF,
+        GLM,
         PCA,
         Association,
         ContingencyTable,
@@ -74,6 +75,7 @@ _HOMES = {
         Difference
         ECDF
         Evaluate
+        GLM
         Heterogeneity
         Histogram
         KaplanMeier
@@ -108,6 +110,7 @@ _LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ECDF",
+    "GLM",
     "PCA",
     "Association",
     "Budget",

@@ -23,6 +23,7 @@ from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
 from cape.analyses.rank_test import RankTest
 from cape.analyses.registry import KINDS, build, build_after
+from cape.analyses.regression.glm import GLM
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
@@ -33,6 +34,7 @@ from cape.analyses.table_one import TableOne
 
 __all__ = [
     "ECDF",
+    "GLM",
     "KINDS",
     "PCA",
     "Association",

@@ -20,6 +20,7 @@ from cape.analyses.pca import PCA
 from cape.analyses.proportion import Proportion
 from cape.analyses.quantiles import ECDF, Quantiles
 from cape.analyses.rank_test import RankTest
+from cape.analyses.regression.glm import GLM
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
@@ -59,6 +60,7 @@ KINDS: dict[str, type[Analysis]] = {
         Cox,
         LinearRegression,
         LogisticRegression,
+        GLM,
         PolynomialLoss,
         Heterogeneity,
         MixedModel,

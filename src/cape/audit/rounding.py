@@ -78,11 +78,11 @@ NO_NUMBERS = tuple(kind for kind, said in _ASKED.items() if not {"x", "y"} & {*_
 _CUT = ("variance", "standard-deviation", "ecdf", "quantiles", "table-one")
 _TIMES = ("kaplan-meier", "log-rank", "cox")  # of columns that are not negative
 _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
-    # a coefficient times the bounds is beyond what a site computes with
-    (-1e300, 1e300): (*_TIMES, "evaluate"),
-    (-1e-290, 1e-290): _TIMES,
+    # a coefficient times the bounds is beyond what a site computes with; a Poisson variable is not below 0
+    (-1e300, 1e300): (*_TIMES, "evaluate", "glm"),
+    (-1e-290, 1e-290): (*_TIMES, "glm"),
     # a bin's edge would be infinite
-    (-1.7e308, 1.7e308): (*_CUT, *_TIMES, "histogram", "rank-test", "evaluate"),
+    (-1.7e308, 1.7e308): (*_CUT, *_TIMES, "histogram", "rank-test", "evaluate", "glm"),
     (1e15, 1e15 + 1): _CUT,  # more bins than there are floats
 }
 

@@ -20,6 +20,7 @@ Watch = Callable[[str], None]
 
 _SLOW = {
     "logistic-regression": 4,
+    "glm": 4,
     "k-means": 16,
     "neural-network": 2,
     "neural-network, sampled": 4,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cape.blocks.block import Array, Block, VectorBlock
+from cape.blocks.choices import Choices
 from cape.blocks.counts import Axis, Counts
 from cape.blocks.custom import Custom
 from cape.blocks.design import Design
@@ -34,6 +35,7 @@ __all__ = [
     "Array",
     "Axis",
     "Block",
+    "Choices",
     "Counts",
     "Custom",
     "Design",

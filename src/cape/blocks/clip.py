@@ -2,7 +2,7 @@
 
 Claim. Every row comes back as integers w with sum of w_i^2 <= 2^40, certainly, and the same row gives the
 same w in every batch.
-Reason. A row is divided by the larger of the bound and its largest entry and truncated, so its entries are
+Reason. A row is divided by the larger of the bound and its largest entry and rounded, so its entries are
 integers q with |q_i| <= 2^20 and the sum of their squares is exact in int64. A row that is within 2^40
 stays as it is. Any other is divided by its norm, truncated, and checked in integers; if floating point put
 it outside, every entry that is not 0 moves one step toward 0 until it is inside.
@@ -33,10 +33,13 @@ _FINE = 20
 _KEEP = 1.0 - 2.0**-24
 
 
-def clip_rows(rows: Floats, bound: float) -> Integers:
-    """Return finite rows in units of bound / 2^20, none longer than the bound, rounded toward zero."""
+def clip_rows(rows: Floats, bound: float, *, nearest: bool = False) -> Integers:
+    """Return finite rows in units of bound / 2^20, none longer than the bound, rounded toward zero.
+
+    `nearest` rounds to the nearest integer what is not too long then, which has no bias.
+    """
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=bound)
-    steps: Integers = np.trunc(rows / largest * ONE).astype(np.int64)
+    steps: Integers = (np.rint if nearest else np.trunc)(rows / largest * ONE).astype(np.int64)
     squares = _squares(steps)
     outside = np.flatnonzero(squares > _LIMIT)
     if outside.size:

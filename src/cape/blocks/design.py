@@ -42,6 +42,8 @@ class Design:
         cube: leave entries as they are, t and 0 or 1, whatever the vector's length; a target that is a
             category of any number of values is then its place among them, 0, 1, ...
         cut: narrower bounds for some numeric features, at which their cells are cut.
+        labels: let a target that is a category of any number of values be its place among them.
+        beside: numeric columns that stand beside the target, in steps of their own bounds.
     """
 
     features: tuple[str, ...]
@@ -50,6 +52,8 @@ class Design:
     intercept: float = 0.0
     cube: bool = False
     cut: tuple[tuple[str, Number], ...] = ()
+    beside: tuple[str, ...] = ()
+    labels: bool = False
 
     def __post_init__(self) -> None:
         terms = {frozenset(term.factors) for term in self.terms}
@@ -62,6 +66,12 @@ class Design:
         check.real("intercept", self.intercept, least=0.0, most=1 / _SMALLEST)
         if self.cube and (self.norm is not None or self.intercept):
             raise InvalidInput("a design in a cube has neither a norm nor an intercept")
+        taken = (*self.sources, self.target)
+        for name in self.beside:
+            if name in taken or self.beside.count(name) > 1:
+                raise InvalidInput(
+                    f"{name!r} must not be a feature or the target, and stand beside them once"
+                )
 
     @property
     def terms(self) -> tuple[Feature, ...]:
@@ -80,7 +90,8 @@ class Design:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return self.sources if self.target is None else (*self.sources, self.target)
+        target = () if self.target is None else (self.target,)
+        return (*self.sources, *target, *self.beside)
 
     def basis(self, schema: Schema) -> TermBasis:
         """Return what the features make of a row; raise an error that names what does not fit."""
@@ -89,9 +100,11 @@ class Design:
     def check(self, schema: Schema) -> None:
         """Raise an error that names the column which does not fit."""
         self.basis(schema)
+        for name in self.beside:
+            schema.number(name)
         if self.target is not None:
             column = schema[self.target]
-            if isinstance(column, Category) and len(column.values) != 2 and not self.cube:
+            if isinstance(column, Category) and len(column.values) != 2 and not (self.cube or self.labels):
                 raise InvalidInput(
                     f"target {self.target!r} must have two categories, not {len(column.values)}, or bounds"
                 )

@@ -32,6 +32,7 @@ class Kept:
         self._filled = 0
         self._x = np.empty((rows, design.width(run.schema)))
         self._y = None if design.target is None else np.empty(rows)
+        self._beside = np.empty((len(design.beside), rows))
         self._persons = np.empty(rows, np.int64) if persons else None
         self._made: tuple[Hashable, object] | None = None
 
@@ -60,6 +61,7 @@ class Kept:
             self._persons[start : self._filled] = whose
         if self._y is not None:
             self._y[start : self._filled] = rows.y
+            self._beside[:, start : self._filled] = rows.beside
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return what a block makes of the vectors for every step: kept until another key is asked for."""
@@ -72,13 +74,15 @@ class Kept:
         run = replace(self._run, stream=stream)
         summers = [block.summer(run) for block in blocks]
         width = self._x.shape[1]
-        space = np.empty((width + (self._y is not None), PART_ROWS + PADDING))
+        height = width + (self._y is not None) + len(self._beside)
+        space = np.empty((height, PART_ROWS + PADDING))
         for start in range(0, self._filled, PART_ROWS):
             stop = min(start + PART_ROWS, self._filled)
             part = space[:, : stop - start]
             part[:width] = self._x[start:stop].T
             if self._y is not None:
                 part[width] = self._y[start:stop]
+                part[width + 1 :] = self._beside[:, start:stop]
             for each in summers:
                 each.add(Part.kept(self.schema, self.design, Vectors(part, width)))
         return [each.result() for each in summers]

@@ -40,7 +40,8 @@ _LIMIT = int(ONE) ** 2
 
 @dataclass(frozen=True)
 class Vectors:
-    """Complete rows in whole steps: `all` has the entries of x and, below them, y if there is a target.
+    """Complete rows in whole steps: `all` has the entries of x and, below them, y if there is a target, and
+    what stands beside it.
 
     `complete` says which rows of the part they are; None if all.
     """
@@ -62,6 +63,11 @@ class Vectors:
     def y(self) -> Floats:
         y: Floats = self.all[self.width]
         return y
+
+    @property
+    def beside(self) -> Floats:
+        """What stands beside the target, (columns, rows)."""
+        return self.all[self.width + 1 :]
 
 
 class Converter:
@@ -101,11 +107,15 @@ class Converter:
             self._columns.append((made, tuple(start + place for place in part.places)))
         if design.target is not None:
             column = schema[design.target]
-            found: _Cells = _Labels() if design.cube else _Codes(range(1, 2), -ONE, ONE)
+            found: _Cells = _Labels() if design.cube or design.labels else _Codes(range(1, 2), -ONE, ONE)
             if isinstance(column, Number):
                 found = _Numbers(Steps.of(column))
             self._columns.append((_Column(design.target, found), (self.width,)))
-        self._height = self.width + (design.target is not None)
+        place = self.width + (design.target is not None)
+        for i, name in enumerate(design.beside):
+            beside = _Column(name, _Numbers(Steps.of(schema.number(name))))
+            self._columns.append((beside, (place + i,)))
+        self._height = place + len(design.beside)
         self._buffer = np.empty((self._height, 0))
 
     def convert(self, columns: Mapping[str, NDArray[Any]], rows: int) -> Vectors:

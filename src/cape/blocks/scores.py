@@ -1,78 +1,95 @@
-"""Clipped scores of the logistic likelihood at given weights, their curvature and their spread.
+"""Clipped scores of a generalised linear model at given weights, their curvature and their spread.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; the score of
 one row is at most `bound` long and its part of the curvature at most `curve`, certainly.
-Reason. w·x and u = Tx are added up column by column, and p and the weight v are computed for each row by
-itself. Scores and the roots of the curvature then become integers of length at most 2^20 (`clip`), whatever
-rounding did. Sums of their products are exact by `cape.noise.exact_products`.
-Tested in tests/blocks/test_scores.py.
+Reason. w·x and u = Tx are added up column by column, and what the target says is computed for each row by
+itself (`families`). Scores and the roots of the curvature then become integers of length at most 2^20
+(`clip`), whatever rounding did. Sums of their products are exact by `cape.noise.exact_products`. A row's
+deviance is cut at `deviance` and rounded.
+Tested in tests/blocks/test_scores.py and test_families.py.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from cape import check
 from cape.arrays import Floats
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
+from cape.blocks.families import Family, Logit
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
-from cape.data.schema import Schema
+from cape.data.schema import Number, Schema
 from cape.errors import InvalidInput
 from cape.noise import exact_products
 
-__all__ = ["Scores"]
+__all__ = ["Scores", "along", "check_entries"]
 
 _LARGEST = 1e100  # of weights
 _LARGEST_TURN = 1e30  # far above any use; squares of lengths stay far below where floats end
+LOGIT = Logit()
 _TYPICAL = 1024  # rows, for plans
-_TINY = 1e-300  # in place of a length of 0
+_TARGETS = 16  # for each of them, where the target is a number
 
 
 @dataclass(frozen=True)
 class Scores(VectorBlock):
-    """Over complete rows, at given weights w, with p = 1 / (1 + exp(-w·x)) and a target of -1 or 1:
+    """Over complete rows, with the linear predictor e = w·x plus an offset, and u = Tx:
 
-    sums of the score s = v (p - (1 + y) / 2) u, with u = Tx, of its curvature v p (1 - p) uu' and of its
-    spread ss'. The weight v is the largest, up to 1, for which the score of either category is at most
-    `bound` long and the curvature at most `curve`. It does not depend on y, so that scores have mean 0 where
-    w·x are the true log-odds, whatever is clipped.
+    sums of the score s = g u, of its curvature h uu' and of its spread ss', where g and h are those of the
+    family, clipped so that s is at most `bound` long and the curvature at most `curve`, for every target: see
+    `families`. Scores have mean 0 where e is true, whatever is clipped. For two categories and log-odds, g is
+    v (p - y) and h is v p (1 - p), with the largest weight v up to 1 that is short enough for both values.
+    A row with a weight of its own, a share of the largest, counts that much.
 
     Arrays: count (1,), score (width,) in units of `bound`; square (width,), the diagonal of the curvature,
     and cross, what stands above it, row by row, in units of `curve`; the same for the spread, in units of
-    bound².
+    bound²; deviance (1,), in units of `deviance`, if that is not 0.
 
     Attributes:
         weights: w.
         turn: the rows of T.
         bound: the longest that a score may be.
         curve: the largest that the curvature of a row may be.
+        family: what the target is like.
+        deviance: the largest deviance of a row that counts; 0 if they are not asked for.
+        offset: whether the first column beside the target is added to w·x.
+        weighted: whether the last column beside the target weights rows.
+        nearest: whether scores are rounded to the nearest integers, and not toward zero.
     """
 
     weights: tuple[float, ...]
     turn: tuple[tuple[float, ...], ...]
     bound: float
     curve: float
+    family: Family = LOGIT
+    deviance: float = 0.0
+    offset: bool = False
+    weighted: bool = False
+    nearest: bool = False
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
         width = self.design.width(schema)
         if self.design.target is None or {len(self.weights), len(self.turn), *map(len, self.turn)} != {width}:
             raise InvalidInput(f"scores need a target, {width} weights and a turn of {width} by {width}")
-        schema.category(self.design.target)
-        for weight in self.weights:
-            check.real("weights", weight, least=-_LARGEST, most=_LARGEST)
-        for row in self.turn:
-            for entry in row:
-                check.real("turn", entry, least=-_LARGEST_TURN, most=_LARGEST_TURN)
+        if self.family.binary:
+            schema.category(self.design.target)
+        else:
+            schema.number(self.design.target)
+        if len(self.design.beside) != self.offset + self.weighted:
+            raise InvalidInput("beside the target there must be the offset and the weights, and nothing else")
+        check_entries("weights", self.weights, _LARGEST)
+        check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
         for name, value in (("bound", self.bound), ("curve", self.curve)):
             check.real(name, value, above=0.0, most=_LARGEST)
+        check.real("deviance", self.deviance, least=0.0, most=_LARGEST)
         pairs = width * (width - 1) // 2
         return (
             Array("count", (1,), 0),
@@ -82,33 +99,55 @@ class Scores(VectorBlock):
                 for what in ("curvature", "spread")
                 for name, size in ((f"{what} square", width), (f"{what} cross", pairs))
             ),
+            *([Array("deviance", (1,), T_BITS)] if self.deviance else []),
         )
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        """The sums of typical rows whose target does not depend on their features."""
-        x, share = typical.rows(self.design, schema, _TYPICAL), self._share(schema)
-        p, u = expit(x @ np.array(self.weights)), x @ np.array(self.turn).T
-        squares, bent = np.einsum("ij,ij->i", u, u), p * (1 - p)
-        v = self._weight(p, squares)
-        spread = v**2 * (share * (1 - p) ** 2 + (1 - share) * p**2)
+        """The sums of typical rows whose target does not depend on their features, with usual offsets and
+        weights."""
+        x = typical.rows(self.design, schema, _TYPICAL)
+        u, shift, share = x @ np.array(self.turn).T, 0.0, 1.0
+        if self.offset:
+            shift = typical.Shape(schema.number(self.design.beside[0])).expected.mean
+        if self.weighted:
+            column = schema.number(self.design.beside[-1])
+            share = typical.Shape(column).expected.mean / column.high
+        eta = x @ np.array(self.weights) + shift
         above = np.triu_indices(u.shape[1], 1)
-        found = [np.ones(1), (v * (p - share)) @ u / len(u) / self.bound]
-        for each, unit in ((v * bent, self.curve), (spread, self.bound**2)):
-            total = (u * each[:, None]).T @ u / len(u) / unit
-            found += [np.diagonal(total).copy(), total[above]]
-        return tuple(rows * each for each in found)
+        sums = [np.zeros(array.shape) for array in self.arrays(schema)]
+        for y, chance in self._targets(schema):
+            g, h, deviance = self.at(eta, np.full(len(x), y), u.T, np.full(len(x), share))
+            sums[0] += chance
+            sums[1] += chance * (g @ u) / len(u) / self.bound
+            for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
+                total = chance * (u * each[:, None]).T @ u / len(u) / unit
+                sums[place] += np.diagonal(total)
+                sums[place + 1] += total[above]
+            if self.deviance:
+                sums[6] += chance * float(deviance.mean())
+        return tuple(rows * each for each in sums)
 
-    def _share(self, schema: Schema) -> float:
-        return 0.0 if self.design.target is None else schema.category(self.design.target).shares[1]
+    def _targets(self, schema: Schema) -> list[tuple[float, float]]:
+        """Return likely targets, each with its probability."""
+        if self.design.target is None:
+            return []
+        column = schema[self.design.target]
+        if not isinstance(column, Number):
+            return [(float(i), share) for i, share in enumerate(column.shares)]
+        t = typical.Shape(column).at((np.arange(_TARGETS) + 0.5) / _TARGETS)
+        return [(float(column.middle + column.half * each), 1 / _TARGETS) for each in t]
 
-    def _weight(self, p: Floats, squares: Floats) -> Floats:
-        """Return the weight of rows with these probabilities and squared lengths of u."""
-        longest = np.maximum(p, 1 - p) * np.sqrt(squares)
-        v = np.minimum(
-            self.bound / np.maximum(longest, _TINY),
-            self.curve / np.maximum(p * (1 - p) * squares, _TINY),
-        )
-        return np.asarray(np.minimum(v, 1.0))
+    def at(self, eta: Floats, y: Floats, u: Floats, share: Floats | None) -> tuple[Floats, Floats, Floats]:
+        """Return what makes u the score, and uu' the curvature, and deviances, of rows with these weights."""
+        squares = along((ONE,) * len(u), u * u)
+        lengths = np.sqrt(squares)
+        if share is not None:
+            squares, lengths = share * squares, share * lengths
+        g, h = self.family.factors(eta, y, lengths, squares, self.bound, self.curve)
+        told = np.zeros(len(eta))
+        if self.deviance:
+            told = np.minimum(self.family.deviance(eta, y) / self.deviance, 1.0)
+        return (g, h, told) if share is None else (share * g, share * h, share * told)
 
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
@@ -117,36 +156,59 @@ class Scores(VectorBlock):
 class _Scores:
     def __init__(self, block: Scores, run: Pass) -> None:
         width = len(block.weights)
-        self._block = block
+        self._block, self._schema = block, run.schema
         self._count = np.zeros(1, np.int64)
-        self._score = run.total(width)
+        self._score, self._deviance = run.total(width), run.total(1)
         self._curvature, self._spread = run.total(width, width), run.total(width, width)
 
     def add(self, part: Part) -> None:
         block, rows = self._block, part.vectors(self._block.design)
-        p = expit(_along(block.weights, rows.x))
-        u = np.stack([_along(row, rows.x) for row in block.turn])
-        squares = _along((ONE,) * len(u), u * u)
-        v = block._weight(p, squares)
-        scores = clip_rows((v * (p - (rows.y + ONE) / (2 * ONE)) * u).T, block.bound)
-        roots = clip_rows((np.sqrt(v * (p * (1 - p))) * u).T, math.sqrt(block.curve))
+        eta, share = along(block.weights, rows.x), None
+        if block.offset:
+            eta += self._number(block.design.beside[0], rows.beside[0])
+        if block.weighted:
+            name = block.design.beside[-1]
+            share = np.clip(self._number(name, rows.beside[-1]) / self._schema.number(name).high, 0.0, 1.0)
+        u = np.stack([along(row, rows.x) for row in block.turn])
+        if block.family.binary:
+            y = (rows.y + ONE) / (2 * ONE)
+        else:
+            y = self._number(str(block.design.target), rows.y)
+        g, h, deviance = block.at(eta, y, u, share)
+        scores = clip_rows((g * u).T, block.bound, nearest=block.nearest)
+        roots = clip_rows((np.sqrt(h) * u).T, math.sqrt(block.curve), nearest=block.nearest)
         self._count += rows.count
         self._score.add(scores.sum(axis=0))
         self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
         self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
+        if block.deviance:
+            self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
+
+    def _number(self, name: str, steps: Floats) -> Floats:
+        """Return a column in its own unit."""
+        column = self._schema.number(name)
+        return column.middle + column.half / ONE * steps
 
     def result(self) -> Sums:
         above = np.triu_indices(len(self._block.weights), 1)
         found = [self._count, self._score.result()]
         for total in (self._curvature.result(), self._spread.result()):
             found += [np.diagonal(total).copy(), total[above]]
-        return tuple(found)
+        return (*found, self._deviance.result()) if self._block.deviance else tuple(found)
 
 
-def _along(weights: tuple[float, ...], columns: Floats) -> Floats:
-    """Return weights·x of each row, x in steps: column by column, so that no row depends on its place."""
+def check_entries(name: str, entries: Sequence[float], largest: float) -> None:
+    """Raise `InvalidInput` unless all entries are numbers of at most this size."""
+    if set(map(type, entries)) != {float} or not (np.abs(np.array(entries)) <= largest).all():
+        for entry in entries:
+            check.real(name, entry, least=-largest, most=largest)
+
+
+def along(weights: tuple[float, ...], columns: Floats, unit: float = ONE) -> Floats:
+    """Return weights·x of each row, x in steps of 1 / unit: column by column, so that no row depends on its
+    place."""
     total, product = np.zeros(columns.shape[1]), np.empty(columns.shape[1])
     for column, weight in zip(columns, weights, strict=True):
-        np.multiply(column, weight / ONE, out=product)
+        np.multiply(column, weight / unit, out=product)
         total += product
     return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from cape import check
 from cape.analyses.regression.effects import effects, forest, plainly
+from cape.analyses.regression.joint import Joint, Matrix, WaldTest
 from cape.analyses.regression.portable import Portable
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -40,6 +41,7 @@ class LogisticModel(Portable):
         intercept: log-odds where numbers and indicators of categories are all 0.
         rounds: the steps that were made.
         calibration: the share of the second class, and what the estimates are.
+        joint: estimates that nothing draws to 0, together, with the covariances of their errors.
     """
 
     link: ClassVar[str] = "logit"
@@ -55,6 +57,7 @@ class LogisticModel(Portable):
     rounds: int
     count: float
     calibration: str
+    joint: Joint
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -75,6 +78,19 @@ class LogisticModel(Portable):
     def odds_ratios(self) -> dict[str, float]:
         """By what odds are multiplied for one unit more of each feature."""
         return {label: _exp(value) for label, value in self.coefficients.items()}
+
+    @property
+    def covariance(self) -> Matrix:
+        """The covariance of the estimates, from sampling and noise, in the columns' units."""
+        return self.joint.covariance
+
+    def test(self, *names: str) -> WaldTest:
+        """Return Wald's test of whether these coefficients are all 0: see `LinearModel.test`."""
+        return self.joint.test(*names)
+
+    def combination(self, times: Mapping[str, float]) -> Estimate:
+        """Return a sum of coefficients, each times a number, with an interval."""
+        return self.joint.combination(times)
 
     def decision_function(self, data: Any) -> Floats:
         """Return log-odds of the second class for each row: see `Units.rows` for what data may be."""
@@ -137,6 +153,7 @@ class LogisticModel(Portable):
                 "steps": self.rounds,
                 "rows": self.count,
                 "threshold": self.threshold,
+                "covariance": self.covariance.to_dict(),
             }
         )
 

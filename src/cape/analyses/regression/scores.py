@@ -1,4 +1,4 @@
-"""Clipped scores of a logistic regression: how far one row moves them, and what noisy ones say.
+"""Clipped scores of a regression: how far one row moves them, and what noisy ones say.
 
 Claim. A row adds (s, zz', ss') with |s| <= 1, |z| <= 1 and z parallel to s, in the block's units. With
 weights 1, b = 1 and m = 0.3 on their sums (off-diagonals counted twice) and c on the count, one row changes
@@ -18,7 +18,10 @@ It is convex in a and in a', and in r and r' because 2 - 4 m >= 0, so each of th
 - *A row that is added, left out, or replaced by an incomplete one* changes the sums, squared, by 1 + b + m
   + c at most.
 
-Truncation moves each entry of s and z by at most three steps of 2^-20 and makes neither longer. Sums of
+Where deviances are asked for too, each between 0 and 1, they have a weight of `_DEVIANCE`, and one row moves
+the sums by that much more, squared.
+
+Rounding moves each entry of s and z by at most three steps of 2^-20 and makes neither longer. Sums of
 products are those of truncated vectors, which are parallel no more: a difference of two rows moves by at
 most 6 sqrt(d) (1 + 2 sqrt(b) + 2 sqrt(m)) steps by that, and 8 in place of 6 are added.
 Tested in tests/analyses/regression/test_logistic_sensitivity.py.
@@ -36,12 +39,14 @@ from cape.analyses.matrices import nearest_positive, shrunk, spectral, symmetric
 from cape.arrays import Floats
 from cape.blocks import Design, Scores
 from cape.blocks.block import T_BITS
+from cape.blocks.families import Family, Logit
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 
-__all__ = ["Belief", "Point", "Step", "clipping", "score_query"]
+__all__ = ["LOGISTIC", "Belief", "Point", "Scale", "Step", "clipping", "score_query"]
 
 _CURVE, _SPREAD = 1.0, 0.3
+_DEVIANCE = 0.02
 _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
 _TINY = 1e-150
@@ -54,7 +59,38 @@ MISFIT = 0.03  # how far clipping of most rows may move estimates where the mode
 ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
 BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
 LEFT = 0.6  # of the change of log-odds, squared, that a step may be wrong by
+SILENT = 1e-6  # of the sampling variance: noise that is not worth the earlier steps
 EARLIER = 3.0  # times that: what counts against a step as soon as there is a later one
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A family, and what is typical of its scores: what clipping goes by.
+
+    Attributes:
+        family: what the target is like.
+        deviation: the SD of what makes u the score.
+        weight: what makes uu' the curvature.
+        most: the largest that the first can be.
+        most_weight: the largest that the second can be.
+        deviance: the largest deviance of a row that counts; 0 if none is asked for.
+        near: the shortest bound on scores, in that of log-odds.
+        far: the same for a bound that leaves most rows as they are.
+        bend: how much a change of predictors by 1 changes scores beside what is linear.
+    """
+
+    family: Family
+    deviation: float
+    weight: float
+    most: float
+    most_weight: float
+    deviance: float = 0.0
+    near: float = 1.0
+    far: float = 1.0
+    bend: float = 1.0
+
+
+LOGISTIC = Scale(Logit(), 0.5, 0.25, 1.0, 0.25)
 
 
 @dataclass(frozen=True)
@@ -65,6 +101,7 @@ class Point:
     turn: Floats
     bound: float
     curve: float
+    scale: Scale = LOGISTIC
 
     @classmethod
     def first(cls, width: int) -> Point:
@@ -75,22 +112,45 @@ class Point:
     def whole(self) -> bool:
         """Whether no row can be clipped: |x| <= 1."""
         longest = float(np.linalg.norm(self.turn, 2))
-        sure = longest if self.weights.any() else longest / 2
-        return self.bound >= sure and self.curve >= longest**2 / 4
+        halved = self.scale is LOGISTIC and not self.weights.any()
+        most, weight = 0.5 if halved else self.scale.most, self.scale.most_weight
+        return self.bound >= most * longest and self.curve >= weight * longest**2
 
 
-def score_query(design: Design, point: Point, schema: Schema, neighbours: Neighbours) -> Query:
-    """Return the question for scores at a point: proof at the head of the module."""
+def score_query(
+    design: Design,
+    point: Point,
+    schema: Schema,
+    neighbours: Neighbours,
+    beside: tuple[bool, bool] = (False, False),
+) -> Query:
+    """Return the question for scores at a point: proof at the head of the module.
+
+    `beside` says whether an offset, and weights of rows, stand beside the target.
+    """
     replace = neighbours == "replace-one"
     count = 4 + _CURVE - _ALONE if replace else _ALONE / 8
     squares = [1 / math.sqrt(weight) for weight in (count, 1.0, _CURVE, 2 * _CURVE, _SPREAD, 2 * _SPREAD)]
     turn = tuple(tuple(map(float, row)) for row in point.turn)
-    block = Scores(design, tuple(map(float, point.weights)), turn, float(point.bound), float(point.curve))
+    block = Scores(
+        design,
+        tuple(map(float, point.weights)),
+        turn,
+        float(point.bound),
+        float(point.curve),
+        point.scale.family,
+        float(point.scale.deviance),
+        *beside,
+        nearest=point.scale is not LOGISTIC,
+    )
+    deviance = _DEVIANCE if block.deviance else 0.0
+    if deviance:
+        squares.append(1 / math.sqrt(deviance))
     if replace:
         entries = math.sqrt(design.width(schema)) * (1 + 2 * math.sqrt(_CURVE) + 2 * math.sqrt(_SPREAD))
-        sensitivity = math.sqrt(4 + _CURVE) + math.ldexp(entries, 3 - T_BITS)
+        sensitivity = math.sqrt(4 + _CURVE + deviance) + math.ldexp(entries, 3 - T_BITS)
     else:
-        sensitivity = math.sqrt(_ALONE + count)
+        sensitivity = math.sqrt(_ALONE + count + deviance)
     return Query((block,), (tuple(squares),), sensitivity * _FLOAT)
 
 
@@ -109,13 +169,18 @@ class Step:
     score_noise: float
     curvature_noise: float  # above the diagonal
     count: float
+    spread_noise: float = 0.0  # on the diagonal
+    deviance: float = math.nan
+    deviance_noise: float = math.nan
+    after: Scale | None = None  # of the next step, where a start says it
 
     @classmethod
     def of(cls, answer: Answer, design: Design, point: Point) -> Step:
         """Return what an answer to `score_query` at this point holds."""
-        _, score, square, cross, spread, beside = answer.sums[0]
-        _, score_noise, _, curvature_noise, _, _ = answer.noise[0]
+        _, score, square, cross, spread, beside, *deviance = answer.sums[0]
+        _, score_noise, _, curvature_noise, spread_noise, _, *deviance_noise = answer.noise[0]
         count, _ = answer.complete_rows(design.columns)
+        limit = point.scale.deviance
         return cls(
             point,
             point.bound * score,
@@ -124,7 +189,15 @@ class Step:
             point.bound * score_noise,
             point.curve * curvature_noise,
             max(count, 1.0),
+            point.bound**2 * spread_noise,
+            limit * float(deviance[0][0]) if deviance else math.nan,
+            limit * deviance_noise[0] if deviance else math.nan,
         )
+
+    @property
+    def silent(self) -> bool:
+        """Whether noise is too small to make earlier steps worth their while."""
+        return self.score_noise**2 < SILENT * float(np.trace(self.spread)) / len(self.score)
 
     @cached_property
     def trusting(self) -> Step:
@@ -157,18 +230,26 @@ class Step:
 
     @property
     def moved(self) -> float:
-        """By how much it changed log-odds, as a standard deviation over people or a bit less, without noise.
+        """By how much it changed predictors, without noise: as an SD over people, or a bit less.
 
-        change'H change is the sum of v h (u·change)² over rows, with v <= 1 and h <= 1/4.
+        change'H change is the sum of v h (u·change)² over rows, with v <= 1 and, for log-odds, h <= 1/4.
         """
         of_noise = self.score_noise**2 * float(self._seen[0].sum())
         square = float(self.change @ self.curvature @ self.change) - of_noise
-        return 2 * math.sqrt(max(square, 0.0) / self.count)
+        return math.sqrt(max(square, 0.0) / self.count / self.point.scale.weight)
+
+    def toward(self, weights: Floats, furthest: float) -> Floats:
+        """Return weights, or what is on the way to them from here where they change predictors too far."""
+        away = np.linalg.solve(self.point.turn.T, weights - self.point.weights)
+        square = float(away @ nearest_positive(self.curvature) @ away) / self.count / self.point.scale.weight
+        return np.asarray(
+            self.point.weights + min(1.0, furthest / math.sqrt(max(square, _TINY))) * self.point.turn.T @ away
+        )
 
     @property
     def left(self) -> Floats:
         """How far it may have ended from where scores are 0: second order in what it changed."""
-        return np.asarray(LEFT * self.moved * (self.point.turn.T @ self.change))
+        return np.asarray(LEFT * self.point.scale.bend * self.moved * (self.point.turn.T @ self.change))
 
     @property
     def sampling(self) -> Floats:
@@ -198,50 +279,59 @@ class Step:
         """
         values, vectors = np.linalg.eigh(self.curvature)
         edge = RIDGE * spectral(len(values), self.curvature_noise) / 2 + _FLAT * self.count
-        size = self.count / 4 if first else max(float(values.mean()), edge)
+        size = self.count * self.point.scale.weight if first else max(float(values.mean()), edge)
         white = (vectors * np.sqrt(size / (np.maximum(values, 0.0) + edge))) @ vectors.T
         return np.asarray(white @ self.point.turn)
 
-    def next(self, weights: Floats, turn: Floats, share: float) -> Point:
+    def next(self, weights: Floats, turn: Floats, share: float, scale: Scale) -> Point:
         """Return where to ask next; the last step has `share` times the share of this one.
 
         Scores and curvature are clipped where the last step's noise would be large beside them otherwise.
         """
         score = self.score_noise / self.point.bound / math.sqrt(share)
         curve = self.curvature_noise / self.point.curve / math.sqrt(share)
+        bound, most = clipping(self.count, len(weights), score, curve, scale.near, scale.far)
+        longest = float(np.linalg.norm(turn, 2))
         return Point(
-            weights, turn, *clipping(self.count, len(weights), score, curve, float(np.linalg.norm(turn, 2)))
+            weights,
+            turn,
+            min(2 * scale.deviation * bound, scale.most * longest),
+            min(4 * scale.weight * most, scale.most_weight * longest**2),
+            scale,
         )
 
 
-def clipping(count: float, width: int, score: float, curve: float, longest: float) -> tuple[float, float]:
+def clipping(
+    count: float, width: int, score: float, curve: float, near: float = 1.0, far: float = 1.0
+) -> tuple[float, float]:
     """Return the bounds on scores and on curvature, for noise of `score` and `curve` in units of these.
 
     Scores are as long as noise allows that adds no more than `ROUGH` of the sampling variance, and at least
-    as long as `NEAR` says; curvature likewise. No row is longer than `longest`.
+    as long as `NEAR` says; curvature likewise. Units are those of log-odds near 0, where what makes u the
+    score has an SD of 1/2, and uu' is multiplied by 1/4.
 
-    Where log-odds are not linear, another weighting of rows has another best line. With n rows a bound b
+    Where predictors are not linear, another weighting of rows has another best line. With n rows a bound b
     below `FAR` may move estimates by about `MISFIT` sqrt(n) (1 - b / FAR) sampling errors, and its noise is
     2 b `score` / sqrt(n) of these: the sum of their squares is least at FAR A / (A + N FAR²), with
     A = n MISFIT² and N = 4 score² / n, and scores are at least that long.
     """
     typical, score, curve = math.sqrt(width), max(score, _TINY), max(curve, _TINY)
-    far, misfit = FAR * typical, MISFIT**2 * count
+    far, misfit = far * FAR * typical, MISFIT**2 * count
     fitting = far * misfit / (misfit + (2 * far * score) ** 2 / count)
-    bound = max(NEAR * typical, fitting, math.sqrt(ROUGH * count / 4) / score)
+    bound = max(near * NEAR * typical, fitting, math.sqrt(ROUGH * count / 4) / score)
     most = max(2 * NEAR**2 * width, BENT * count / 4 / curve)
-    return min(bound, longest), min(most, longest**2 / 4)
+    return bound, most
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What steps say about weights that were normal with a known covariance around 0 before.
+    """What steps say about weights that were normal with a known covariance around an origin before.
 
     Attributes:
         mean: the weights.
         covariance: how far they may be off, in all.
         noise: the part of it that is noise.
-        pull: how much of the true weights is missing from the mean, as a matrix.
+        pull: how much of the true weights, less the origin, is missing from the mean, as a matrix.
     """
 
     mean: Floats
@@ -250,10 +340,10 @@ class Belief:
     pull: Floats
 
     @classmethod
-    def after(cls, steps: list[Step], covariance: Floats) -> Belief:
+    def after(cls, steps: list[Step], covariance: Floats, origin: Floats | None = None) -> Belief:
         """Return what these steps say, in turn."""
         eye = np.eye(len(covariance))
-        belief = cls(np.zeros(len(eye)), covariance, np.zeros_like(eye), eye)
+        belief = cls(np.zeros(len(eye)) if origin is None else origin, covariance, np.zeros_like(eye), eye)
         for i, step in enumerate(steps):
             belief = belief.told(step, steps[i - 1].left if i else np.zeros(len(eye)))
         return belief

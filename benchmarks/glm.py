@@ -1,0 +1,349 @@
+"""Generalised linear models: error beside a trusted curator's and without privacy, coverage, and time.
+
+Tables are drawn anew each time and their true coefficients are known: features are normal, cut at three SDs,
+and bounds of numeric targets are 10 to 30 SDs wide, as people choose them who do not know the data. Releases
+are made of sums and noise by the analysis itself, without sites and grids: five sites, one of them colluding,
+have noise sqrt(5/4) times a curator's. A time is that of a whole release of five sites.
+
+`python -m benchmarks.glm RUNS [FAMILY ...]` prints every cell, on as many processes as there are cores.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from benchmarks.harness import Result, bench, paired_seconds
+from cape import privacy
+from cape.analyses.regression.glm import GLM
+from cape.blocks import Choices, Sandwich, Scores
+from cape.blocks.block import Block
+from cape.blocks.units import Units
+from cape.data import Category, Number, Schema
+from cape.engine.query import Answer, Estimate
+from tests.analyses.regression.tables import influences, row_parts
+
+Floats = NDArray[np.float64]
+RUNS, WIDTH, DELTA, SITES = 400, 8, 1e-6, 5 / 4
+SIZES, EPSILONS = (2_000, 50_000), (1.0, 3.0)
+FAMILIES = (
+    "gaussian",
+    "logit",
+    "probit",
+    "cloglog",
+    "poisson",
+    "negative-binomial",
+    "gamma",
+    "multinomial",
+    "ordinal",
+)
+LINKS = {"logit": "binomial", "probit": "binomial", "cloglog": "binomial"}
+SLOPES = np.array([0.3 * (-1) ** i / (1 + i // 2) for i in range(WIDTH)])
+SECOND = np.array([0.2 * (-1) ** (i // 2) / (1 + i // 2) for i in range(WIDTH)])
+THRESHOLDS = np.array([-1.0, 0.2, 1.5])
+INTERCEPT, ALPHA, SHAPE = 0.5, 0.5, 2.0
+NUMBERS = {"gaussian": (-10, 10), "poisson": (0, 60), "negative-binomial": (0, 100), "gamma": (1e-3, 60)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, with its tables and true coefficients, those of intercepts and thresholds among them."""
+
+    family: str
+
+    @property
+    def names(self) -> list[str]:
+        return [f"x{i}" for i in range(WIDTH)]
+
+    @property
+    def analysis(self) -> GLM:
+        link = self.family if self.family in LINKS else None
+        return GLM("y", self.names, LINKS.get(self.family, self.family), link)
+
+    @property
+    def schema(self) -> Schema:
+        levels = {"multinomial": 3, "ordinal": 4}.get(self.family, 2)
+        target: Any = Category(tuple(range(levels)), missing=False)
+        if self.family in NUMBERS:
+            target = Number(*NUMBERS[self.family], missing=False)
+        return Schema({name: Number(-3, 3, missing=False) for name in self.names} | {"y": target})
+
+    @property
+    def truth(self) -> Floats:
+        if self.family == "multinomial":
+            return np.concatenate([[0.3], SLOPES, [-0.4], SECOND])
+        if self.family == "ordinal":
+            return np.concatenate([THRESHOLDS, SLOPES])
+        return np.concatenate([[INTERCEPT - (self.family == "cloglog")], SLOPES])
+
+    @property
+    def slopes(self) -> NDArray[np.bool_]:
+        """Which coefficients are neither intercepts nor thresholds."""
+        return np.isin(self.truth, np.concatenate([SLOPES, SECOND]))
+
+    def table(self, rng: np.random.Generator, rows: int) -> tuple[Floats, Floats]:
+        x = np.clip(rng.normal(size=(rows, WIDTH)), -3, 3)
+        truth, family = self.truth, self.family
+        if family == "multinomial":
+            odds = np.column_stack([np.ones(rows), x]) @ truth.reshape(2, -1).T
+            p = np.exp(np.column_stack([np.zeros(rows), odds]))
+            p /= p.sum(axis=1, keepdims=True)
+            return x, (rng.random(rows)[:, None] > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1).astype(float)
+        if family == "ordinal":
+            latent = x @ SLOPES + rng.logistic(size=rows)
+            return x, (latent[:, None] > THRESHOLDS).sum(axis=1).astype(float)
+        eta = truth[0] + x @ truth[1:]
+        mean = np.exp(eta)
+        if family == "gaussian":
+            return x, eta + rng.normal(size=rows)
+        if family == "poisson":
+            return x, rng.poisson(mean).astype(float)
+        if family == "negative-binomial":
+            return x, rng.negative_binomial(1 / ALPHA, 1 / (1 + ALPHA * mean)).astype(float)
+        if family == "gamma":
+            return x, np.maximum(rng.gamma(SHAPE, mean / SHAPE), 1e-3)
+        p = {"logit": 1 / (1 + np.exp(-eta)), "probit": ndtr(eta), "cloglog": -np.expm1(-mean)}[family]
+        return x, (rng.random(rows) < p).astype(float)
+
+    def plain(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Maximum-likelihood coefficients, and their errors, by statsmodels."""
+        import statsmodels.api as sm
+        from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+        rows = sm.add_constant(x)
+        if self.family == "multinomial":
+            found = sm.MNLogit(y, rows).fit(disp=0)
+            return found.params.T.ravel(), found.bse.T.ravel()
+        if self.family == "ordinal":
+            found = OrderedModel(y, x, distr="logit").fit(method="bfgs", disp=0, maxiter=200)
+            ends = found.model.transform_threshold_params(found.params)[1:-1]
+            errors = np.concatenate([np.full(len(ends), np.nan), found.bse[:WIDTH]])
+            return np.concatenate([ends, found.params[:WIDTH]]), errors
+        families, links = sm.families, sm.families.links
+        family = {
+            "gaussian": families.Gaussian(),
+            "logit": families.Binomial(),
+            "probit": families.Binomial(links.Probit()),
+            "cloglog": families.Binomial(links.CLogLog()),
+            "poisson": families.Poisson(),
+            "negative-binomial": families.NegativeBinomial(alpha=ALPHA),
+            "gamma": families.Gamma(links.Log()),
+        }[self.family]
+        fitted = sm.GLM(y, rows, family=family).fit(cov_type="HC0")
+        return fitted.params, fitted.bse
+
+
+class Rows:
+    """The rows of a table as sites make them, and the sums that a block asks for, to rounding."""
+
+    def __init__(self, case: Case, x: Floats, y: Floats) -> None:
+        self._case, self._raw, self._y = case, x, y
+
+    def sums(self, block: Block) -> list[Floats]:
+        schema, design = self._case.schema, block.vectors
+        assert design is not None
+        x = Units(replace(design, intercept=0.0), schema).rows(self._raw)
+        if design.intercept:
+            x = np.column_stack([np.full(len(x), design.intercept), x]) / math.hypot(1.0, design.intercept)
+        if isinstance(block, Choices):
+            return self._choices(block, np.ascontiguousarray(x.T))
+        if isinstance(block, Scores):
+            u = x @ np.array(block.turn).T
+            g, h, told = block.at(x @ np.array(block.weights), self._y, np.ascontiguousarray(u.T), None)
+            found = [g @ u / block.bound, (u * h[:, None]).T @ u / block.curve]
+            return _arrays(len(x), *found, (u * (g * g)[:, None]).T @ u / block.bound**2, told.sum())
+        column = schema.number("y")
+        t = (self._y - column.middle) / column.half
+        if isinstance(block, Sandwich):
+            w = influences(block, x, t)
+            square = w.T @ w
+            return [np.diag(square).copy(), square[np.triu_indices(len(square), 1)]]
+        return [part.sum(axis=0) for part in row_parts(block, x, t)]
+
+    def _choices(self, block: Choices, x: Floats) -> list[Floats]:
+        u, places = np.array(block.turn) @ x, self._y.astype(int)
+        chance, g = block.likely(x)
+        v = block.weight(chance, g, u, None)
+        s = v * block.score(np.take_along_axis(g, places[None, None], axis=0)[0], u)
+        curvature = np.zeros((block.size, block.size))
+        for part, each in zip(chance, g, strict=True):
+            z = np.sqrt(v * part) * block.score(each, u)
+            curvature += z @ z.T / block.curve
+        own = np.take_along_axis(chance, places[None], axis=0)[0]
+        told = np.minimum(-2 * np.log(own) / block.deviance, 1.0).sum()
+        return _arrays(x.shape[1], s.sum(axis=1) / block.bound, curvature, s @ s.T / block.bound**2, told)
+
+
+def _arrays(rows: int, score: Floats, curvature: Floats, spread: Floats, told: float) -> list[Floats]:
+    above = np.triu_indices(len(score), 1)
+    found = [np.array([float(rows)]), score]
+    for square in (curvature, spread):
+        found += [np.diag(square).copy(), square[above]]
+    return [*found, np.array([told])]
+
+
+def conducted(case: Case, rows: Rows, count: int, mu: float, rng: np.random.Generator) -> Sequence[Estimate]:
+    """The estimates of one release at this mu."""
+    analysis = case.analysis
+    conversation = analysis.conduct(case.schema, "replace-one")
+    query = next(conversation)
+    for share in analysis.stages():
+        unit = query.sensitivity / mu / math.sqrt(share)
+        noise = tuple(tuple(unit * scale for scale in scales) for scales in query.scales)
+        sums = tuple(
+            tuple(a + s * rng.normal(size=a.shape) for a, s in zip(rows.sums(block), each, strict=True))
+            for block, each in zip(query.blocks, noise, strict=True)
+        )
+        try:
+            query = conversation.send(Answer(sums, noise, count, case.schema))
+        except StopIteration as stop:
+            return stop.value.estimates  # type: ignore[no-any-return]
+    raise AssertionError("it asked more often than it has stages")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Errors of one table: without privacy, of a curator, and of sites, for each epsilon; and what covers."""
+
+    plain: Floats
+    curator: dict[float, Floats]
+    sites: dict[float, Floats]
+    covered: dict[float, NDArray[np.bool_]]
+    widths: dict[float, Floats]
+
+
+def run(
+    family: str, rows: int, seed: int, epsilons: Sequence[float] = EPSILONS, curator: bool = False
+) -> Run:
+    warnings.simplefilter("ignore")
+    case, rng = Case(family), np.random.default_rng([seed, rows])
+    x, y = case.table(rng, rows)
+    plain, _ = case.plain(x, y) if curator else (case.truth, np.ones(len(case.truth)))
+    made, found = Rows(case, x, y), Run(plain - case.truth, {}, {}, {}, {})
+    for epsilon in epsilons:
+        mu = float(privacy.mu(epsilon, DELTA))
+        for kept, noise in ((found.curator, 1.0), (found.sites, SITES)):
+            if kept is found.curator and not curator:
+                continue
+            told = conducted(case, made, rows, mu / math.sqrt(noise), np.random.default_rng([seed, 1]))
+            kept[epsilon] = np.array([each.value for each in told]) - case.truth
+            if kept is found.sites:
+                ends = np.array([each.interval(0.95) for each in told])
+                found.covered[epsilon] = (ends[:, 0] <= case.truth) & (case.truth <= ends[:, 1])
+                sampling = np.array([each.sampling for each in told])
+                found.widths[epsilon] = (ends[:, 1] - ends[:, 0]) / 3.92 / np.maximum(sampling, 1e-9)
+    return found
+
+
+def runs(family: str, rows: int, many: int, **how: Any) -> list[Run]:
+    """As many runs, on all cores."""
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_alone) as pool:
+        return list(pool.map(partial(run, family, rows, **how), range(many), chunksize=4))
+
+
+def _alone() -> None:
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
+def curated(family: str, many: int, rows: int = 50_000, epsilon: float = 1.0) -> tuple[float, float]:
+    """The squared error of slopes at five sites, over a curator's, and over that without privacy."""
+    found, slopes = runs(family, rows, many, epsilons=(epsilon,), curator=True), Case(family).slopes
+
+    def squared(errors: list[Floats]) -> float:
+        return float(np.mean(np.square(errors)[:, slopes]))
+
+    sites = squared([each.sites[epsilon] for each in found])
+    return (
+        sites / squared([each.curator[epsilon] for each in found]),
+        sites / squared([each.plain for each in found]),
+    )
+
+
+@bench("glm.curator")
+def curator() -> Result:
+    """The worst family beside its bars: 1.35 times a curator's squared error, 1.5 times the non-private."""
+    found = {family: curated(family, RUNS // 4) for family in FAMILIES}
+    worst = max(max(curator / 1.35, plain / 1.5) for curator, plain in found.values())
+    detail = {family: [round(each, 3) for each in both] for family, both in found.items()}
+    return Result(worst, 1.0, "lower", detail=detail)
+
+
+def cells(family: str, many: int) -> Iterator[tuple[str, float, float, float]]:
+    """For each size, epsilon and coefficient: the share that covers, and the width beside sampling's."""
+    for rows in SIZES:
+        found = runs(family, rows, many)
+        for epsilon in EPSILONS:
+            shares = np.mean([each.covered[epsilon] for each in found], axis=0)
+            widths = np.median([each.widths[epsilon] for each in found], axis=0)
+            for place, (share, width) in enumerate(zip(shares, widths, strict=True)):
+                yield f"{family} {place}, n = {rows}, epsilon = {epsilon:g}", float(share), float(width), rows
+
+
+@bench("glm.coverage")
+def coverage() -> Result:
+    """How many cells cover too little or, where sampling dominates, too much, by one-sided binomial tests."""
+    found = [cell for family in FAMILIES for cell in cells(family, RUNS)]
+    level, wrong = 0.05 / len(found), []
+    for name, share, width, _ in found:
+        hits = round(share * RUNS)
+        low = binom.cdf(hits, RUNS, 0.93) < level
+        high = width < 1.1 and binom.sf(hits - 1, RUNS, 0.985) < level
+        if low or high:
+            wrong.append(f"{name}: {share:.3f}")
+    least = min(found, key=lambda cell: cell[1])
+    return Result(len(wrong), 0, "lower", unit="cells", detail={"wrong": wrong, "least": least[:2]})
+
+
+@bench("glm.time")
+def seconds() -> Result:
+    """A release of 100,000 x 20 counts at five sites, over the fit of statsmodels."""
+    import polars as pl
+    import statsmodels.api as sm
+
+    from cape import Budget
+    from cape.engine.consortium import Consortium
+
+    rng = np.random.default_rng(1)
+    x = np.clip(rng.normal(size=(100_000, 20)), -3, 3)
+    y = rng.poisson(np.exp(0.5 + x @ np.full(20, 0.1))).astype(float)
+    names = [f"x{i}" for i in range(20)]
+    frame = pl.DataFrame(x, schema=names).with_columns(y=pl.Series(y))
+    schema = Schema(
+        {name: Number(-3, 3, missing=False) for name in names} | {"y": Number(0, 60, missing=False)}
+    )
+    sites = {f"site {i}": frame[i * 20_000 : (i + 1) * 20_000] for i in range(5)}
+
+    def ours() -> None:
+        consortium = Consortium(sites, schema, Budget(1.0, 1e-6), colluding=1)
+        consortium.release(GLM("y", names, "poisson"), 1.0)
+
+    def reference() -> None:
+        sm.GLM(y, sm.add_constant(x), family=sm.families.Poisson()).fit()
+
+    mine, theirs = paired_seconds(ours, reference, repeat=5)
+    return Result(
+        mine / theirs, 2.0, "lower", detail={"ours": round(mine, 3), "statsmodels": round(theirs, 3)}
+    )
+
+
+if __name__ == "__main__":
+    many = int(sys.argv[1])
+    for family in sys.argv[2:] or FAMILIES:
+        began = time.perf_counter()
+        print(family, "over a curator, over no privacy:", *(f"{r:.3f}" for r in curated(family, many // 4)))
+        for name, share, width, _ in cells(family, many):
+            print(f"{name}: covers {share:.3f}, {width:.2f} times as wide as sampling alone")
+        print(f"{time.perf_counter() - began:.0f} seconds", flush=True)

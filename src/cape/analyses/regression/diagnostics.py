@@ -1,0 +1,127 @@
+"""How well a generalised linear model fits, from the sums of its steps: deviance, dispersion, score test.
+
+All of it is post-processing. The deviance is a released sum at the last point, less what the last step
+gained, 2 change'H change / 2. What features explain of it is exact for two categories without an offset and
+weights, whose share is released; for others it is the quadratic form of the slopes, as in Wald's test, and
+is said to be approximate.
+Tested in tests/analyses/regression/test_glm.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import entr, gammaincc
+
+from cape.analyses.matrices import nearest_positive
+from cape.analyses.regression.joint import WaldTest
+from cape.analyses.regression.likelihoods import Binary, Likelihood, Numbers
+from cape.analyses.regression.scores import Step
+from cape.blocks.families import NegativeBinomial
+from cape.engine.estimates import unknown
+from cape.engine.query import Estimate
+
+__all__ = ["dispersion", "explained", "score_test"]
+
+_FEW = 3.0  # times its noise: below that a number is not known
+
+
+def explained(steps: Sequence[Step], likelihood: Likelihood, first: float) -> tuple[Estimate, Estimate]:
+    """Return the deviance, and the share of that of a constant which features explain: a pseudo-R².
+
+    `first` is the entry of x that is the same in all rows, 0 if there is none or if rows differ otherwise.
+    """
+    last = steps[-1]
+    gained = float(last.change @ last.curvature @ last.change)
+    value, noise = max(last.deviance - gained, 0.0), last.deviance_noise
+    deviance = Estimate("deviance", value, 0.0, noise, (0.0, math.inf))
+    constant, beside = _constant(steps, likelihood, first)
+    if not constant > max(_FEW * math.hypot(noise, beside), 0.0):
+        return deviance, unknown("pseudo-R²", 0.0, 1.0)
+    share = min(max(1 - value / constant, 0.0), 1.0)
+    error = math.hypot(noise, (1 - share) * beside) / constant
+    return deviance, Estimate("pseudo-R²", share, 0.0, error, (0.0, 1.0))
+
+
+def _constant(steps: Sequence[Step], likelihood: Likelihood, first: float) -> tuple[float, float]:
+    """Return the deviance of a constant, and its noise beside that of the model's own deviance."""
+    start, last = steps[0], steps[-1]
+    if isinstance(likelihood, Binary) and likelihood.link == "logit" and first:
+        share = 0.5 - float(start.score[0]) / first / start.count
+        noise = start.score_noise / first / start.count
+        share = min(max(share, 0.0), 1.0)
+        slope = 2 * abs(math.log(max(share, 1e-9) / max(1 - share, 1e-9)))
+        return 2 * start.count * float(entr(share) + entr(1 - share)), start.count * slope * noise
+    weights = np.linalg.solve(last.point.turn.T, last.target)
+    curvature = nearest_positive(last.curvature)
+    if first:
+        # the constant is a combination of u: what is left of the slopes beside it
+        constant = np.linalg.inv(last.point.turn.T)[:, 0]
+        beside = curvature @ constant
+        curvature = curvature - np.outer(beside, beside) / max(float(constant @ beside), 1e-300)
+    quadratic = float(weights @ curvature @ weights)
+    noise = last.curvature_noise * float(weights @ weights) + 2 * last.score_noise * math.sqrt(
+        float(weights @ weights)
+    )
+    gained = float(last.change @ last.curvature @ last.change)
+    return max(last.deviance - gained, 0.0) + max(quadratic, 0.0), noise
+
+
+def dispersion(step: Step, likelihood: Likelihood, first: float) -> Estimate | None:
+    """Return the dispersion that the last step shows, with errors as if the family were right."""
+    if not isinstance(likelihood, Numbers):
+        return None
+    scale, width = likelihood.next(step, first), len(step.score)
+    squared, weight = scale.deviation**2, scale.weight
+    noise = step.spread_noise / math.sqrt(width) / step.count
+    sampled = math.sqrt((1 + 2 / width) / step.count)
+    if likelihood.family == "negative-binomial":
+        assert isinstance(scale.family, NegativeBinomial)
+        alpha = scale.family.alpha
+        mean = weight / max(1 - alpha * weight, 1e-3)
+        steep = (1 + alpha * mean) / mean
+        error = sampled * steep * math.sqrt(2 + 6 * alpha + 1 / (mean * (1 + alpha * mean)))
+        return Estimate("alpha", alpha, error, noise / weight * steep, (0.0, math.inf))
+    value = squared / weight
+    tails = {"gamma": 6 * value, "poisson": 1 / weight}.get(likelihood.family, 0.0)
+    return Estimate(
+        "dispersion", value, value * sampled * math.sqrt(2 + tails), noise / weight, (0.0, math.inf)
+    )
+
+
+def score_test(start: Step, first: float, names: Sequence[str]) -> WaldTest:
+    """Return Rao's score test of whether no feature matters, from the first step, with noise counted.
+
+    Where none does, the scores there are independent of the features: their variance about their mean, times
+    the features' second moments about their means, is the covariance of what is tested.
+    """
+    labels, many = tuple(names), len(names)
+    unknown_test = WaldTest(labels, math.nan, many, math.nan)
+    curvature, score, count = start.trusting.curvature, start.score, start.count
+    weight = start.point.scale.weight
+    corner = float(curvature[0, 0])
+    if not first or corner <= 0:
+        return unknown_test
+    beside = curvature[1:, 0] / corner
+    left = score[1:] - beside * score[0]
+    spread = _centred(start, first, count)
+    inner = nearest_positive(curvature[1:, 1:] - corner * np.outer(beside, beside)) / weight
+    noise = start.score_noise**2 * (np.eye(many) + np.outer(beside, beside))
+    noise = noise + (start.curvature_noise * float(score[0]) / corner) ** 2 * np.eye(many)
+    covariance = spread * inner + noise
+    try:
+        found = float(left @ np.linalg.solve(covariance, left))
+    except np.linalg.LinAlgError:
+        return unknown_test
+    if not math.isfinite(found) or found < 0:
+        return unknown_test
+    return WaldTest(labels, found, many, float(gammaincc(many / 2, found / 2)))
+
+
+def _centred(start: Step, first: float, count: float) -> float:
+    """Return the variance of what makes x the score."""
+    square = float(start.spread[0, 0]) / first**2 / count
+    mean = float(start.score[0]) / first / count
+    return max(square - mean**2, 1e-12)

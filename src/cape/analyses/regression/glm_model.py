@@ -1,0 +1,207 @@
+"""What a generalised linear model leaves behind: coefficients in people's units, predictions, how it fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cape.analyses.regression.effects import effects, forest, plainly
+from cape.analyses.regression.joint import Joint, Matrix, WaldTest
+from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood
+from cape.analyses.regression.portable import Portable
+from cape.arrays import Floats
+from cape.blocks.design import Design
+from cape.blocks.units import Units
+from cape.data import Schema
+from cape.engine.arguments import joined
+from cape.engine.query import Estimate
+from cape.errors import InvalidInput
+from cape.show import Figure, Table
+from cape.show.numbers import count, number, p_value
+from cape.show.plain import plain
+
+__all__ = ["GLMModel"]
+
+
+@dataclass(frozen=True, repr=False)
+class GLMModel(Portable):
+    """A target of a family, whose mean by a link is linear in the features.
+
+    Attributes:
+        estimates: the intercept, if there is one, and the change of the predictor per unit of each feature.
+        joint: estimates that nothing draws to 0, together, with the covariances of their errors.
+        weights: likely weights of (1, x), with x as sites make it.
+        intercept: the predictor where numbers and indicators of categories are all 0, and the offset is.
+        rounds: the steps that were made.
+        count: how many complete rows there are.
+        calibration: what the estimates are.
+        offset: the column that is added to the predictor.
+        deviance: the sum over rows, each cut at a public limit, with its noise.
+        pseudo_r2: the share of the deviance of a constant that features explain; McFadden's for log-odds,
+            elsewhere approximate, from the quadratic form of the slopes.
+        dispersion: of the family, or, where it has none, the variance over that of the family.
+        score_test: Rao's test of whether no feature matters, from the first step.
+    """
+
+    target: str
+    family: str
+    link: str
+    design: Design
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    joint: Joint
+    weights: tuple[float, ...]
+    intercept: float
+    rounds: int
+    count: float
+    calibration: str
+    offset: str | None
+    deviance: Estimate
+    pseudo_r2: Estimate
+    dispersion: Estimate | None
+    score_test: WaldTest
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return LIKELIHOODS[self.family, self.link]
+
+    def describe(self) -> str:
+        """Return what was done, where the analysis said what might be."""
+        of = f"{self.family} regression ({self.link}) of {self.target} on {joined(self.design.features)}"
+        return f"{of}, in {count(self.rounds, 'step')}"
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The categories of the target, if it has two."""
+        binary = isinstance(self._likelihood, Binary)
+        return self.schema.category(self.target).values if binary else (None, None)
+
+    @cached_property
+    def coefficients(self) -> dict[str, float]:
+        """The change of the predictor per unit of each feature; of a category, against its first value."""
+        return {each.label: each.value for each in self._slopes}
+
+    @property
+    def _slopes(self) -> tuple[Estimate, ...]:
+        return self.estimates[-len(self.design.names(self.schema)) :]
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """By what odds, rates or means are multiplied for one unit more of each feature, where they are."""
+        if not self._likelihood.ratio:
+            raise InvalidInput(f"coefficients of link {self.link!r} are no logarithms of ratios")
+        return {label: math.exp(min(value, 700.0)) for label, value in self.coefficients.items()}
+
+    @property
+    def covariance(self) -> Matrix:
+        """The covariance of the estimates, from sampling and noise, in the columns' units."""
+        return self.joint.covariance
+
+    def test(self, *names: str) -> WaldTest:
+        """Return Wald's test of whether these coefficients are all 0: see `LinearModel.test`."""
+        return self.joint.test(*names)
+
+    def combination(self, times: Mapping[str, float]) -> Estimate:
+        """Return a sum of coefficients, each times a number, with an interval."""
+        return self.joint.combination(times)
+
+    def decision_function(self, data: Any) -> Floats:
+        """Return the predictor of each row, with its offset: see `Units.rows` for what data may be."""
+        weights = np.array(self.weights)
+        found = weights[0] + Units(self.design, self.schema).rows(data) @ weights[1:]
+        if self.offset is None:
+            return np.asarray(found)
+        if isinstance(data, np.ndarray) and data.dtype.names is None:
+            raise InvalidInput(f"a table to predict from must have the column {self.offset!r}, the offset")
+        column = self.schema.number(self.offset)
+        beside = Units(Design((self.offset,)), self.schema).rows(data)[:, 0]
+        return np.asarray(found + column.middle + column.half * beside)
+
+    def predict(self, data: Any) -> Floats:
+        """Return the mean of the target for each row, of two categories the probability of the second.
+
+        NaN where a feature is missing.
+        """
+        return self._likelihood.mean(self.decision_function(data))
+
+    def predict_proba(self, data: Any) -> Floats:
+        """Return the probabilities of both categories, one row each."""
+        if not isinstance(self._likelihood, Binary):
+            raise InvalidInput(f"family {self.family!r} predicts means, not probabilities: use predict")
+        positive = self.predict(data)
+        return np.stack([1 - positive, positive], axis=1)
+
+    @property
+    def title(self) -> str:
+        """What stands above the table."""
+        what = self.schema.title(self.target)
+        if isinstance(self._likelihood, Binary):
+            what = f"{self.schema.label(self.target)} = {self.schema.category(self.target).values[1]}"
+        return f"{self._likelihood.predictor} of {what}, {self.family} ({self.count:,.0f} rows)"
+
+    def tables(self) -> Sequence[Table]:
+        """Return coefficients with errors and, where there are such, ratios."""
+        ratio = self._likelihood.ratio
+        rows = []
+        for each in effects(self.estimates, self.schema):
+            of = (each.ratio if each.label in self.coefficients else ("", "")) if ratio else ()
+            rows.append((each.title, *of, *each.test[::-1], *each.cells))
+        columns = (
+            "",
+            *((ratio, "95% interval") if ratio else ()),
+            *("P>|z|", "z", "coef", "95% interval", "std err", "from privacy"),
+        )
+        return [Table(columns, tuple(rows), self.title, drop=(4, 8, 6, 7, 5) if ratio else (2, 6, 5))]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return ratios, or coefficients, on one axis."""
+        ratio, what = self._likelihood.ratio, self.schema.title(self.target)
+        title = (
+            f"{ratio[0].upper()}{ratio[1:]} of {what}" if ratio else f"Change of {self._likelihood.predictor}"
+        )
+        return forest(self._slopes, self.schema, title, ratios=bool(ratio))
+
+    def notes(self) -> Sequence[str]:
+        """Return what the estimates are, and how the model fits."""
+        fit = [_said(self.deviance), _said(self.pseudo_r2)]
+        if self.dispersion is not None:
+            fit.append(_said(self.dispersion))
+        notes = [self.calibration, f"{'; '.join(fit)}.".capitalize()]
+        if not math.isnan(self.score_test.p):
+            notes.append(f"Score test that no feature matters: P {p_value(self.score_test.p)}.")
+        notes.append("Standard errors are robust: they do not assume the variance that the family has.")
+        return notes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data: coefficients per what `per` says, predictions per unit."""
+        fits = {"deviance": self.deviance, "pseudo_r2": self.pseudo_r2, "dispersion": self.dispersion}
+        return plain(
+            {
+                "target": self.target,
+                "family": self.family,
+                "link": self.link,
+                **plainly(self.estimates, self.coefficients, self.schema),
+                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "offset": self.offset,
+                "steps": self.rounds,
+                "rows": self.count,
+                **{
+                    name: None if e is None else {"value": e.value, "interval": e.interval()}
+                    for name, e in fits.items()
+                },
+                "score_test": self.score_test.to_dict(),
+                "covariance": self.covariance.to_dict(),
+            }
+        )
+
+
+def _said(estimate: Estimate) -> str:
+    low, high = estimate.interval()
+    if not high - low < math.inf or estimate.at is not None:
+        return f"{estimate.label} not known"
+    return f"{estimate.label} {number(estimate.value)} ({number(low)} to {number(high)})"
