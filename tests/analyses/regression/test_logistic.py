@@ -231,7 +231,7 @@ def test_rows_that_miss_a_cell_are_left_out():
         ({"rounds": "many"}, "rounds"),
         ({"rounds": np.array([1, 2])}, "rounds"),
         ({"features": 5}, "list of names"),
-        ({"features": None}, "must have features, or a formula"),
+        ({"features": None}, "list of names"),
         ({"features": {"age": 1}}, "list of names"),
         ({"features": ["age", "intercept"]}, "called 'intercept'"),
         ({"norm": 0}, "norm"),
