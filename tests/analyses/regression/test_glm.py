@@ -368,6 +368,15 @@ def test_probabilities_of_several_categories_add_up_and_predict():
         assert chances.mean(axis=0) == pytest.approx(observed, abs=0.01)
         assert set(model.predict(frame)) <= {1, 2, 3, 4}
         assert model.test("a").freedom == (3 if name == "multinomial" else 1)
+        assert model.test("g").freedom == (6 if name == "multinomial" else 2)
+
+
+def test_features_may_be_interactions_and_splines():
+    frame = people().head(500)
+    for target, family in (("count", "poisson"), ("stage", "multinomial"), ("stage", "ordinal")):
+        model = released(GLM(target, ["a:g", "spline(b, 2)"], family), frame).model
+        assert np.isfinite(np.asarray(model.predict(frame), float)).all()
+        assert model.test("spline(b, 2)").freedom == 2 * (3 if family == "multinomial" else 1)
 
 
 @pytest.mark.slow(20)

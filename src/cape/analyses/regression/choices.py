@@ -260,6 +260,13 @@ class ChoiceRegression(ByScores):
         between = tuple(f"threshold [{a}|{b}]" for a, b in itertools.pairwise(values))
         return to, (*between, *units.names)
 
+    def _owners(self, schema: Schema) -> tuple[str, ...]:
+        """Return which feature each coefficient belongs to."""
+        owners, free = Units(self._design(False), schema).owners, self._levels(schema) - 1
+        if self.model == "ordinal":
+            return (*("",) * free, *owners)
+        return (*(("",) if self.intercept else ()), *owners) * free
+
     def _told(self, steps: list[Step], schema: Schema) -> AnalysisResult:
         last, possible = steps[-1], self._possible(schema)
         to, labels = self._to(schema)
@@ -290,6 +297,7 @@ class ChoiceRegression(ByScores):
             rows_of(to @ free.noise @ to.T),
             rows_of(to @ last.sampling @ to.T),
             pulls=rows_of(np.column_stack([to @ free.pull * possible, to @ last.left])),
+            owners=self._owners(schema),
         )
         model = ChoiceModel(
             self.target,
