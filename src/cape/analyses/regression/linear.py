@@ -299,7 +299,10 @@ class _Moments:
             text = unreliable(self.units.names, known.hidden, noise=sums.xx_noise > 0)
             if sums.xx_noise > 0:
                 needed = 3 * known.noise / max(known.smallest, known.noise / 3)
-                text += f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough."
+                text += (
+                    f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough; GLM with "
+                    "the family 'gaussian' needs less where bounds are much wider than residuals."
+                )
         warnings.warn(
             f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its "
             "whole range.",
