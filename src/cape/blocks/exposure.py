@@ -72,7 +72,7 @@ class Exposure(Block):
         bins = self.follow_up.times.bins
         stratum, had = rows.exit // bins, rows.event > 0
         left = np.where(rows.stays > 0, cells, rows.exit)
-        risk = rows.exit * 1.0 + rows.exit_part > rows.start + rows.start_part
+        risk = (rows.exit > rows.start) | (rows.exit_part > rows.start_part)  # parts count in one cell only
         late = (rows.start % bins + rows.start_part > 0) & risk
         exits = np.bincount(left[risk], minlength=cells + 1)[:cells]
         entered = rows.start - (rows.start_part == 0)  # at the start of a cell: at risk in all of it

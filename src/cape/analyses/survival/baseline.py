@@ -92,7 +92,9 @@ class Baseline:
             return _Stratum(
                 exits[at].sum(axis=0),
                 events_seen[at].sum(axis=0),
-                *(float(each[at].sum()) for each in sums[3:6]),
+                float(sums[3][at].sum()),
+                float(sums[4][at].sum()),
+                float(sums[5][at].sum()),
                 [math.sqrt(many) * each for each in noise],
                 rows,
                 share,
