@@ -706,3 +706,21 @@ def test_roster_order_does_not_matter_to_the_session(world: World):
         grants.append(world.granted(request, name))
     assert grants[0].parameters == grants[1].parameters
     assert isinstance(grants[0].parameters.roster, Roster)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"coefficients": {"age": 1e308}, "intercept": 1e308},
+        {"coefficients": {"hiv=yes": 1.0}},
+        {"coefficients": {"age": math.nan}},
+        {"coefficients": {"age": 1.0}, "columns": {"age": {"sql": "hiv"}}},
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_as_part_of_the_request(world: World, model: dict[str, object]):
+    analyses = [
+        {"kind": "logistic-regression", "target": "ill", "features": ["age"], "share": 0.1},
+        {"kind": "evaluate", "model": 1, "share": 0.1},
+    ]
+    request = world.request(document(analyses=analyses), number=2, model=model)
+    assert world.code(request) == Code.REQUEST

@@ -78,7 +78,7 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             f"{setting.neighbours!r} to adjacency under [allow] in site.toml",
         )
     check_person(policy, asked)
-    check_columns(policy, asked, asked.analysis.query(setting.schema, setting.neighbours))
+    check_columns(policy, asked, _query(asked))
     if scheme.masked:
         _check_parties(policy, asked)
     if not policy.release.covers(whole_price(policy, asked)):
@@ -88,6 +88,15 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             "budget share or the study a smaller epsilon, or its steward can raise release under [budget] in "
             "site.toml",
         )
+
+
+def _query(asked: ParsedAnalysis) -> Query:
+    """Return what is asked, or deny what does not fit the columns of the study, or its model."""
+    try:
+        return asked.analysis.query(asked.setting.schema, asked.setting.neighbours)
+    except InvalidInput as error:
+        problem = str(error)
+    raise Denied(Code.REQUEST, f"the study is invalid: {problem}")
 
 
 def check_person(policy: Policy, asked: ParsedAnalysis) -> None:
@@ -237,8 +246,8 @@ def charged(policy: Policy, asked: ParsedAnalysis, cost: Amount) -> Amount:
 
 def whole_price(policy: Policy, asked: ParsedAnalysis) -> Amount:
     """Return what all stages of a release together cost this site's ledger."""
-    setting, stages = asked.setting, asked.stages
-    if not asked.analysis.query(setting.schema, setting.neighbours).blocks:
+    stages = asked.stages
+    if not _query(asked).blocks:
         return Amount()
     given_up = _given_up(asked) if stages.sampling < 1 else 0
     extra = len(stages) * _beside(asked) + given_up
