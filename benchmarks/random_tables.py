@@ -53,7 +53,8 @@ class Case:
     def answers(self, source: Any) -> tuple[Any, ...]:
         table = Table("a", source, self.schema, unreadable=self.unreadable)
         sums = [[part.tolist() for part in parts] for parts in table.sums(self.blocks)]
-        return sums, table.rows(), table.unreadable()
+        table.check()
+        return sums, table.rows(), dict.fromkeys(table.schema, 0) | table.counted_as_missing
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -19,10 +19,14 @@ MU = float(privacy.mu(1.0, 1e-6))  # epsilon 1
 SITES, HONEST = 5, 4
 
 
+def unrounded(values, column):
+    """t, NaN where missing."""
+    return np.clip((np.clip(values, column.low, column.high) - column.middle) / column.half, -1, 1)
+
+
 def scaled(values, column):
     """t on the grid, NaN where missing."""
-    t = (np.clip(values, column.low, column.high) - column.middle) / column.half
-    return np.trunc(np.clip(t, -1, 1) / STEP) * STEP
+    return np.trunc(unrounded(values, column) / STEP) * STEP
 
 
 def codes(table, axis, schema):
@@ -99,7 +103,7 @@ def products(block, schema, table):
     columns = []
     for name in block.design.features:
         if is_number(schema, name):
-            columns.append(scaled(table[name], schema.number(name)))
+            columns.append(unrounded(table[name], schema.number(name)))
         else:
             codes = np.where(table[name] < 0, math.nan, table[name])
             values = range(1, len(schema.category(name).values))

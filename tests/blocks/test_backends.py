@@ -199,7 +199,7 @@ def test_what_counts_cells_as_missing_gives_the_same_integers(name: str, tmp_pat
     assert site.rows() == ROWS
     assert site.clamped() == OUTSIDE
     site.check()
-    assert site.counted_as_missing == dict.fromkeys(SCHEMA, 0)
+    assert not any(site.counted_as_missing.values())
 
 
 def test_numbers_in_text_files_are_read_as_python_reads_them(tmp_path: Path) -> None:

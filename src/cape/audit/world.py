@@ -137,10 +137,9 @@ def columns_of(name: str) -> tuple[str, ...]:
         if part in OWN:
             found += OWN[part]().columns
             continue
-        said = _said(part)
-        found += [*said.get("columns", ()), *said.get("where", {}), *said.get("features", ())]
-        found += [said[key] for key in ("column", "by", "target") if key in said]
-    return tuple(dict.fromkeys(found))
+        blocks = analysis_of(part).query(SCHEMA, "add-remove").blocks
+        found += [name for block in blocks for name in block.reads]
+    return tuple(name for name in SCHEMA if name in found)
 
 
 def stream_of(*parts: object) -> SecureStream:

@@ -119,7 +119,13 @@ def label_of(term: Feature, entry: ModelColumn, known: Mapping[str, Column]) -> 
             if factor.column in levels:
                 parts.append(f"{factor.column}={column.values[levels[factor.column]]}")
         elif factor.spline is not None:
-            parts.append(f"{factor}[{knots_of(factor, column)[curves[factor]]:.6g}]")
+            parts.append(f"{factor}[{_written(knots_of(factor, column))[curves[factor]]}]")
         else:
             parts.append(factor.column)
     return ":".join(parts)
+
+
+def _written(knots: Sequence[float]) -> list[str]:
+    """Return knots with six digits, or with all if two would be the same."""
+    short = [f"{knot:.6g}" for knot in knots]
+    return short if len(set(short)) == len(short) else [repr(knot) for knot in knots]

@@ -36,10 +36,13 @@ _CLEAR = 4.0  # noise in an exposure, in standard deviations, that it must excee
 
 
 def wilson(found: Floats, per: Floats, noise: Floats, q: float) -> tuple[Floats, Floats]:
-    """Return the ends of the x >= 0 with (x - found)² <= q² (per x + noise)."""
-    middle = found + q * q * per / 2
-    reach = np.sqrt(np.maximum(middle**2 - found**2 + q * q * noise, 0.0))
-    return np.maximum(middle - reach, 0.0), np.maximum(middle + reach, 0.0)
+    """Return the ends of the x >= 0 with (x - found)² <= q² (per x + noise); both infinite where found is."""
+    finite = np.where(np.isfinite(found), found, 0.0)
+    middle = finite + q * q * per / 2
+    reach = np.sqrt(np.maximum(middle**2 - finite**2 + q * q * noise, 0.0))
+    ends = np.maximum(middle - reach, 0.0), np.maximum(middle + reach, 0.0)
+    low, high = (np.where(np.isfinite(found), end, found) for end in ends)
+    return low, high
 
 
 @dataclass(frozen=True)
