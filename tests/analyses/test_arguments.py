@@ -22,7 +22,7 @@ def test_what_is_no_list_of_names_is_refused(given):
 
 @pytest.mark.parametrize("given", [5, None, {"a": 1}, [1], [["a"]]])
 def test_columns_of_analyses_are_names(given):
-    with pytest.raises(InvalidInput, match="columns must be|must have features"):
+    with pytest.raises(InvalidInput, match=r"columns must be|must have features"):
         LinearRegression("y", given)
     with pytest.raises(InvalidInput, match="columns must be"):
         KMeans(given, 2)
