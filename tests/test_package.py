@@ -100,22 +100,26 @@ def test_every_exception_is_in_one_tree():
         assert issubclass(kind, (cape.CapeError, Warning)), name
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports_point_downwards(path):
-    own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if own not in LAYERS:
-        assert own in {"__init__", "__main__"}, f"{own} has no place among the layers"
-        return
-    tree = parsed(path)
-    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    for node in ast.walk(tree):
+def test_imports_point_downwards():
+    for path in sorted(SOURCE.rglob("*.py")):
+        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if own not in LAYERS:
+            assert own in {"__init__", "__main__"}, f"{own} has no place among the layers"
+            continue
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "cape" and parts[1] in LAYERS:
+                assert LAYERS.index(parts[1]) <= LAYERS.index(own), f"{path} imports {name}"
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The qualified names that a module imports."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute here"
-            names.extend(f"{node.module}.{alias.name}" for alias in node.names)
-    for name in names:
-        parts = name.split(".")
-        if parts[0] == "cape" and parts[1] in LAYERS:
-            assert LAYERS.index(parts[1]) <= LAYERS.index(own), f"{own} imports {name}"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def private(name: str) -> bool:

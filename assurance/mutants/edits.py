@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,11 +86,12 @@ def _definitions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, Definition]]
 
 def apply(mutant: Mutant, src: Path) -> tuple[Path, str]:
     """Return the file that is edited, and its text with the edit; raise `Misfit` if it does not fit once."""
-    found: list[tuple[Path, str]] = []
+    found: list[tuple[Path, str, bool]] = []
     defined = 0
     last = mutant.function.rsplit(".", 1)[-1]
     for path in sorted(src.rglob("*.py")):
-        source = path.read_text(encoding="utf-8")
+        about = path.stat()
+        source = _read(path, about.st_mtime_ns, about.st_size)
         if f"def {last}" not in source and f"class {last}" not in source:
             continue
         lines = source.splitlines(keepends=True)
@@ -99,7 +101,8 @@ def apply(mutant: Mutant, src: Path) -> tuple[Path, str]:
             count = text.count(mutant.old)
             if count == 1:
                 edited = text.replace(mutant.old, mutant.new)
-                found.append((path, "".join(lines[:start]) + edited + "".join(lines[end:])))
+                whole = "".join(lines[:start]) + edited + "".join(lines[end:])
+                found.append((path, whole, _meaning(mutant, path, edited) == _meaning(mutant, path, text)))
             elif count:
                 raise Misfit(f"{mutant.name}: {mutant.old!r} stands {count} times in {mutant.function}")
     if len(found) != 1:
@@ -107,11 +110,21 @@ def apply(mutant: Mutant, src: Path) -> tuple[Path, str]:
             f"{mutant.function} is not defined" if not defined else f"{mutant.old!r} fits {len(found)} times"
         )
         raise Misfit(f"{mutant.name}: {where} in {src.name}; say again what is to be edited")
-    path, text = found[0]
-    try:
-        same = ast.dump(ast.parse(text)) == ast.dump(ast.parse(path.read_text(encoding="utf-8")))
-    except SyntaxError as error:
-        raise Misfit(f"{mutant.name}: the edited {path.name} does not compile: {error.msg}") from None
+    path, whole, same = found[0]
     if same:
         raise Misfit(f"{mutant.name}: the edit changes nothing that is run")
-    return path, text
+    return path, whole
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(path: Path, changed: int, size: int) -> str:
+    """Return a file's text, read again when it was written again."""
+    return path.read_text(encoding="utf-8")
+
+
+def _meaning(mutant: Mutant, path: Path, definition: str) -> str:
+    """Return what a definition does, whatever its layout."""
+    try:
+        return ast.dump(ast.parse(textwrap.dedent(definition)))
+    except SyntaxError as error:
+        raise Misfit(f"{mutant.name}: the edited {path.name} does not compile: {error.msg}") from None

@@ -188,6 +188,7 @@ def test_without_noise_every_answer_is_the_plain_statistic(neighbours):
     assert value(TableOne("age"), "n") == 3000
 
 
+@pytest.mark.one_in(2, seconds=0.05)
 @EACH
 @RELATION
 def test_every_analysis_can_be_planned_calibrated_and_answered(analysis, neighbours):

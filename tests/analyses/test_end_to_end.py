@@ -68,6 +68,7 @@ def test_a_consortium_without_noise_gives_the_plain_answer(sites, analysis):
     assert [e.value for e in found] == pytest.approx([e.value for e in known.values()], rel=1e-9)
 
 
+@pytest.mark.one_in(3, seconds=0.04)
 @EACH
 @RELATION
 def test_every_analysis_has_a_plan(sites, analysis, neighbours):

@@ -251,6 +251,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.one_in(2, seconds=0.4)
 @pytest.mark.parametrize("what", POLICIES)
 def test_one_site_refuses(world: World, what: str):
     old, new, code = POLICIES[what]
@@ -451,6 +452,7 @@ def test_a_restarted_member_is_another_member(world: World):
     assert world.channel.members["a"] is not world.members["a"]
 
 
+@pytest.mark.one_in(3, seconds=0.5)
 @pytest.mark.parametrize(
     "lie",
     [

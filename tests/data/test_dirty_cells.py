@@ -154,7 +154,7 @@ DIRT: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.one_in(3, seconds=0.1)
+@pytest.mark.one_in(6, seconds=0.1)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("dirt", DIRT)
 def test_a_dirty_cell_counts_as_missing(kind: str, dirt: str, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def check_line(line: bytes, at: int, path: Path) -> None:
     assert equal(together, _added([rest, alone]))
 
 
-@pytest.mark.one_in(3, seconds=0.2)
+@pytest.mark.one_in(6, seconds=0.2)
 @pytest.mark.parametrize("line", BROKEN)
 def test_a_broken_line_is_one_row_and_leaves_the_others_alone(line: bytes, tmp_path: Path) -> None:
     for at in range(len(GOOD) + 1):

@@ -70,6 +70,7 @@ def clinic(request: pytest.FixtureRequest) -> Any:
     return connected(request.param, rows())
 
 
+@pytest.mark.one_in(2, seconds=0.4)
 @pytest.mark.parametrize("window", [(-365, 0), (-30, 30)])
 def test_columns_are_what_the_tables_say(clinic: Any, window: tuple[int, int]) -> None:
     found = cells(Omop(clinic, 7, window))

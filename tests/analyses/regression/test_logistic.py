@@ -378,6 +378,7 @@ def effects_covered(true, epsilon, runs, rows=5000, seed=19):
     return {k: n / runs for k, n in hits.items()}, {k: float(np.median(w)) for k, w in widths.items()}
 
 
+@pytest.mark.slow(2.6)
 @pytest.mark.quick_cases("2.8", seconds=2.2)
 @pytest.mark.parametrize("epsilon", [0.3, 1.4, 2.0, 2.8, 4.5])
 def test_intervals_cover_strong_effects(epsilon):

@@ -316,6 +316,7 @@ def test_sites_can_be_strata_and_formulas_say_features() -> None:
     assert "site has a baseline hazard of its own" in str(release)
 
 
+@pytest.mark.slow(2)
 def test_a_plan_shows_what_strata_cost() -> None:
     sites = {str(seed): pl.DataFrame(people(600, seed)) for seed in range(4)}
     consortium = Consortium(sites, SCHEMA, budget=Budget(3, 1e-3))

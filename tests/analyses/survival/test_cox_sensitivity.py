@@ -76,6 +76,7 @@ def largest(query: Query, rows: list[Row], neighbours: Neighbours) -> float:
     return max(float(np.linalg.norm(a - b)) for a, b in itertools.product(vectors, repeat=2))
 
 
+@pytest.mark.one_in(4, seconds=0.4)
 @RELATION
 @WAYS
 @given(rows=st.lists(rows_of, min_size=2, max_size=5))
@@ -91,6 +92,7 @@ def row(x: float, z: float, years: float, died: str, late: float = 0.0, arm: str
     return {"x": x, "z": z, "years": years, "died": died, "from": late, "arm": arm}
 
 
+@pytest.mark.one_in(2, seconds=0.6)
 @WAYS
 def test_some_rows_move_exposures_almost_as_far(entry: str | None, strata: str | None) -> None:
     query = exposure_query(Exposure(DESIGN, follow_up(entry, strata)), SCHEMA, "replace-one")
@@ -119,6 +121,7 @@ def scores(entry: str | None, strata: str | None, seed: int, size: float, bound:
     )
 
 
+@pytest.mark.one_in(4, seconds=0.4)
 @RELATION
 @WAYS
 @given(
@@ -154,6 +157,7 @@ EXTREME = [
 ]
 
 
+@pytest.mark.one_in(5, seconds=0.5)
 @pytest.mark.parametrize("extreme", EXTREME, ids=str)
 @pytest.mark.parametrize("entry", [None, "from"])
 def test_no_row_moves_scores_further_at_the_limits_of_what_may_be_asked(
