@@ -126,6 +126,19 @@ def test_on_binned_times_without_noise_it_is_the_partial_likelihood_with_breslow
     assert np.abs(values(converse(analysis, table)) - breslow(table)).max() < 1e-6
 
 
+def test_one_bin_is_exponential_regression() -> None:
+    import statsmodels.api as sm
+
+    table = people(2000, 4)
+    x = np.column_stack([np.ones(2000), table["a"], table["b"] - 1, table["c"] == "v"]).astype(float)
+    event = (table["e"] == "yes").astype(float)
+    known = sm.GLM(event, x, sm.families.Poisson(), offset=np.log(table["t"])).fit(tol=1e-12)
+    analysis = Cox("t", "e", ["a", "b", "c"], bins=1, rounds=12)
+    assert np.abs(values(converse(analysis, table)) - known.params[1:]).max() < 1e-4
+    told = converse(analysis, table, mu=1.0)
+    assert all(math.isfinite(end) for each in told.estimates for end in each.interval())
+
+
 def test_lifelines_agrees_where_no_two_events_are_tied() -> None:
     lifelines = pytest.importorskip("lifelines")
     import pandas as pd

@@ -31,6 +31,7 @@ _FLAT = 1e-6
 _LEAST = 0.1  # of what a constant hazard expects, and of the mean variance of features
 _LARGEST = 0.98  # of a hazard: the most by which it falls at a time
 _TINY = 1e-300
+_FEWEST = 1e-6  # events: with fewer, nothing is known of a slope
 
 
 @dataclass(frozen=True)
@@ -264,9 +265,11 @@ def _tilted(moved: Floats, noise: float, expected: Floats, variance: float) -> t
 
     It is drawn to 0 if the slope had this variance before. A line is known better than single hazards are.
     """
+    if len(moved) == 1:  # a constant hazard
+        return np.zeros(1), 0.0
     g = middles(len(moved))
     g = g - float(expected @ g) / float(expected.sum())
-    weight = max(float(expected @ g**2), _TINY)
+    weight = max(float(expected @ g**2), _FEWEST)
     chance = noise**2 * float(g @ g) / weight**2
     gain = variance / (variance + chance + _TINY)
     return gain * float(g @ moved) / weight * g, variance * (1 - gain)
@@ -326,7 +329,7 @@ def _means(
     g = middles(bins)
     middle = by_stratum @ g / number
     away = g - middle[:, None]
-    weight = max(float((by_stratum * away**2).sum()), _TINY)
+    weight = max(float((by_stratum * away**2).sum()), _FEWEST)  # no slope in a single bin
     slope = (trend - (number * middle) @ (centre + apart)) / weight
     slope = _drawn(slope, (trend_noise / weight) ** 2 + variance / weight)
     found = apart[:, None, :] + away[:, :, None] * slope
