@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from cape.blocks.families import Cloglog, Gamma, Gaussian, Logit, NegativeBinomial, Poisson, Probit, Start
+from cape.errors import InvalidInput
 
 ETAS = (-3.0, -0.5, 0.7, 3.0)
 BOUNDS = (0.02, 0.3, 1.0, 2.5, 6.0, 30.0)
@@ -95,3 +96,23 @@ def test_a_start_is_a_linear_regression_of_the_logarithm():
     g, h = start.factors(np.zeros(3), y, np.ones(3), np.ones(3), 3.0, 1.0)
     assert g.tolist() == pytest.approx([0.5, 0.5 - np.log(4.0), -3.0])
     assert h.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("made", [Gamma, Gaussian, NegativeBinomial])
+@pytest.mark.parametrize("dispersion", [np.nan, np.inf, 0.0, 1e-300, 1e300])
+def test_a_dispersion_that_special_functions_do_not_bear_is_refused(made, dispersion):
+    with pytest.raises(InvalidInput):
+        made(dispersion)
+
+
+@pytest.mark.parametrize("made", [Gamma, NegativeBinomial])
+@pytest.mark.parametrize("dispersion", [1e-7, 1e-3, 1e3, 1e7])
+def test_no_dispersion_makes_a_score_that_is_not_a_number(made, dispersion):
+    rng, family = np.random.default_rng(0), made(dispersion)
+    eta, y = rng.uniform(-35, 35, 4000), np.exp(rng.uniform(-230, 230, 4000))
+    length = np.exp(rng.uniform(-30, 70, 4000))
+    g, h = family.factors(eta, y, length, length**2, 1.0, 1.0)
+    assert np.isfinite(g).all()
+    assert np.isfinite(h).all()
+    assert (h >= 0).all()
+    assert np.isfinite(family.deviance(eta, y)).all()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
+from cape.arrays import Floats
 from cape.blocks import Design, Scores, Table, batches, typical
+from cape.blocks.families import Family, Gamma, Gaussian, NegativeBinomial, Poisson
 from cape.blocks.parts import Pass
 from cape.data import Category, Number, Schema
 from cape.errors import InvalidInput
@@ -218,3 +220,51 @@ def test_a_total_beyond_64_bits_is_exact(place: str, monkeypatch: pytest.MonkeyP
 def test_blocks_that_cannot_be_right(block: Scores, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         Table("a", large(10), SCHEMA).sums([block])
+
+
+@dataclass(frozen=True)
+class Odd(Family):
+    """A family with mistakes: nothing that it says of some rows is a number."""
+
+    def factors(
+        self, eta: Floats, y: Floats, length: Floats, square: Floats, bound: float, curve: float
+    ) -> tuple[Floats, Floats]:
+        wrong = np.array([np.nan, np.inf, -np.inf, 0.3])[np.arange(len(y)) % 4]
+        return wrong, np.abs(wrong)
+
+    def deviance(self, eta: Floats, y: Floats) -> Floats:
+        return np.array([np.nan, np.inf, -np.inf, 1.0])[np.arange(len(y)) % 4]
+
+
+def test_what_is_not_a_number_never_becomes_an_integer() -> None:
+    """As an int64 it would be -2^63, which is further than any row may move a sum."""
+    schema = Schema(a=Number(-1, 1, missing=False), y=Number(0, 1, missing=False))
+    block = Scores(Design(("a",), "y"), (0.0,), ((1.0,),), 1.0, 1.0, Odd(), 2.0, nearest=True)
+    rows = pl.DataFrame({"a": [1.0] * 4, "y": [0.5] * 4})
+    with np.errstate(invalid="ignore"):
+        count, score, square, _, _, _, deviance = Table("a", rows, schema).sums([block])[0]
+    assert count.tolist() == [4]
+    assert score.tolist() == [round(0.3 * 2**20)]
+    assert square[0] == pytest.approx(0.3 * 2**40, rel=1e-5)
+    assert deviance.tolist() == [2**20 + 2**20 + 0 + 2**19]
+
+
+@pytest.mark.parametrize("family", [Gamma(0.5), NegativeBinomial(1e6), Poisson(), Gaussian(1.0)])
+def test_bounds_at_which_floats_overflow_are_refused(family: Family) -> None:
+    """With 1e300 / 1e-13 a deviance would be infinity less infinity."""
+    for low, high, offset in ((1e-5, 1e300, 1.0), (1.0, 2.0, 1e300)):
+        schema = Schema(a=(-1, 1), o=(0, offset), y=(low, high))
+        block = Scores(
+            Design(("a",), "y", beside=("o",)), (0.0,), ((1.0,),), 1.0, 1.0, family, 1.0, offset=True
+        )
+        with pytest.raises(InvalidInput, match="bounds between -1e"):
+            block.arrays(schema)
+
+
+def test_what_rows_are_clipped_at_is_not_too_small_to_be_divided() -> None:
+    schema = Schema(a=(-1, 1), b=["no", "yes"])
+    block = Scores(Design(("a",), "b"), (0.0,), ((1.0,),), 1.0, 1.0)
+    with pytest.raises(InvalidInput, match="bound"):
+        replace(block, bound=5e-324).arrays(schema)
+    with pytest.raises(InvalidInput, match="curve"):
+        replace(block, curve=5e-324).arrays(schema)

@@ -38,7 +38,7 @@ from cape.noise import exact_products
 __all__ = ["Choices", "Model"]
 
 Model = Literal["multinomial", "ordinal"]
-_LARGEST, _LARGEST_TURN = 1e100, 1e30
+_SMALLEST, _LARGEST, _LARGEST_TURN = 1e-200, 1e100, 1e30
 _TYPICAL = 256  # rows, for plans
 _FURTHEST = 30.0  # of predictors
 _LEAST = 1e-12  # of a probability
@@ -89,7 +89,7 @@ class Choices(VectorBlock):
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
         for name, value in (("bound", self.bound), ("curve", self.curve), ("deviance", self.deviance)):
-            check.real(name, value, above=0.0, most=_LARGEST)
+            check.real(name, value, least=_SMALLEST, most=_LARGEST)
         if self.model == "ordinal" and not all(
             a < b for a, b in zip(self.weights, self.weights[1 : self.levels - 1], strict=False)
         ):

@@ -2,10 +2,11 @@
 
 Claim. Every row comes back as integers w with sum of w_i^2 <= 2^40, certainly, and the same row gives the
 same w in every batch.
-Reason. A row is divided by the larger of the bound and its largest entry and rounded, so its entries are
-integers q with |q_i| <= 2^20 and the sum of their squares is exact in int64. A row that is within 2^40
-stays as it is. Any other is divided by its norm, truncated, and checked in integers; if floating point put
-it outside, every entry that is not 0 moves one step toward 0 until it is inside.
+Reason. A row with an entry that is not finite comes back as 0. Any other is divided by the larger of the
+bound and its largest entry and rounded, so its entries are integers q with |q_i| <= 2^20 and the sum of their
+squares is exact in int64. A row that is within 2^40 stays as it is. One that is not is divided by its norm,
+truncated, and checked in integers; if floating point put it outside, every entry that is not 0 moves one step
+toward 0 until it is inside.
 
 Claim of `clip_sums`. A sum of at most 1000 such rows comes back as integers of length at most that of one
 row, certainly, and depends on nothing else.
@@ -34,11 +35,15 @@ _KEEP = 1.0 - 2.0**-24
 
 
 def clip_rows(rows: Floats, bound: float, *, nearest: bool = False) -> Integers:
-    """Return finite rows in units of bound / 2^20, none longer than the bound, rounded toward zero.
+    """Return rows in units of bound / 2^20, none longer than the bound, rounded toward zero.
 
-    `nearest` rounds to the nearest integer what is not too long then, which has no bias.
+    `nearest` rounds to the nearest integer what is not too long then, which has no bias. A row that is not
+    finite is 0: as an integer, what is not a number would be -2^63.
     """
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=bound)
+    finite = np.isfinite(largest)
+    if not finite.all():
+        rows, largest = np.where(finite, rows, 0.0), np.where(finite, largest, bound)
     steps: Integers = (np.rint if nearest else np.trunc)(rows / largest * ONE).astype(np.int64)
     squares = _squares(steps)
     outside = np.flatnonzero(squares > _LIMIT)

@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import betainc, expit, gammainc, log_ndtr, ndtr, pdtr, xlogy
 
+from cape import check
 from cape.arrays import Floats
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
 TINY = 1e-300  # in place of a length of 0
 _FURTHEST = 30.0  # of linear predictors of logarithms: means from 1e-13 to 1e13
 _FEW = 40.0  # counts whose probabilities are added up one by one
+_LEAST, _MOST = 1e-7, 1e7  # of a dispersion: what special functions were tested with
 _NEVER = 12.0  # SDs, and as many counts: a target is not further from its mean than that
 
 
@@ -225,6 +227,9 @@ class NegativeBinomial(_Numeric):
     alpha: float
     grain = 1.0
 
+    def __post_init__(self) -> None:
+        check.real("alpha", self.alpha, least=_LEAST, most=_MOST)
+
     def likely(self, eta: Floats) -> tuple[Floats, Floats | float, Floats | float]:
         mean = _exp(eta)
         more = 1 + self.alpha * mean
@@ -267,6 +272,9 @@ class Gamma(_Numeric):
 
     dispersion: float
 
+    def __post_init__(self) -> None:
+        check.real("dispersion", self.dispersion, least=_LEAST, most=_MOST)
+
     def likely(self, eta: Floats) -> tuple[Floats, Floats | float, Floats | float]:
         mean = _exp(eta)
         size = math.sqrt(self.dispersion)
@@ -299,6 +307,9 @@ class Gaussian(_Numeric):
     """Numbers with the same variance everywhere; the mean is linear."""
 
     dispersion: float
+
+    def __post_init__(self) -> None:
+        check.real("dispersion", self.dispersion, least=1e-200, most=1e200)
 
     def likely(self, eta: Floats) -> tuple[Floats, Floats | float, Floats | float]:
         return eta, 1.0, math.sqrt(self.dispersion)

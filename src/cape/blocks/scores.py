@@ -5,7 +5,8 @@ one row is at most `bound` long and its part of the curvature at most `curve`, c
 Reason. w·x and u = Tx are added up column by column, and what the target says is computed for each row by
 itself (`families`). Scores and the roots of the curvature then become integers of length at most 2^20
 (`clip`), whatever rounding did. Sums of their products are exact by `cape.noise.exact_products`. A row's
-deviance is cut at `deviance` and rounded.
+deviance is cut at `deviance` and rounded; one that is not a number counts as that much. Targets, offsets and
+what rows are clipped at are held to sizes at which nothing overflows.
 Tested in tests/blocks/test_scores.py and test_families.py.
 """
 
@@ -29,9 +30,10 @@ from cape.data.schema import Number, Schema
 from cape.errors import InvalidInput
 from cape.noise import exact_products
 
-__all__ = ["Scores", "along", "check_entries"]
+__all__ = ["Scores", "along", "check_bounds", "check_entries"]
 
-_LARGEST = 1e100  # of weights
+_LARGEST = 1e100  # of weights, and of bounds of targets and offsets
+_SMALLEST = 1e-200  # of what rows are clipped at: divided by the longest of them, it is not 0
 _LARGEST_TURN = 1e30  # far above any use; squares of lengths stay far below where floats end
 LOGIT = Logit()
 _TYPICAL = 1024  # rows, for plans
@@ -82,13 +84,15 @@ class Scores(VectorBlock):
         if self.family.binary:
             schema.category(self.design.target)
         else:
-            schema.number(self.design.target)
+            check_bounds(schema, self.design.target)
         if len(self.design.beside) != self.offset + self.weighted:
             raise InvalidInput("beside the target there must be the offset and the weights, and nothing else")
+        for name in self.design.beside:
+            check_bounds(schema, name)
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
         for name, value in (("bound", self.bound), ("curve", self.curve)):
-            check.real(name, value, above=0.0, most=_LARGEST)
+            check.real(name, value, least=_SMALLEST, most=_LARGEST)
         check.real("deviance", self.deviance, least=0.0, most=_LARGEST)
         pairs = width * (width - 1) // 2
         return (
@@ -146,7 +150,7 @@ class Scores(VectorBlock):
         g, h = self.family.factors(eta, y, lengths, squares, self.bound, self.curve)
         told = np.zeros(len(eta))
         if self.deviance:
-            told = np.minimum(self.family.deviance(eta, y) / self.deviance, 1.0)
+            told = np.fmin(self.family.deviance(eta, y) / self.deviance, 1.0)
         return (g, h, told) if share is None else (share * g, share * h, share * told)
 
     def summer(self, run: Pass) -> _Scores:
@@ -195,6 +199,15 @@ class _Scores:
         for total in (self._curvature.result(), self._spread.result()):
             found += [np.diagonal(total).copy(), total[above]]
         return (*found, self._deviance.result()) if self._block.deviance else tuple(found)
+
+
+def check_bounds(schema: Schema, name: str) -> None:
+    """Raise `InvalidInput` unless a column is a number whose bounds leave room for squares and ratios."""
+    column = schema.number(name)
+    if max(abs(column.low), abs(column.high)) > _LARGEST:
+        raise InvalidInput(
+            f"column {name!r} must have bounds between -{_LARGEST:g} and {_LARGEST:g}; use a larger unit"
+        )
 
 
 def check_entries(name: str, entries: Sequence[float], largest: float) -> None:
