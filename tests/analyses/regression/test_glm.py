@@ -200,6 +200,22 @@ def test_a_gaussian_model_and_log_odds_are_the_regressions_of_these_names():
     assert [e.value for e in weighted.estimates] == pytest.approx(known.params, abs=5e-5)
 
 
+def test_the_unit_of_a_gaussian_target_changes_nothing():
+    frame, found = people().head(600).select("a", "level"), []
+    for unit in (1.0, 2.0**-20, 2.0**30):
+        schema = Schema(a=SCHEMA["a"], level=Number(-8 * unit, 8 * unit, missing=False))
+        rows = frame.with_columns(pl.col("level") * unit)
+        consortium = Consortium(
+            {"s": rows}, schema, Budget(5.0, 1e-6), colluding=0, stream=SecureStream(b"\x07" * 32)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooNoisyWarning)
+            estimates = consortium.release(GLM("level", ["a"]), 1.0, scheme="pooled").estimates
+        found.append([each / unit for e in estimates for each in (e.value, *e.interval())])
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-6)
+
+
 HOLED = Schema(
     {name: (c if name not in ("a", "count") else Number(c.low, c.high)) for name, c in SCHEMA.items()}
 )

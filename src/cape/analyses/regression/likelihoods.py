@@ -204,7 +204,10 @@ class Numbers(Likelihood):
         return self._scale(alpha, mean / (1 + alpha * mean), mean / (1 + alpha * mean))
 
     def _scale(self, dispersion: float, weight: float, squared: float) -> Scale:
-        dispersion = min(max(dispersion, _SMALLEST), _LARGEST)
+        if self.family == "gaussian":  # a variance, in whatever unit the target has
+            dispersion = min(max(dispersion, 1e-200), 1e200)
+        else:
+            dispersion = min(max(dispersion, _SMALLEST), _LARGEST)
         deviation = math.sqrt(squared)
         limit = DEVIANCE * squared / weight
         bend = 1 / deviation if self.family == "gaussian" else 1.0  # nothing but where it is cut

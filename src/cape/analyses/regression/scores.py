@@ -267,7 +267,8 @@ class Step:
         back = np.linalg.inv(self.point.turn)
         away = back.T @ covariance @ back + np.outer(self.change, self.change)
         eye = np.eye(len(away))
-        noise = (self.score_noise**2 + (_FLAT * self.count) ** 2) * eye
+        rounding = 2 * self.point.scale.deviation * _FLAT * self.count  # scores have a unit, 1/2 for log-odds
+        noise = (self.score_noise**2 + rounding**2) * eye
         noise = noise + self.curvature_noise**2 * (np.trace(away) * eye + away)
         told = back @ (vectors * kept) @ vectors.T
         return np.asarray(told @ np.linalg.solve(noise, told.T))
