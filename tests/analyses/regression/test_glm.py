@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import nullcontext
 from functools import cache
 
 import numpy as np
@@ -363,6 +364,24 @@ def test_a_family_that_does_not_fit_is_refused_before_anything_is_spent(describe
 def test_arguments_that_cannot_be_right(options, problem):
     with pytest.raises(InvalidInput, match=problem):
         GLM("count", ["a"], **options).query(SCHEMA, "replace-one")
+
+
+@pytest.mark.parametrize(
+    ("asked", "values"),
+    [
+        (GLM("cost", ["place"], "gamma"), 2001),
+        (LogisticRegression("ill", ["place"]), 2001),
+        (GLM("stage", ["place"], "multinomial"), 700),
+        (GLM("stage", ["place"], "ordinal"), 1999),
+    ],
+)
+def test_more_weights_than_a_site_should_solve_for_are_refused_at_once(asked, values):
+    for many, refused in ((values, True), (30, False)):
+        schema = Schema({**SCHEMA, "place": Category(tuple(range(many)))})
+        with pytest.raises(InvalidInput, match="at most 2,000") if refused else nullcontext():
+            asked.query(schema, "replace-one")
+        with pytest.raises(InvalidInput, match="at most 2,000") if refused else nullcontext():
+            next(asked.conduct(schema, "replace-one"))
 
 
 @pytest.mark.quick_cases("poisson", "ordinal", seconds=0.4)

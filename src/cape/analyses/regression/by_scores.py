@@ -18,7 +18,7 @@ from cape import check
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Reach, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
-from cape.analyses.regression.scores import LOGISTIC, Belief, Point, Scale, Step, score_query
+from cape.analyses.regression.scores import LOGISTIC, Belief, Point, Scale, Step, check_few, score_query
 from cape.arrays import Floats
 from cape.blocks import Design
 from cape.blocks.units import Units
@@ -141,9 +141,15 @@ class ByScores(Analysis):
         """Raise `InvalidInput` for a target that the regression does not fit."""
         raise NotImplementedError
 
+    def _width(self, schema: Schema) -> int:
+        """Return how many weights a predictor has, which must be few enough."""
+        width = self._design(True).width(schema)
+        check_few(width)
+        return width
+
     def _begin(self, schema: Schema) -> Point:
         """Return where the first question is asked."""
-        return Point.first(self._design(True).width(schema))
+        return Point.first(self._width(schema))
 
     def _read(self, answer: Answer, point: Point, steps: list[Step], schema: Schema) -> Step:
         """Return what an answer says, after these steps."""

@@ -31,7 +31,7 @@ from cape.analyses.regression.by_scores import MOST_MOVED, SPREAD, ByScores
 from cape.analyses.regression.choices_model import ChoiceModel
 from cape.analyses.regression.inference import Reach, largest
 from cape.analyses.regression.joint import Joint, rows_of
-from cape.analyses.regression.scores import Belief, Point, Scale, Step
+from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few
 from cape.arrays import Floats
 from cape.blocks import Choices, Design
 from cape.blocks.block import T_BITS
@@ -150,8 +150,9 @@ class ChoiceRegression(ByScores):
 
     def _begin(self, schema: Schema) -> Point:
         """Return equal probabilities of all categories, where no score is clipped."""
-        levels, width = self._levels(schema), self._design(True).width(schema)
+        levels, width = self._levels(schema), self._width(schema)
         free = levels - 1
+        check_few(free * width if self.model == "multinomial" else free + width)
         if self.model == "multinomial":
             weights, weight = np.zeros(free * width), free / levels**2
             longest = math.sqrt(1 - 2 / levels + free / levels**2)

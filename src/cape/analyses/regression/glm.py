@@ -182,7 +182,7 @@ class GLM(ByScores):
         return score_query(self._design(True), point, schema, neighbours, beside)
 
     def _begin(self, schema: Schema) -> Point:
-        width, likelihood = self._design(True).width(schema), self.likelihood
+        width, likelihood = self._width(schema), self.likelihood
         if isinstance(likelihood, Numbers):
             return likelihood.start(schema.number(self.target), width)
         assert isinstance(likelihood, Binary)

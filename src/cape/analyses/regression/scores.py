@@ -42,13 +42,15 @@ from cape.blocks.block import T_BITS
 from cape.blocks.families import Family, Logit
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
+from cape.errors import InvalidInput
 
-__all__ = ["LOGISTIC", "Belief", "Point", "Scale", "Step", "clipping", "score_query"]
+__all__ = ["LOGISTIC", "Belief", "Point", "Scale", "Step", "check_few", "clipping", "score_query"]
 
 _CURVE, _SPREAD = 1.0, 0.3
 _DEVIANCE = 0.02
 _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
+MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 _TINY = 1e-150
 _FLAT = 1e-6  # of a row: where there is no noise there is still rounding
 # `python -m benchmarks.logistic_choices` measures what follows.
@@ -115,6 +117,15 @@ class Point:
         halved = self.scale is LOGISTIC and not self.weights.any()
         most, weight = 0.5 if halved else self.scale.most, self.scale.most_weight
         return self.bound >= most * longest and self.curve >= weight * longest**2
+
+
+def check_few(weights: int) -> None:
+    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
+    if weights > MOST_WEIGHTS:
+        raise InvalidInput(
+            f"the model has {weights:,} coefficients; at most {MOST_WEIGHTS:,} are possible: use fewer "
+            "features, or categories with fewer values"
+        )
 
 
 def score_query(
