@@ -94,6 +94,24 @@ def test_a_study_on_the_wire_is_checked_as_one_in_a_file(what: str):
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("beside", "says"),
+    [
+        ({"formula": "disease ~ age"}, "formula must be left out"),
+        ({"target": "disease", "features": ["age"], "checkpoint": "x"}, "checkpoint must be left out"),
+    ],
+)
+def test_nor_may_the_analysis_that_another_one_follows_name_a_file_or_a_formula(
+    beside: dict[str, Any], says: str
+):
+    analyses = [
+        {"kind": "logistic-regression", "share": 0.1, **beside},
+        {"kind": "evaluate", "model": 1, "share": 0.1},
+    ]
+    with pytest.raises(InvalidInput, match=says):
+        read(document(analyses=analyses), 2)
+
+
 @pytest.mark.parametrize("name", document())
 def test_nothing_in_a_study_on_the_wire_is_left_to_a_default(name: str):
     study = document()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cape import check
-from cape.analyses import build_after
+from cape.analyses import build, build_after
 from cape.data import Person, Schema
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Parties, Scheme
@@ -128,13 +128,23 @@ def read(study: Mapping[str, Any], number: int, model: Any = None) -> ParsedAnal
     if not isinstance(described, dict) or "share" not in described:
         raise InvalidInput(f"analysis {number} must be a table with a share")
     share = check.real("share", described["share"], above=0.0, most=1.0)
-    if described.get("checkpoint") is not None:
-        raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
-    if described.get("formula") is not None:
-        raise InvalidInput("formula must be left out: a request says target and features")
+    _require_plain(described)
+    earlier = build(described).follows
+    if earlier is not None and earlier < number:
+        _require_plain(told.analyses[earlier - 1])
     analysis = build_after(told.analyses, number, model)
     scheme = SCHEMES[told.scheme]()
     stages = Stages.of(analysis, setting, scheme, share)
     setting = stages.setting
     _ = stages.slack  # raises if delta is too small for sampling
     return ParsedAnalysis(analysis, setting, scheme, stages, tuple(told.sites))
+
+
+def _require_plain(described: Any) -> None:
+    """Raise `InvalidInput` for an analysis that would have a site open a file or parse a formula."""
+    if not isinstance(described, Mapping):
+        return
+    if described.get("checkpoint") is not None:
+        raise InvalidInput("checkpoint must be left out: a request cannot name a file at a site")
+    if described.get("formula") is not None:
+        raise InvalidInput("formula must be left out: a request says target and features")
