@@ -224,6 +224,7 @@ def test_the_extremes_attain_the_sensitivity_and_never_exceed_it(analysis, neigh
     assert top > 0.975 * query.sensitivity  # so the same search catches a bound that is 5% too small
 
 
+@pytest.mark.one_in(2, seconds=0.05)
 @EACH
 @RELATION
 @given(data=st.data())

@@ -133,6 +133,7 @@ def one_run(found, swapped=False, number=0):
     return watch.stages
 
 
+@pytest.mark.slow(1.5)
 def test_the_worst_pair_is_found_and_each_row_adds_what_it_may(tables):
     assert tables.distance == pytest.approx(2 * math.sqrt(STEPS) / noise_for("replace-one"), rel=1e-3)
     assert tables.distance <= 2 * math.sqrt(STEPS) / noise_for("replace-one")

@@ -22,6 +22,7 @@ def test_analyses_are_those_of_the_registry():
     assert all(analysis_of(name).kind in KINDS for name in ANALYSES)
 
 
+@pytest.mark.one_in(2, seconds=0.07)
 @pytest.mark.parametrize("name", ONE_STAGE)
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_the_worst_pair_is_found(name, neighbours):
@@ -32,7 +33,7 @@ def test_the_worst_pair_is_found(name, neighbours):
     assert len(two) == len(one) - (neighbours == "add-remove")
 
 
-@pytest.mark.one_in(3, seconds=0.4)
+@pytest.mark.one_in(6, seconds=0.8)
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(ONE_STAGE) - {"k-means"}))
 def test_questions_that_follow_answers_are_searched_too(name):
     found = find(name, "replace-one", BUDGET, 1)

@@ -205,6 +205,7 @@ def test_knots_may_be_so_close_and_no_vector_is_longer_than_one() -> None:
             Design((f"spline({name}, 8)",)).check(narrow)
 
 
+@pytest.mark.slow(2)
 def test_vectors_that_are_too_long_are_shortened_whatever_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
     design, schema = Design(("spline(y, 4)",)), Schema(y=(0, 2.99))  # other bounds: nothing is remembered
     monkeypatch.setattr(SplineBasis, "_longest", lambda self: 0.7)

@@ -125,6 +125,7 @@ def test_garbage_before_the_answer_is_left_aside(asking: Asking, world: World):
     asking.right(asking.stage())
 
 
+@pytest.mark.one_in(2, seconds=0.2)
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 64, "other", "short", "rows"])
 def test_a_site_that_talks_nonsense_is_lost(asking: Asking, world: World, garbage: Any):
     def bend(round_: str, site: str, answer: bytes) -> list[bytes | None]:

@@ -144,6 +144,7 @@ def test_a_site_lost_in_the_first_stage(world: World, round_: str, how: str):
     assert world.submission(study, submission.record).answer(study.analyses[0]).growth == release.growth
 
 
+@pytest.mark.one_in(2, seconds=0.8)
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_a_site_lost_in_a_later_stage(world: World, round_: str):
     study = world.study(NETWORK, MEAN)
@@ -159,6 +160,7 @@ def test_a_site_lost_in_a_later_stage(world: World, round_: str):
     assert world.lines("d") == 4, "it was given its vector's price, and takes part again in the fourth"
 
 
+@pytest.mark.one_in(2, seconds=1)
 @pytest.mark.parametrize("round_", ["advertise", "share"])
 def test_a_site_lost_when_keys_are_agreed_misses_the_session(world: World, round_: str):
     study = world.study(NETWORK, MEAN)
@@ -173,6 +175,7 @@ def test_a_site_lost_when_keys_are_agreed_misses_the_session(world: World, round
     assert submission.answer(study.analyses[1]).participants == NAMES
 
 
+@pytest.mark.slow(2)
 def test_a_site_that_dies_in_a_session_is_back_in_the_next_analysis(world: World):
     study = world.study(NETWORK, KMEANS)
 
@@ -189,6 +192,7 @@ def test_a_site_that_dies_in_a_session_is_back_in_the_next_analysis(world: World
     assert submission.answer(study.analyses[1]).participants == NAMES
 
 
+@pytest.mark.slow(1)
 def test_a_site_that_was_away_gets_all_earlier_answers(world: World):
     study = world.study(KMEANS, scheme="conventional")
     world.channel.deaf = {"d": "message"}
@@ -559,6 +563,7 @@ def _other_site(world: World, inquiry: Inquiry, said: Known) -> Known | None:
     return Known(0, False).signed(world.sites["a"].identity, inquiry)
 
 
+@pytest.mark.one_in(2, seconds=0.3)
 @pytest.mark.parametrize(
     "lie", [_forged, _turned, _unsigned, _missing, _other_stage, _other_run, _other_site]
 )

@@ -80,6 +80,7 @@ CELLS = (
 )
 
 
+@pytest.mark.slow(2)
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=strategies.integers(0, 2**32))
 def test_a_survey_fails_exactly_where_a_run_does(tmp_path, seed):

@@ -124,6 +124,7 @@ def fitted(name, frame, alpha=1.0, **options):
     return found.params, found.deviance
 
 
+@pytest.mark.one_in(2, seconds=0.3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_without_noise_it_is_the_maximum_of_the_likelihood(name):
     """Standard errors are 0.03; cells are rounded to 2^-20 of their bounds, which moves counts by 2e-5."""

@@ -144,6 +144,7 @@ def test_cells_outside_the_bounds_are_cut():
     assert np.abs(result.model.predict({"x0": table["x0"]})).max() <= 1.0
 
 
+@pytest.mark.one_in(2, seconds=0.3)
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
 @pytest.mark.parametrize("case", ["constant", "copies", "few rows"])
 def test_what_cannot_be_told_is_said_to_be_unknown(case, epsilon):

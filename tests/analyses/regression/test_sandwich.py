@@ -40,7 +40,7 @@ def moved(directions, neighbours, cells):
     return max(np.linalg.norm(found - each, axis=1).max() for each in found), query.sensitivity
 
 
-@pytest.mark.one_in(3, seconds=0.2)
+@pytest.mark.one_in(6, seconds=0.2)
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("many", [1, 2, 3])
 @pytest.mark.parametrize("size", [0.1, 1.0, 50.0])

@@ -164,6 +164,7 @@ def test_times_within_bins_count_so_that_wide_bins_hardly_matter() -> None:
     assert np.abs(few - many).max() < 0.02
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_intervals_with_noise_hold_the_truth_and_are_not_much_wider(neighbours: Neighbours) -> None:
     mu, analysis = float(privacy.mu(3.0, 1e-3)), Cox("t", "e", ["a", "b", "c"], edges=EDGES)
@@ -339,6 +340,7 @@ def test_a_plan_shows_what_strata_cost() -> None:
     assert not consortium.plan(Cox("t", "e", ["a"], edges=EDGES), share=1.0).outlook
 
 
+@pytest.mark.slow(1.5)
 def test_persons_of_several_rows_from_start_to_stop_are_protected_as_a_whole() -> None:
     table = people(1200, 12)
     first = table["t"] > 0.3  # these have a second row, from 0.3 on, with another value of a
