@@ -235,6 +235,7 @@ def test_a_plan_expects_what_rows_of_that_shape_then_show(analysis, neighbours):
     assert np.std(values) == pytest.approx(planned, rel=0.12 if analysis.kind != "quantiles" else 0.3)
 
 
+@pytest.mark.one_in(2, seconds=0.01)
 @EACH
 @RELATION
 def test_noise_that_drowns_everything_gives_bounds_and_a_warning_never_a_nan(analysis, neighbours):

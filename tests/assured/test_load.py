@@ -19,6 +19,7 @@ def test_releases_in_a_row_keep_memory_constant():
     assert result.verdict == "pass", result.line()
 
 
+@pytest.mark.slow(1.1)
 def test_sums_of_many_sites_are_exact():
     result = load.many_sites(sites=55, steps=2, length=50, dropping=3)
     assert result.verdict == "pass", result.line()

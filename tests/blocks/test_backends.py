@@ -226,6 +226,7 @@ def test_raw_files_of_the_heart_disease_archive_can_be_described(tmp_path: Path)
     assert moments[0].tolist() == [2]
 
 
+@pytest.mark.slow(1.1)
 def test_many_uneven_edges_are_counted_at_the_site(asked: list[str]) -> None:
     edges = tuple((np.linspace(0, 1, MOST_EDGES + 2) ** 2 * 80 + 10).tolist())
     block = Counts((Axis("age", edges),))
@@ -320,6 +321,7 @@ def test_a_sum_beyond_64_bits_is_exact() -> None:
         assert found[2].tolist() == [2**63 + 2**40]
 
 
+@pytest.mark.slow(1.1)
 def test_a_lazy_frame_streams_within_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from cape.blocks import batches
 

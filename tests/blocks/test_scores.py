@@ -149,6 +149,7 @@ def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> Non
     assert_that_order_and_parts_do_not_matter([scores(design, 3) for design in TO_CLASSES], monkeypatch)
 
 
+@pytest.mark.slow(1)
 def test_many_columns_are_added_in_one_order_whatever_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
     # Huge weights that cancel: w·x is 0 but for rounding, which depends on the order of the columns alone
     names = tuple(f"x{i}" for i in range(40))

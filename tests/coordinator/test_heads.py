@@ -66,6 +66,7 @@ def test_a_site_with_a_restored_backup_refuses_by_itself(world: World):
     assert warned.startswith("a: its ledger was rewritten"), "and the coordinator sees that it was"
 
 
+@pytest.mark.slow(1.2)
 def test_a_ledger_that_goes_back_while_nobody_looks_is_told(world: World):
     """A site of another make, which does not compare what it is shown."""
     answer(world, MEAN, MEAN, name="first")

@@ -248,6 +248,7 @@ def test_the_same_request_twice(asking: Asking, world: World):
     assert [world.lines(name) for name in NAMES] == [1, 1, 1, 1]
 
 
+@pytest.mark.one_in(2, seconds=0.7)
 def test_a_study_gets_what_it_states_whatever_relay_asks(asking: Asking, world: World):
     for _ in range(4):
         asking.right(asking.stage())

@@ -271,6 +271,7 @@ def test_what_broke_off_does_not_take_what_others_need(world: World):
         assert submission.spent == 1 == paid(world, study)
 
 
+@pytest.mark.slow(3)
 def test_cut_at_every_line_and_in_the_middle_of_each(world: World):
     """The record of a whole study, cut; the sites remember everything."""
     study = world.study(f"{MEAN}\nshare = 0.2", f"{NETWORK}\nshare = 0.2", f"{HISTOGRAM}\nshare = 0.2")

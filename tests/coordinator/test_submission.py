@@ -207,6 +207,7 @@ def test_a_site_that_was_away_gets_all_earlier_answers(world: World):
     assert stages == [1, 2]
 
 
+@pytest.mark.one_in(2, seconds=0.25)
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_too_few_sites(world: World, round_: str):
     study = world.study(MEAN, min_sites=4)

@@ -82,6 +82,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.slow(3)
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     header=st.sampled_from(["x,g,n", "x,g", "x,x,g,n", "", "n,g,x,note"]),
@@ -137,6 +138,7 @@ Table("alpha", frame, Schema(x=(0, 2))).check()
 """
 
 
+@pytest.mark.slow(1.8)
 def test_mixed_objects_do_not_end_the_process():
     """In a process of its own, because Arrow would take this one with it."""
     done = subprocess.run([sys.executable, "-c", MIXED], capture_output=True, check=False)

@@ -238,6 +238,7 @@ OBJECTS = st.one_of(
 )
 
 
+@pytest.mark.slow(1.6)
 @examples(80)
 @given(st.lists(st.tuples(*[OBJECTS] * len(SCHEMA)), min_size=1, max_size=4), st.integers(0, 3))
 def test_any_objects_are_read_row_by_row(cells: list[tuple[Any, ...]], at: int) -> None:
@@ -304,12 +305,14 @@ def test_a_broken_line_is_one_row_and_leaves_the_others_alone(line: bytes, tmp_p
 SIGNS = st.sampled_from([b'"', b",", b"a", b"u", b"1", b".", b" ", b"\r", b"\0", b"\xff", b"\xc3", b"\xa9"])
 
 
+@pytest.mark.slow(3)
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(line=st.lists(SIGNS, max_size=14).map(b"".join), at=st.integers(0, 4))
 def test_any_line_is_one_row_and_leaves_the_others_alone(line: bytes, at: int, tmp_path: Path) -> None:
     check_line(line, at, tmp_path / "rows.csv")
 
 
+@pytest.mark.slow(1.6)
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.lists(st.sampled_from(GOOD + BROKEN) | st.lists(SIGNS, max_size=9).map(b"".join), max_size=30),

@@ -367,6 +367,7 @@ def test_dates_of_all_centuries_are_the_calendars() -> None:
     assert months.tolist() == [each.month for each in dates]
 
 
+@pytest.mark.slow(1)
 def test_long_lists_of_categories_are_compared_in_time():
     """A site reads expressions of others before anything is paid for; this took minutes."""
     values = tuple(f"value {i}" for i in range(50_000))

@@ -201,6 +201,7 @@ def test_a_tie_at_a_block_boundary_is_settled_with_more_bits(std):
     assert chosen.drawn == 0
 
 
+@pytest.mark.slow(1.2)
 def test_an_unclear_acceptance_is_settled_in_exact_arithmetic(monkeypatch, stream):
     table = _table(1e3)
     block = np.repeat(np.arange(len(table.first)), 20)

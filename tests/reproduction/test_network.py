@@ -116,6 +116,7 @@ def test_without_the_protocol_noise_has_the_same_size(scheme, monkeypatch):
     assert np.abs(ordered[0] - ordered[1])[size // 50 : -size // 50].max() < 0.25  # the same shape
 
 
+@pytest.mark.slow(1)
 def test_runs_differ_and_repeat():
     figure = find("figure-2")
     cells = [

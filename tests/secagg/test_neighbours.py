@@ -87,6 +87,7 @@ def test_the_bound_holds_on_simulated_circles(n, k, colluding, dropping):
     assert rates[-1] > 0  # the test sees failures, so it could see too many
 
 
+@pytest.mark.slow(1.5)
 def test_a_liar_who_chooses_the_dropped_cannot_cut_the_circle_more_often_than_the_bound():
     # It needs two runs of k/2 places, each with so many colluders that the t helpers of the site at its
     # edge can do without the rest.

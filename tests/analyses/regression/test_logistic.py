@@ -170,6 +170,7 @@ def test_intervals_cover_92_to_98_percent_in_many_runs(rounds, rows):
     assert rounds in (1, 2) or all(share <= 0.98 for share in found.values()), found
 
 
+@pytest.mark.slow(1.3)
 def test_an_interval_that_forgets_the_noise_would_be_found_out():
     rng, hits = np.random.default_rng(7), 0
     for _ in range(60):

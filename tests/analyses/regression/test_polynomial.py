@@ -80,6 +80,7 @@ def test_derivatives_are_right():
         assert objective.hessian(w)[i] == pytest.approx(bend, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.slow(1.4)
 @given(
     seed=st.integers(0, 10_000),
     degree=st.integers(1, 4),
