@@ -84,6 +84,11 @@ class Tau2:
     freedom: float
     unit: float = 1.0
 
+    @property
+    def known(self) -> bool:
+        """Whether values are more than what they are fitted with: else they say nothing of a variance."""
+        return len(self.values) > len(self.design[0])
+
     def __call__(self, level: float) -> tuple[float, float]:
         ends = (1 - level) / 2, (1 + level) / 2
         low, high = (self.unit * quantile(self._tail, end, self._start) for end in ends)
@@ -277,7 +282,7 @@ def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:
             return None
         values = found.values
         between[np.ix_(random, random)] = found.between
-    if found is None:
+    if found is None or not all(found.tau2(place, 1.0).known for place in range(len(random))):
         return None
     return replace(found, used=tuple(len(each) == len(random) for each in shown))
 
