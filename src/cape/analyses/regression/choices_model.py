@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from cape.analyses.regression.effects import effects, forest, plainly
-from cape.analyses.regression.joint import Joint, Matrix, Rows, WaldTest
+from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
+from cape.analyses.regression.joint import Joint, Rows, Tested, WaldTest
 from cape.arrays import Floats
 from cape.blocks.choices import Model
 from cape.blocks.design import Design
@@ -35,7 +35,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, repr=False)
-class ChoiceModel(Shown):
+class ChoiceModel(Tested, Shown):
     """Probabilities of several categories.
 
     Attributes:
@@ -85,12 +85,7 @@ class ChoiceModel(Shown):
     @property
     def ratios(self) -> dict[str, float]:
         """By what odds are multiplied for one unit more of each feature."""
-        return {label: math.exp(min(value, 700.0)) for label, value in self.coefficients.items()}
-
-    @property
-    def covariance(self) -> Matrix:
-        """The covariance of the estimates, from sampling and noise, in the columns' units."""
-        return self.joint.covariance
+        return ratios_of(self.coefficients)
 
     def test(self, *names: str) -> WaldTest:
         """Return Wald's test of whether these coefficients are all 0; a column stands for all of its own."""
@@ -99,10 +94,6 @@ class ChoiceModel(Shown):
             of = [label for label in self.joint.labels if label.startswith((f"{name} [", f"{name}="))]
             found += of if of and name not in self.joint.labels else [name]
         return self.joint.test(*found)
-
-    def combination(self, times: Mapping[str, float]) -> Estimate:
-        """Return a sum of coefficients, each times a number, with an interval."""
-        return self.joint.combination(times)
 
     def predict_proba(self, data: Any) -> Floats:
         """Return the probability of each category, one row each; NaN where a feature is missing."""
@@ -131,20 +122,7 @@ class ChoiceModel(Shown):
 
     def tables(self) -> Sequence[Table]:
         """Return odds ratios and coefficients with errors."""
-        rows = tuple(
-            (
-                each.title,
-                *(each.ratio if each.label in self.coefficients else ("", "")),
-                *each.test[::-1],
-                *each.cells,
-            )
-            for each in effects(self.estimates, self.schema)
-        )
-        columns = (
-            *("", "odds ratio", "95% interval", "P>|z|", "z"),
-            *("coef", "95% interval", "std err", "from privacy"),
-        )
-        return [Table(columns, rows, self.title, drop=(4, 8, 6, 7, 5))]
+        return [effect_table(self.estimates, self.coefficients, self.schema, self.title, "odds ratio")]
 
     def figures(self) -> Sequence[Figure]:
         """Return the odds ratios on one axis."""

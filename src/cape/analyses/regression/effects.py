@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cape.analyses.regression.inference import z_and_p
 from cape.data import Number, Schema
 from cape.engine.query import Estimate
-from cape.show import Figure, Intervals, Mark
+from cape.show import Figure, Intervals, Mark, Table
 from cape.show.figures import DOTS, MOST_MARKS
 from cape.show.numbers import LEVEL, between, p_value, rounded
 
-__all__ = ["Effect", "effects", "forest", "plainly"]
+__all__ = ["Effect", "effect_table", "effects", "forest", "plainly", "ratios_of"]
 
 
 _MOST_LOG = 700.0  # whose exponential is a number
@@ -75,7 +75,7 @@ class Effect:
 
     @property
     def _ratio(self) -> tuple[float, float, float]:
-        value, low, high = (math.exp(min(end, _MOST_LOG)) for end in (self.value, *self.interval()))
+        value, low, high = map(_exponential, (self.value, *self.interval()))
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,6 +120,33 @@ def effects(estimates: Sequence[Estimate], schema: Schema, *, drawn: bool = Fals
         round_ = _round_below(column.half) if drawn and isinstance(column, Number) else 1.0
         found.append(Effect(*schema.change(each.label, round_), each))
     return found
+
+
+def effect_table(
+    estimates: Sequence[Estimate], slopes: Container[str], schema: Schema, title: str, ratio: str = ""
+) -> Table:
+    """Return coefficients with errors and tests; if they are logarithms of a `ratio`, that comes first.
+
+    The intercept, which is not among the slopes, is the logarithm of no ratio.
+    """
+    rows = []
+    for each in effects(estimates, schema):
+        of = (each.ratio if each.label in slopes else ("", "")) if ratio else ()
+        rows.append((each.title, *of, *each.test[::-1], *each.cells))
+    columns = (
+        *("", *((ratio, "95% interval") if ratio else ()), "P>|z|", "z"),
+        *("coef", "95% interval", "std err", "from privacy"),
+    )
+    return Table(columns, tuple(rows), title, drop=(4, 8, 6, 7, 5) if ratio else (2, 6, 5))
+
+
+def ratios_of(coefficients: Mapping[str, float]) -> dict[str, float]:
+    """Return the ratios whose logarithms these are."""
+    return {label: _exponential(value) for label, value in coefficients.items()}
+
+
+def _exponential(value: float) -> float:
+    return math.exp(min(value, _MOST_LOG))
 
 
 def forest(estimates: Sequence[Estimate], schema: Schema, what: str, *, ratios: bool = False) -> list[Figure]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from cape.analyses.regression.effects import effects, forest, plainly
-from cape.analyses.regression.joint import Joint, Matrix, WaldTest
+from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
+from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood
 from cape.analyses.regression.portable import Portable
 from cape.arrays import Floats
@@ -29,7 +29,7 @@ __all__ = ["GLMModel"]
 
 
 @dataclass(frozen=True, repr=False)
-class GLMModel(Portable):
+class GLMModel(Tested, Portable):
     """A target of a family, whose mean by a link is linear in the features.
 
     Attributes:
@@ -95,20 +95,7 @@ class GLMModel(Portable):
         """By what odds, rates or means are multiplied for one unit more of each feature, where they are."""
         if not self._likelihood.ratio:
             raise InvalidInput(f"coefficients of link {self.link!r} are no logarithms of ratios")
-        return {label: math.exp(min(value, 700.0)) for label, value in self.coefficients.items()}
-
-    @property
-    def covariance(self) -> Matrix:
-        """The covariance of the estimates, from sampling and noise, in the columns' units."""
-        return self.joint.covariance
-
-    def test(self, *names: str) -> WaldTest:
-        """Return Wald's test of whether these coefficients are all 0: see `LinearModel.test`."""
-        return self.joint.test(*names)
-
-    def combination(self, times: Mapping[str, float]) -> Estimate:
-        """Return a sum of coefficients, each times a number, with an interval."""
-        return self.joint.combination(times)
+        return ratios_of(self.coefficients)
 
     def decision_function(self, data: Any) -> Floats:
         """Return the predictor of each row, with its offset: see `Units.rows` for what data may be."""
@@ -147,16 +134,7 @@ class GLMModel(Portable):
     def tables(self) -> Sequence[Table]:
         """Return coefficients with errors and, where there are such, ratios."""
         ratio = self._likelihood.ratio
-        rows = []
-        for each in effects(self.estimates, self.schema):
-            of = (each.ratio if each.label in self.coefficients else ("", "")) if ratio else ()
-            rows.append((each.title, *of, *each.test[::-1], *each.cells))
-        columns = (
-            "",
-            *((ratio, "95% interval") if ratio else ()),
-            *("P>|z|", "z", "coef", "95% interval", "std err", "from privacy"),
-        )
-        return [Table(columns, tuple(rows), self.title, drop=(4, 8, 6, 7, 5) if ratio else (2, 6, 5))]
+        return [effect_table(self.estimates, self.coefficients, self.schema, self.title, ratio)]
 
     def figures(self) -> Sequence[Figure]:
         """Return ratios, or coefficients, on one axis."""

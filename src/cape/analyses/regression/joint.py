@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from cape.errors import InvalidInput
 from cape.show.numbers import p_value
 from cape.show.plain import plain
 
-__all__ = ["Joint", "Matrix", "WaldTest", "rows_of"]
+__all__ = ["Joint", "Matrix", "Tested", "WaldTest", "rows_of"]
 
 Rows = tuple[tuple[float, ...], ...]
 _Z2 = 3.8415  # z² of 95%, the level that standard errors are right for
@@ -208,3 +208,31 @@ def _place(name: str, labels: Sequence[str]) -> int:
     if name not in labels:
         raise InvalidInput(f"there is no coefficient {name!r}; there are {joined(list(labels))}")
     return list(labels).index(name)
+
+
+class Tested:
+    """A model whose `joint` estimates are tested and combined."""
+
+    if TYPE_CHECKING:
+        joint: Joint
+
+    @property
+    def covariance(self) -> Matrix:
+        """The covariance of the estimates, from sampling and noise, in the columns' units."""
+        return self.joint.covariance
+
+    def test(self, *names: str) -> WaldTest:
+        """Return Wald's test of whether these coefficients are all 0.
+
+        A name is that of a coefficient, or of a column of categories, which stands for all of its own.
+
+        >>> model.test("age", "stage")
+        """
+        return self.joint.test(*names)
+
+    def combination(self, times: Mapping[str, float]) -> Estimate:
+        """Return a sum of coefficients, each times a number, with an interval.
+
+        >>> model.combination({"age": 10, "sex=male": 1})
+        """
+        return self.joint.combination(times)

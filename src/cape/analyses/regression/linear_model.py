@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cape.analyses.regression.effects import effects, forest, plainly
-from cape.analyses.regression.joint import Joint, Matrix, WaldTest
+from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
 from cape.arrays import Floats
 from cape.blocks.design import Design
@@ -31,7 +31,7 @@ _ERRORS = {
 
 
 @dataclass(frozen=True, repr=False)
-class LinearModel(Portable):
+class LinearModel(Tested, Portable):
     """A target that is linear in the features.
 
     Attributes:
@@ -68,27 +68,6 @@ class LinearModel(Portable):
     noise: float
     joint: Joint
     errors: str
-
-    @property
-    def covariance(self) -> Matrix:
-        """The covariance of the estimates, from sampling and noise, in the columns' units."""
-        return self.joint.covariance
-
-    def test(self, *names: str) -> WaldTest:
-        """Return Wald's test of whether these coefficients are all 0.
-
-        A name is that of a coefficient, or of a column of categories, which stands for all of its own.
-
-        >>> model.test("age", "stage")
-        """
-        return self.joint.test(*names)
-
-    def combination(self, times: Mapping[str, float]) -> Estimate:
-        """Return a sum of coefficients, each times a number, with an interval.
-
-        >>> model.combination({"age": 10, "sex=male": 1})
-        """
-        return self.joint.combination(times)
 
     def predict(self, data: Any) -> Floats:
         """Return the target for each row, within its bounds; NaN where a feature is missing.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from cape import check
-from cape.analyses.regression.effects import effects, forest, plainly
-from cape.analyses.regression.joint import Joint, Matrix, WaldTest
+from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
+from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -32,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
-class LogisticModel(Portable):
+class LogisticModel(Tested, Portable):
     """Log-odds of the second of `classes`, linear in the features.
 
     Attributes:
@@ -77,20 +76,7 @@ class LogisticModel(Portable):
     @property
     def odds_ratios(self) -> dict[str, float]:
         """By what odds are multiplied for one unit more of each feature."""
-        return {label: _exp(value) for label, value in self.coefficients.items()}
-
-    @property
-    def covariance(self) -> Matrix:
-        """The covariance of the estimates, from sampling and noise, in the columns' units."""
-        return self.joint.covariance
-
-    def test(self, *names: str) -> WaldTest:
-        """Return Wald's test of whether these coefficients are all 0: see `LinearModel.test`."""
-        return self.joint.test(*names)
-
-    def combination(self, times: Mapping[str, float]) -> Estimate:
-        """Return a sum of coefficients, each times a number, with an interval."""
-        return self.joint.combination(times)
+        return ratios_of(self.coefficients)
 
     def decision_function(self, data: Any) -> Floats:
         """Return log-odds of the second class for each row: see `Units.rows` for what data may be."""
@@ -117,20 +103,7 @@ class LogisticModel(Portable):
 
     def tables(self) -> Sequence[Table]:
         """Return odds ratios and coefficients with errors."""
-        rows = tuple(
-            (
-                each.title,
-                *(each.ratio if each.label in self.coefficients else ("", "")),
-                *each.test[::-1],
-                *each.cells,
-            )
-            for each in effects(self.estimates, self.schema)
-        )
-        columns = (
-            *("", "odds ratio", "95% interval", "P>|z|", "z"),
-            *("coef", "95% interval", "std err", "from privacy"),
-        )
-        return [Table(columns, rows, self.title, drop=(4, 8, 6, 7, 5))]
+        return [effect_table(self.estimates, self.coefficients, self.schema, self.title, "odds ratio")]
 
     def figures(self) -> Sequence[Figure]:
         """Return the odds ratios on one axis."""
@@ -156,7 +129,3 @@ class LogisticModel(Portable):
                 "covariance": self.covariance.to_dict(),
             }
         )
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from cape import check
-from cape.analyses.regression.effects import effects, forest, plainly
-from cape.analyses.regression.joint import Joint, Matrix, WaldTest
+from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
+from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.survival.cox_told import CoxBaseline
 from cape.arrays import Floats
 from cape.blocks.design import Design
@@ -29,7 +29,7 @@ __all__ = ["CoxModel"]
 
 
 @dataclass(frozen=True, repr=False)
-class CoxModel(Shown):
+class CoxModel(Tested, Shown):
     """Hazards that are proportional to a baseline, their logarithms linear in the features.
 
     Attributes:
@@ -77,26 +77,7 @@ class CoxModel(Shown):
     @property
     def hazard_ratios(self) -> dict[str, float]:
         """By what hazards are multiplied for one unit more of each feature."""
-        return {label: math.exp(min(value, 700.0)) for label, value in self.coefficients.items()}
-
-    @property
-    def covariance(self) -> Matrix:
-        """The covariance of the estimates, from sampling and noise, in the columns' units."""
-        return self.joint.covariance
-
-    def test(self, *names: str) -> WaldTest:
-        """Return Wald's test of whether these coefficients are all 0.
-
-        >>> model.test("age", "stage")
-        """
-        return self.joint.test(*names)
-
-    def combination(self, times: Mapping[str, float]) -> Estimate:
-        """Return a sum of coefficients, each times a number, with an interval.
-
-        >>> model.combination({"age": 10, "sex=male": 1})
-        """
-        return self.joint.combination(times)
+        return ratios_of(self.coefficients)
 
     def log_hazards(self, data: Any) -> Floats:
         """Return log-hazards of each row against one at the centre: see `Units.rows` for what data may be."""
@@ -178,15 +159,7 @@ class CoxModel(Shown):
 
     def tables(self) -> Sequence[Table]:
         """Return ratios of hazards and coefficients with errors."""
-        rows = tuple(
-            (each.title, *each.ratio, *each.test[::-1], *each.cells)
-            for each in effects(self.estimates, self.schema)
-        )
-        columns = (
-            *("", "hazard ratio", "95% interval", "P>|z|", "z"),
-            *("coef", "95% interval", "std err", "from privacy"),
-        )
-        return [Table(columns, rows, self.title, drop=(4, 8, 6, 7, 5))]
+        return [effect_table(self.estimates, self.coefficients, self.schema, self.title, "hazard ratio")]
 
     def figures(self) -> Sequence[Figure]:
         """Return the ratios of hazards on one axis."""
