@@ -1,8 +1,8 @@
 """A site's policy, `site.toml`: what a data steward allows, read completely before anything is answered.
 
 Claim. A `Policy` allows only what it states: a missing key has the cautious default, and an unknown key is an
-error. No request can change it; even whether the number of rows is public depends on the adjacency of the
-site's ledger alone.
+error. The one exception is `by_site`: numbers by site are allowed unless it is false. No request can change
+it; even whether the number of rows is public depends on the adjacency of the site's ledger alone.
 Tested in tests/steward/test_policy.py.
 """
 
