@@ -63,12 +63,15 @@ class Query:
             L2 norm over all of them together. Scaled cells t lie in [-1, 1]; counts change by 1.
         norm: the most that one person alone can add, in the same norm; needed where rows are sampled,
             because a row that is not drawn adds 0.
+        l1: as `sensitivity`, in the L1 norm: what Laplace noise is scaled by. None where it is not proved,
+            which refuses a budget without delta.
     """
 
     blocks: tuple[Block, ...]
     scales: tuple[tuple[float, ...], ...]
     sensitivity: float
     norm: float | None = None
+    l1: float | None = field(default=None, kw_only=True)
     of_person: float | None = None
     """The most that one person can change them with all rows that count at a site, where sites clip their
     sum; None if every row counts by itself, and a person for `sensitivity` times the number of rows."""
@@ -88,6 +91,8 @@ class Query:
         check.real("sensitivity", self.sensitivity, least=0.0)
         if self.norm is not None:
             check.real("norm", self.norm, above=0.0)
+        if self.l1 is not None:
+            check.real("l1", self.l1, above=0.0)
         if self.blocks:
             check.real("sensitivity", self.sensitivity, above=0.0)
         for scale in self.flat_scales:
