@@ -174,6 +174,7 @@ def test_counts_of_groups_add_up_to_the_public_number_of_rows():
             assert total == pytest.approx(3000)
 
 
+@pytest.mark.slow(1.5)
 def test_bringing_counts_to_a_public_total_takes_noise_off_and_says_so():
     rng, asked = np.random.default_rng(2), Count(by="stage")
     query = asked.query(SCHEMA, "replace-one")

@@ -116,7 +116,7 @@ def test_the_interval_of_a_median_covers_at_least_as_often_as_it_says(population
     assert coverage(analysis, population, rows, neighbours, 0.1, true, 200) >= 0.94
 
 
-@pytest.mark.quick_cases("0.6-add-remove", seconds=0.77)
+@pytest.mark.slow(0.8)
 @RELATION
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.95])
 def test_covariances_and_correlations_cover_for_normal_populations(neighbours, rho):
@@ -176,7 +176,7 @@ def test_the_numbers_of_a_table_one_cover(neighbours, rows):
     assert all(count / runs >= 0.9 for count in hits.values()), hits
 
 
-@pytest.mark.quick_cases("None-replace-one", seconds=2)
+@pytest.mark.slow(2)
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
 @RELATION
 @pytest.mark.parametrize("by", [None, "group"])
@@ -226,6 +226,7 @@ def test_counts_of_a_table_one_that_add_up_have_the_errors_that_they_say(neighbo
     assert set(true) - set(spread) == public
 
 
+@pytest.mark.slow(1.2)
 @pytest.mark.parametrize("missing", [True, False])
 def test_the_test_of_independence_rejects_at_its_level_and_has_power(missing):
     """Two thousand runs: 5% is known to 0.5%."""
@@ -298,7 +299,7 @@ def test_a_likely_variance_is_about_the_truth_where_it_is_cut(release_at):
     assert true[near].mean() - 0.02 <= 8 * likely(release_at / 8, 1 / 8) <= true[near].mean() + 0.25
 
 
-@pytest.mark.quick_cases("0.2", seconds=1.6)
+@pytest.mark.slow(1.6)
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_no_sampling_error_is_0_and_means_cover_where_noise_hides_the_variance(missing):

@@ -106,6 +106,7 @@ def test_without_noise_errors_are_those_of_scikit_learn(model):
     assert release.value["R²"] == pytest.approx(metrics.r2_score(y, predicted), abs=1e-5)
 
 
+@pytest.mark.slow(1)
 def test_a_released_model_is_evaluated_on_persons_it_has_not_seen():
     sites = {name: frame(4000, seed) for seed, name in enumerate("abc")}
     hospital = cape.Consortium(

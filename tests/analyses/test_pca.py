@@ -36,6 +36,7 @@ def as_table(x):
 TRUE = np.linalg.eigvalsh(np.cov(((people(np.random.default_rng(2), 1_000_000) - 2) / 5).T))[::-1]
 
 
+@pytest.mark.slow(1.5)
 def test_the_share_of_the_only_component_there_is():
     """v**2 is not always v * v in floats: what the others have must not be found as a difference."""
     found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)

@@ -102,6 +102,7 @@ def test_multiplicities_are_those_of_the_entries_in_their_order(degree: int, wid
     assert set(found.tolist()) == set(Term(degree).multiplicities(width))
 
 
+@pytest.mark.slow(3)
 def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = large(20_000)
     blocks = [Tensors(design, terms(design)) for design in DESIGNS]

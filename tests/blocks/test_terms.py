@@ -274,6 +274,7 @@ def test_features_that_do_not_fit_the_schema_are_refused_by_name(
         Design(features).check(SCHEMA)
 
 
+@pytest.mark.slow(2)
 def test_many_entries_with_a_column_in_several_ways_are_refused_before_they_are_compared() -> None:
     wide = Schema(a=(0, 1), b=(0, 1), g=list(range(100)), h=list(range(100)))
     Design(("g:h", "spline(b, 2)")).check(wide)

@@ -12,6 +12,7 @@ from cape.cli.demo.data import at_sites
 from cape.cli.demo.hospitals import SITES
 
 
+@pytest.mark.slow(6)
 def test_demo_shows_a_table_the_truth_other_schemes_and_a_picture(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "cape", "demo", "--out", str(tmp_path)],

@@ -92,6 +92,7 @@ def test_the_report_draws_what_suits_each(cape, models):
     assert clusters.count("<svg") == 3  # sizes, and two columns
 
 
+@pytest.mark.slow(1.5)
 def test_a_model_is_shown_as_far_as_it_fits_the_screen(cape, models, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     wide = cape("run", models).out
@@ -111,6 +112,7 @@ def test_a_model_is_shown_as_far_as_it_fits_the_screen(cape, models, monkeypatch
     assert max(map(len, narrow.splitlines())) <= 60
 
 
+@pytest.mark.slow(1.5)
 def test_a_long_run_says_how_far_it_is(cape, models, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(screen.Steps, "tell", lambda _, line: lines.append(line))
@@ -131,6 +133,7 @@ def test_a_line_for_a_step():
     assert "epsilon" not in words.step(Progress(1, 2, math.inf, 1.0, ""))
 
 
+@pytest.mark.slow(1)
 def test_a_plan_names_what_a_network_needs(cape, models):
     plan = strict(cape("plan", models, "--json").out)
     assert list(plan["analyses"][4]["noise"]) == ["each entry of a step's gradient"]

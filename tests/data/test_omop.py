@@ -108,6 +108,7 @@ def test_edges_that_people_would_ask_about() -> None:
         ]
 
 
+@pytest.mark.slow(1)
 def test_no_cell_is_an_error() -> None:
     connection = connected("duckdb", rows())
     for table, column in (("cohort", "cohort_start_date"), ("condition_occurrence", "condition_start_date")):

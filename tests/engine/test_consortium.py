@@ -60,6 +60,7 @@ def test_without_noise_the_answer_is_the_exact_one_and_a_warning_says_so():
     assert "There is no guarantee" in release.guarantee.statement
 
 
+@pytest.mark.one_in(4, seconds=1.5)
 @pytest.mark.parametrize("scheme", ["cape", "cape-gaussian", "conventional", "pooled"])
 def test_the_stated_error_is_the_error(scheme):
     exact = truth()

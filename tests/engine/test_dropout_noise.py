@@ -24,6 +24,7 @@ def honest_sums():
     return sums()
 
 
+@pytest.mark.slow(1.5)
 def test_noise_of_honest_sites_is_never_below_the_calibrated_amount(honest_sums):
     assert len(honest_sums) > COUNT
     assert min(each.honest for each in honest_sums) >= 1
@@ -35,6 +36,7 @@ def test_reported_noise_is_what_is_left(honest_sums):
         assert math.isclose(each.told, each.whole, rel_tol=1e-12)
 
 
+@pytest.mark.slow(1.5)
 def test_a_last_part_that_is_3_percent_short_would_be_seen(monkeypatch):
     right = cape._surplus
 

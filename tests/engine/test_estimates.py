@@ -76,6 +76,7 @@ def test_a_long_column_is_printed_in_part() -> None:
     assert "and 999,990 more" in repr(Estimates([""] * 1_000_000, np.zeros(1_000_000), 0.0, 1.0))
 
 
+@pytest.mark.slow(1)
 def test_labels_of_a_histogram_are_written_when_they_are_looked_at() -> None:
     question, bins = Histogram("age", bins=1_000_000), 1_000_000
     found = Estimates.of(question.finish(Answer(((np.ones(bins),),), ((1.0,),), None, SCHEMA)))

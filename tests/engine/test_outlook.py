@@ -93,6 +93,7 @@ def test_the_range_of_a_regression_is_also_for_features_that_are_correlated():
     assert low <= found.noise["age"]["cape"]
 
 
+@pytest.mark.slow(1)
 def test_planned_noise_of_a_slope_is_that_of_releases_where_a_ridge_is_needed():
     schema = Schema(
         x={"low": 0, "high": 40, "missing": False, "expected": {"mean": 20, "sd": 0.7}},
@@ -186,6 +187,7 @@ def test_a_regression_without_an_answer_has_a_smaller_one_whose_release_has_it()
     assert answered == [False, True]
 
 
+@pytest.mark.slow(2)
 def test_a_logistic_regression_without_an_answer_names_a_smaller_one_that_has_it():
     small = plan(cape.LogisticRegression("ill", ["age", "motion", "score"]), 1.0)
     assert small.answers.hidden == ("age", "motion", "score")

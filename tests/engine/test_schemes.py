@@ -350,6 +350,7 @@ def test_the_graph_is_made_for_all_losses_or_in_large_consortia_for_one_site_in_
     assert scheme.bears(curious) == 600, "the graph hides sites only if no more drop"
 
 
+@pytest.mark.slow(1.5)
 def test_just_above_fifty_sites_all_accepted_losses_are_survived():
     names = [f"{i:02d}" for i in range(51)]
     scheme, parties = SCHEMES["cape"](), SCHEMES["cape"]().parties(51, 16)

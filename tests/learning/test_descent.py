@@ -43,6 +43,7 @@ def test_a_network_learns_two_classes():
     assert release.model.to_dict()["hidden"] == [5]
 
 
+@pytest.mark.slow(1)
 def test_a_network_learns_three_classes_and_a_curve():
     classes = exact(NeuralNetwork("kind", COLUMNS, hidden=(8,), epochs=150, rate=0.05))
     assert (classes.model.predict(TEST) == TEST["kind"].to_numpy()).mean() > 0.85
@@ -161,6 +162,7 @@ def test_a_site_that_drops_at_a_step_is_back_at_the_next():
     assert "4 of 30 stages had begun" in caught.value.__notes__[-1]
 
 
+@pytest.mark.slow(1)
 def test_losses_can_be_watched_and_the_clip_adapts():
     release = consortium(Budget(200.0, 1e-6)).release(
         NeuralNetwork("label", COLUMNS, epochs=60, rate=0.05, clip="adaptive", watch=True), 1.0
@@ -187,6 +189,7 @@ def test_parameters_that_explode_stop_the_run_and_keep_what_is_left():
     assert together.budget.spent == Fraction(1, 10)
 
 
+@pytest.mark.slow(1)
 def test_gradient_descent_on_any_loss_finds_a_mean():
     def gradient(batch, w):
         return w - np.column_stack([batch["x0"], batch["y"]])

@@ -109,6 +109,7 @@ def furthest(tries=120):
     return found
 
 
+@pytest.mark.slow(2)
 def test_one_row_moves_sums_and_counts_by_no_more_than_is_said_and_by_that_much():
     for neighbours, moved in furthest().items():
         bound = kmeans.sensitivity(neighbours)
@@ -326,6 +327,7 @@ def test_when_not_even_the_number_of_rows_is_seen():
     assert release.interval()["cluster 1: % of rows"] == (0, 100)
 
 
+@pytest.mark.slow(1)
 def test_two_clusters_in_one_cell_of_the_summary_are_parted():
     names = [f"x{i}" for i in range(6)]
     schema = Schema({name: Number(-10, 10, missing=False) for name in names})

@@ -125,6 +125,7 @@ def test_columns_that_repeat_each_other(rows):
     assert PCA(bounds_X=(-1, 1), **LITTLE_NOISE).fit(X).explained_variance_[-1] < 1e-3
 
 
+@pytest.mark.slow(1)
 @pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
 def test_fewer_rows_than_features():
     rng = np.random.default_rng(5)

@@ -152,6 +152,7 @@ def test_a_plan_that_knows_the_columns_says_the_noise_of_splines_too() -> None:
         assert 0.4 < plan.noise[each.label]["cape"] / each.privacy < 2.5
 
 
+@pytest.mark.slow(2)
 def test_where_and_persons_with_several_rows_count_for_terms_too() -> None:
     from formulaic import model_matrix
 

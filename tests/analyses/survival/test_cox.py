@@ -300,6 +300,7 @@ def test_so_many_strata_that_a_site_has_no_room_for_them_are_refused_at_once() -
         next(analysis.conduct(wide, "replace-one")).arrays(wide)
 
 
+@pytest.mark.slow(1)
 def test_a_plan_expects_the_noise_that_there_is() -> None:
     table, mu = people(4000, 9), float(privacy.mu(1.0, 1e-3))
     analysis = Cox("t", "e", ["a", "b", "c"], edges=EDGES)

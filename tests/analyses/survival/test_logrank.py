@@ -84,6 +84,7 @@ def test_strata_add_up_what_each_would_say():
     assert whole.test.freedom == 1  # the third arm is empty
 
 
+@pytest.mark.slow(1)
 def test_equal_groups_are_rejected_as_often_as_the_level_says_though_noise_outweighs_sampling():
     """At 228 rows and epsilon 1 two thirds of the variance is noise."""
     analysis, noise, rng, runs = (
