@@ -158,7 +158,7 @@ def _apart(answer: Answer, queries: Sequence[Query | None]) -> Iterator[Answer |
             sums.append(answer.sums[place][here])
             noise.append(answer.noise[place][here])
             taken[place] += len(scales)
-        yield Answer(tuple(sums), tuple(noise), None, answer.schema)
+        yield Answer(tuple(sums), tuple(noise), None, answer.schema, answer.law)
 
 
 def _added_up(asked: ByGroup, answer: Answer) -> Answer:

@@ -11,10 +11,10 @@ from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from cape import check
 from cape.errors import InvalidInput, TooNoisyWarning
+from cape.noise.law import GAUSSIAN, Law
 
 __all__ = ["Estimate", "Estimates", "Interval", "Labels", "unknown", "warn_of_unknown"]
 
@@ -28,8 +28,9 @@ _SHOWN = 10  # of a long column, where all of it is printed
 class Estimate:
     """One number with its error: from having sampled people, and from privacy noise.
 
-    `at` overrides the normal interval where a better one is known; `within` cuts the interval to what is
-    possible (a count is not negative).
+    `law` is that of the privacy noise; None stands for that of the release, a Gaussian where there is none.
+    `at` overrides the interval of Gaussian sampling error plus that noise where a better one is known;
+    `within` cuts the interval to what is possible (a count is not negative).
     """
 
     label: str
@@ -38,6 +39,7 @@ class Estimate:
     privacy: float
     within: tuple[float, float] = _ANYWHERE
     at: Interval | None = None
+    law: Law | None = None
 
     @property
     def standard_error(self) -> float:
@@ -50,7 +52,7 @@ class Estimate:
         if self.at is not None:
             low, high = self.at(level)
         else:
-            reach = float(ndtri((1 + level) / 2)) * self.standard_error
+            reach = float((self.law or GAUSSIAN).quantile((1 + level) / 2, self.privacy, self.sampling))
             low, high = self.value - reach, self.value + reach
         return max(low, self.within[0]), min(high, self.within[1])
 
@@ -111,7 +113,8 @@ class Estimates(Sequence[Estimate]):
         sampling: the error of each from having sampled people.
         privacy: the error of each from privacy noise.
         within: the smallest and the largest possible value of each.
-        at: the intervals, by place, that are not normal ones.
+        at: the intervals, by place, that do not follow from these.
+        shapes: the law of the privacy noise of each, by its shape (`Law`); NaN for that of the release.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Estimates(Sequence[Estimate]):
         privacy: ArrayLike,
         within: tuple[ArrayLike, ArrayLike] = _ANYWHERE,
         at: Mapping[int, Interval] | None = None,
+        law: Law | ArrayLike | None = None,
     ) -> None:
         def column(given: ArrayLike) -> Floats:
             return np.broadcast_to(np.asarray(given, np.float64), (len(labels),))
@@ -132,6 +136,7 @@ class Estimates(Sequence[Estimate]):
         self.sampling, self.privacy = column(sampling), column(privacy)
         self.within = column(within[0]), column(within[1])
         self.at = dict(at or {})
+        self.shapes = column(math.nan if law is None else law.shape if isinstance(law, Law) else law)
 
     @classmethod
     def of(cls, estimates: Iterable[Estimate]) -> Estimates:
@@ -146,7 +151,13 @@ class Estimates(Sequence[Estimate]):
             [e.privacy for e in each],
             ([e.within[0] for e in each], [e.within[1] for e in each]),
             {place: e.at for place, e in enumerate(each) if e.at is not None},
+            [math.nan if e.law is None else e.law.shape for e in each],
         )
+
+    def under(self, law: Law) -> Estimates:
+        """Return them with this law of the noise where none is stated."""
+        shapes = np.where(np.isnan(self.shapes), law.shape, self.shapes)
+        return Estimates(self.labels, self.values, self.sampling, self.privacy, self.within, self.at, shapes)
 
     @property
     def standard_errors(self) -> Floats:
@@ -156,7 +167,12 @@ class Estimates(Sequence[Estimate]):
     def intervals(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the lower and the upper ends of the intervals at this level."""
         level = check.probability("level", level)
-        reach = float(ndtri((1 + level) / 2)) * self.standard_errors
+        reach = np.empty(len(self))
+        shapes = np.where(np.isnan(self.shapes), math.inf, self.shapes)
+        for shape in set(shapes.tolist()):
+            these = shapes == shape
+            noise, sampling = self.privacy[these], self.sampling[these]
+            reach[these] = Law(shape).quantile((1 + level) / 2, noise, sampling)
         lows, highs = self.values - reach, self.values + reach
         for place, interval in self.at.items():
             lows[place], highs[place] = interval(level)
@@ -174,7 +190,7 @@ class Estimates(Sequence[Estimate]):
         if isinstance(place, slice):
             at = {i: self.at[j] for i, j in enumerate(range(len(self))[place]) if j in self.at}
             chosen = self.values[place], self.sampling[place], self.privacy[place]
-            return Estimates(self.labels[place], *chosen, (low[place], high[place]), at)
+            return Estimates(self.labels[place], *chosen, (low[place], high[place]), at, self.shapes[place])
         place = range(len(self))[place]
         return Estimate(
             self.labels[place],
@@ -183,12 +199,13 @@ class Estimates(Sequence[Estimate]):
             float(self.privacy[place]),
             (float(low[place]), float(high[place])),
             self.at.get(place),
+            None if math.isnan(self.shapes[place]) else Law(float(self.shapes[place])),
         )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Estimates):
             return isinstance(other, (tuple, list)) and list(self) == list(other)
-        mine, theirs = ((e.values, e.sampling, e.privacy, *e.within) for e in (self, other))
+        mine, theirs = ((e.values, e.sampling, e.privacy, e.shapes, *e.within) for e in (self, other))
         same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(mine, theirs, strict=True))
         return same and self.at == other.at and list(self.labels) == list(other.labels)
 

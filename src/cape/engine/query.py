@@ -25,6 +25,7 @@ from cape.blocks.typical import steepest
 from cape.data import Schema
 from cape.engine.estimates import Estimate, Estimates
 from cape.errors import InvalidInput, TooNoisyWarning
+from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, Intervals, Shown, Table
 from cape.show.figures import DOTS, dots, to_scale
 from cape.show.tables import listed
@@ -123,12 +124,14 @@ class Answer:
         noise: for each block and array the standard deviation of the noise in every entry.
         rows: how many rows the sites that took part hold, if that is public, else None.
         schema: the columns.
+        law: the law of the noise in every entry, scaled by `noise`: Gaussian, or of Laplace's family.
     """
 
     sums: tuple[tuple[Floats, ...], ...]
     noise: tuple[tuple[float, ...], ...]
     rows: int | None
     schema: Schema
+    law: Law = GAUSSIAN
 
     def complete_rows(self, columns: Iterable[str]) -> tuple[float, float]:
         """Return how many rows miss none of these columns, and the noise in that number: 0 if it is public.
