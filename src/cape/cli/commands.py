@@ -19,6 +19,7 @@ from cape.cli.plan import plan
 from cape.cli.run import run
 from cape.cli.site import site
 from cape.cli.submit import submit
+from cape.cli.synth import synth
 
 __all__ = ["app", "warn"]
 
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (demo, init, check_rows, plan, run, audit, bench, serve, join, submit, status):
+for command in (demo, init, check_rows, plan, run, synth, audit, bench, serve, join, submit, status):
     app.command(command.__name__)(command)
 app.add_typer(site)
 app.add_typer(deploy)

@@ -28,9 +28,11 @@ from cape.show.plain import to_json
 from cape.study import Study
 from cape.study.document import document, hash_of
 
-__all__ = ["RESULTS", "ResultsFolder", "writable"]
+__all__ = ["RESULTS", "By", "ResultsFolder", "writable"]
 
 RESULTS = "results.json"
+By = Literal["run", "submit", "rehearsal"]
+"""What made a folder: its results are never mixed with those of another."""
 
 
 class ResultsFolder:
@@ -41,7 +43,7 @@ class ResultsFolder:
         spent: the budget share that they and failed analyses took.
     """
 
-    def __init__(self, path: Path, study: Study, scheme: str, by: Literal["run", "submit"]) -> None:
+    def __init__(self, path: Path, study: Study, scheme: str, by: By) -> None:
         self.path = path
         self._owner = {"hash": hash_of(document(study) | {"scheme": scheme}), "by": by}
         self._report: Path | None = None
@@ -64,9 +66,7 @@ class ResultsFolder:
         self.spent = Fraction(earlier.budget.exact)
 
     @classmethod
-    def find(
-        cls, wanted: Path, study: Study, scheme: str, by: Literal["run", "submit"], *, again: bool = False
-    ) -> ResultsFolder:
+    def find(cls, wanted: Path, study: Study, scheme: str, by: By, *, again: bool = False) -> ResultsFolder:
         """Return the first of DIR, DIR-2, DIR-3, ... that is free or belongs to the study.
 
         With `again`, the first in which nothing was released or spent.

@@ -54,6 +54,8 @@ def _show(console: Console, results: Results) -> None:
     if not results.answered:
         return
     about = f": {escape(results.study.description)}" if results.study.description else ""
+    if results.study.rehearsal:
+        console.print(f"\n[bold yellow]REHEARSAL[/bold yellow] {escape(results.study.warnings[0])}.")
     console.print(f"\n[bold]{escape(results.study.name)}[/bold]{about}\n")
     for each in results.answered:
         release = each.release
@@ -72,5 +74,7 @@ def _show(console: Console, results: Results) -> None:
     for site in results.sites:
         for reason in site.reasons:
             console.print(f"[yellow]{escape(plain(site.name))} {escape(reason)}.[/yellow]")
+    if results.study.rehearsal:
+        console.print("This was a rehearsal on made-up rows. A run would promise and cost:")
     console.print(f"[dim]{escape(str(results.guarantee))}[/dim]")
     console.print(f"Budget: {results.budget}.")

@@ -20,7 +20,8 @@ def page(results: Results) -> str:
     """Return the report as an HTML page. It contains released numbers and public facts only."""
     parts = [_head(results), _summary(results), _sites(results), *map(_answer, results.answered)]
     parts += [_budget(results), _columns(results), _foot(results)]
-    return html.document(f"{results.study.name}: report", parts)
+    title = "rehearsal on made-up rows" if results.study.rehearsal else "report"
+    return html.document(f"{results.study.name}: {title}", parts)
 
 
 def _head(results: Results) -> str:
@@ -36,7 +37,8 @@ def _head(results: Results) -> str:
     ]
     shown = "".join(f'<div class="card"><b>{b}</b><span>{span}</span></div>' for b, span in cards)
     lead = f'<p class="lead">{escape(study.description)}</p>' if study.description else ""
-    head = f"<header><h1>{escape(study.name)}</h1>{lead}</header>"
+    mark = "Rehearsal: " if study.rehearsal else ""
+    head = f"<header><h1>{mark}{escape(study.name)}</h1>{lead}</header>"
     return f'{head}{_failure(results)}<div class="cards">{shown}</div>'
 
 

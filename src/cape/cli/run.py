@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cape.cli.folder import RESULTS, ResultsFolder
+from cape.cli.folder import RESULTS, By, ResultsFolder
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
 from cape.cli.results import execute
@@ -16,6 +16,7 @@ from cape.data.schema import hint
 from cape.engine.schemes import SCHEMES, SECAGG_ROUNDS
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.study import Entry, Study
+from cape.study.rehearsal import rehearsed
 from cape.study.study import scheme_name
 
 __all__ = ["run"]
@@ -46,6 +47,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="N|KIND", help="Run the analyses of this number or kind only. Repeatable."),
     ] = None,
+    rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse", help="Run it on made-up rows from the schema alone: reads no site, spends nothing."
+        ),
+    ] = False,
 ) -> None:
     """Answer every analysis of a study, on the files that it names.
 
@@ -55,9 +62,16 @@ def run(
 
     Example: [bold]cape run study.toml --out results[/bold]
 
+    With --rehearse the rows are made up as `cape synth` does; each rehearsal has a folder of its own, and no
+    run counts what it would have cost.
+
     Example: [bold]cape run study.toml --drop hungary@mask --only mean[/bold]
+
+    Example: [bold]cape run --rehearse study.toml --out rehearsal[/bold]
     """
     study = Study.load(study_file)
+    if rehearse:
+        study = rehearsed(study)
     chosen = scheme_name(scheme or study.scheme)
     lost, entries = _lost(drop or [], study, chosen), _only(only or [], study)
     if out is None:
@@ -65,7 +79,9 @@ def run(
             raise InvalidInput("--again needs --out DIR: without a folder every run is a new one")
         finish(execute(study, chosen, entries, lost), None, as_json)
         return
-    with ResultsFolder.find(out, study, chosen, "run", again=again) as folder:  # before anything is spent
+    by: By = "rehearsal" if rehearse else "run"
+    # The folder is found before anything is spent.
+    with ResultsFolder.find(out, study, chosen, by, again=again or rehearse) as folder:
         left = [entry for entry in entries if entry.number not in folder.released]
         if folder.path != out:
             typer.echo(f"{out} holds other results; these go to {folder.path}.", err=True)

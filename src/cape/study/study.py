@@ -69,6 +69,8 @@ class Study:
     sites: Mapping[str, SourceSpec]
     analyses: tuple[Entry, ...]
     warnings: tuple[str, ...] = ()
+    rehearsal: bool = False
+    """Whether its rows are made up (`cape.study.rehearsal`)."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -141,6 +143,7 @@ class Study:
             "where": self.where,
             "person": setting.schema.person and setting.schema.person.to_dict(),
             "sites": list(self.sites),
+            **({"rehearsal": True} if self.rehearsal else {}),
         }
 
     def consortium(
