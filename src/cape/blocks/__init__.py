@@ -22,6 +22,7 @@ from cape.blocks.martingale import Martingale
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
 from cape.blocks.products import GroupedProducts
+from cape.blocks.residuals import Residuals
 from cape.blocks.sandwich import Sandwich
 from cape.blocks.scores import Scores
 from cape.blocks.squares import Form, Squares
@@ -49,6 +50,7 @@ __all__ = [
     "Martingale",
     "Moments",
     "Nearest",
+    "Residuals",
     "Sandwich",
     "Scores",
     "Squares",
