@@ -4,6 +4,7 @@ from cape.noise.gaussian import discrete_gaussian
 from cape.noise.gram import Gram, exact_gram, exact_products
 from cape.noise.grid import coarsen
 from cape.noise.law import GAUSSIAN, Law
+from cape.noise.polya import polya_difference
 from cape.noise.ring import Ring, zero_sum_share
 from cape.noise.stream import SecureStream
 
@@ -17,5 +18,6 @@ __all__ = [
     "discrete_gaussian",
     "exact_gram",
     "exact_products",
+    "polya_difference",
     "zero_sum_share",
 ]
