@@ -5,7 +5,8 @@ rows a group has is private, so that each group is asked what "add-remove" asks.
 
 Claim. If one row holds at most D of the sums of a group, each divided by its scale, and two rows of one group
 are at most A apart, then one row moves the sums of all groups by D under add-remove, and by max(A, sqrt(2) D)
-under replace-one, however many groups there are.
+under replace-one, however many groups there are. In the L1 norm, in which a row holds at most D1, it is D1
+and 2 D1.
 Reason. A row counts in one group, or in none where its group is missing (`Grouped`).
 
 - *Added or removed, or replaced by a row that counts in no group*: D.
@@ -16,7 +17,8 @@ Reason. A row counts in one group, or in none where its group is missing (`Group
 D is the sensitivity of the query under add-remove. Where no entry of a row is negative, the square of the
 distance of two rows is D² + D'² less twice a product that is not negative, so A <= sqrt(2) D; the analyses
 for which that does not hold say what A is (`ByGroup.apart`). In later stages groups may be asked different
-things: D² is then the largest, and 2 D² the sum of the two largest.
+things: D² is then the largest, and 2 D² the sum of the two largest. In the L1 norm two rows are never further
+apart than the sum of what they hold, 2 D1, which rows of different groups attain.
 Tested in tests/analyses/test_sensitivity.py and tests/analyses/test_by_group.py.
 """
 
@@ -142,7 +144,9 @@ def _together(asked: ByGroup, queries: Sequence[Query | None], neighbours: Neigh
     if neighbours == "replace-one":
         apart = max(asked.of_one.apart(query) for query in known)
         moved = max(apart, math.hypot(*held[-2:]) if len(queries) > 1 else moved)
-    return Query(tuple(blocks), tuple(scales), moved)
+    alone = [query.l1 for query in known if query.l1 is not None]
+    l1 = max(alone) * (2.0 if neighbours == "replace-one" else 1.0) if len(alone) == len(known) else None
+    return Query(tuple(blocks), tuple(scales), moved, l1=l1)
 
 
 def _apart(answer: Answer, queries: Sequence[Query | None]) -> Iterator[Answer | None]:

@@ -32,7 +32,7 @@ class Count(ByGroup):
     **Sensitivity.** sqrt(k), k the number of private counts, for both relations. A row enters each count
     as 0 or 1, so adding, removing or replacing one row changes each by 1 at most, and k of them by sqrt(k)
     in the L2 norm; a row that all of them count, against none or against one with missing cells, attains
-    it. Under replace-one a count of all rows, or of a column that is never missing, is public: it is
+    it; in the L1 norm the same row moves them by k. Under replace-one a count of all rows, or of a column that is never missing, is public: it is
     neither asked for nor paid for.
     """
 
@@ -61,7 +61,8 @@ class Count(ByGroup):
             for column in self._asked
             if not (neighbours == "replace-one" and self._everyone(schema, column))
         )
-        return Query(blocks, tuple((1.0,) for _ in blocks), math.sqrt(len(blocks)))
+        many = len(blocks)
+        return Query(blocks, tuple((1.0,) for _ in blocks), math.sqrt(many), l1=float(many) or None)
 
     def finish(self, answer: Answer) -> list[Estimate]:
         found = zip(answer.sums, answer.noise, strict=True)

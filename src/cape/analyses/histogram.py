@@ -35,7 +35,7 @@ _CELLS = "Released counts; point at a cell for its interval."
 
 
 def one_hot(neighbours: Neighbours, cells: int) -> float:
-    """Return the most that one row changes a table of counts, squared.
+    """Return the most that one row changes a table of counts: squared, or in the L1 norm, which is the same.
 
     A row is counted in one cell, or in none if it misses a column. Added or removed it changes one count
     by 1. Replaced, it takes 1 from one cell and gives 1 to another: 1 + 1 = 2, attained whenever there
@@ -45,7 +45,8 @@ def one_hot(neighbours: Neighbours, cells: int) -> float:
 
 
 def _table_query(block: Counts, schema: Schema, neighbours: Neighbours) -> Query:
-    return Query((block,), ((1.0,),), math.sqrt(one_hot(neighbours, block.arrays(schema)[0].size)))
+    moved = one_hot(neighbours, block.arrays(schema)[0].size)
+    return Query((block,), ((1.0,),), math.sqrt(moved), l1=moved)
 
 
 def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) -> Estimates:
@@ -78,7 +79,8 @@ class Histogram(ByGroup):
     bounds into equal parts. Counts are about the people in the tables: no sampling error. A count that noise
     makes negative is given as 0.
 
-    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove: `one_hot` has the proof.
+    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove; 2 and 1 in the L1 norm: `one_hot` has the
+    proof.
     """
 
     kind: ClassVar[str] = "histogram"
@@ -212,7 +214,8 @@ class _CellLabels(Labels):
 class ContingencyTable(OfColumns):
     """How many people in the tables there are for each combination of two or more columns' categories.
 
-    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove: `one_hot` has the proof.
+    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove; 2 and 1 in the L1 norm: `one_hot` has the
+    proof.
     """
 
     kind: ClassVar[str] = "contingency-table"

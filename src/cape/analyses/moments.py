@@ -2,7 +2,7 @@
 
 Claim. With weights a, b, c (one over the squared scale) on the sums of t, of t² and on the count, and
 tables of counts over the column with weights that add up to e, one row moves a column's sums, each divided
-by its scale, by at most the root of `Weights.moved`.
+by its scale, by at most the root of `Weights.moved`; without tables, in the L1 norm, by `Weights.moved_l1`.
 Reason. A row holds t in [-1, 1], or misses the cell and adds nothing. It is counted in one cell of a table.
 
 - *Added or removed*: a t² + b t⁴ + c + e <= a + b + c + e, at |t| = 1.
@@ -15,8 +15,15 @@ Reason. A row holds t in [-1, 1], or misses the cell and adds nothing. It is cou
 - *Replaced, one missing*: a + b + c + e again. So the private count is free too while that is at most
   4 a + 2 e. Where no cell is ever missing this cannot happen, and the count does not move.
 
+In the L1 norm, with u, w, v one over the scales of the sums of t, of t² and of the count:
+
+- *Added or removed, or replaced by a row that misses the cell*: u |t| + w t² + v <= u + w + v, at |t| = 1.
+- *Replaced, both present*: as above d = |t - t'| leaves |t + t'| <= 2 - d, so that u d + w |t² - t'²| <= d (u +
+  w (2 - d)), which t = 1 and t' = 1 - d attain. It rises up to d = 1 + u / (2 w): to 2 u at d = 2 if 2 w <= u, so
+  that the second moment is *free* up to half the weight of the first, and to (u + 2 w)² / (4 w) otherwise.
+
 Rounding toward zero maps [-1, 1] into itself, so the bounds hold on the grid. Different columns move
-independently: their squares add.
+independently: their squares add, and so do their moves in the L1 norm.
 Tested in tests/analyses/test_sensitivity.py, where a search attains the bounds.
 """
 
@@ -75,6 +82,24 @@ class Weights:
             moved = max(moved, d * d * (a + b * (2 - d) ** 2))
         moved += 2 * self.tables
         return max(moved, self.norm) if missing else moved
+
+    @classmethod
+    def of_l1(cls, first: float, second: float, count: float) -> Weights:
+        """Return weights given one over each scale, which is what the L1 norm counts."""
+        return cls(first**2, second**2, count**2)
+
+    @property
+    def norm_l1(self) -> float:
+        """The most that one row holds in the L1 norm, without tables."""
+        return math.sqrt(self.first) + math.sqrt(self.second) + math.sqrt(self.count)
+
+    def moved_l1(self, neighbours: Neighbours, missing: bool) -> float:
+        """Return the most that one row changes the sums of one column in the L1 norm: proof above."""
+        if neighbours == "add-remove":
+            return self.norm_l1
+        u, w = math.sqrt(self.first), math.sqrt(self.second)
+        moved = 2 * u if 2 * w <= u else (u + 2 * w) ** 2 / (4 * w)
+        return max(moved, self.norm_l1) if missing else moved
 
 
 def by_missing(columns: tuple[str, ...], schema: Schema) -> Iterator[tuple[str, ...]]:

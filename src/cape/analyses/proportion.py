@@ -33,7 +33,8 @@ class Proportion(OfColumns):
 
     **Sensitivity** sqrt(2 columns) under replace-one, sqrt(columns) under add-remove: a row is counted in
     one cell of each column's table (by group), so that each moves by `one_hot`, and the squares add up. Two
-    rows that differ in every column attain it; with groups, two rows of different groups.
+    rows that differ in every column attain it; with groups, two rows of different groups. In the L1 norm
+    the moves themselves add up: 2 columns, or columns.
     """
 
     kind: ClassVar[str] = "proportion"
@@ -47,7 +48,7 @@ class Proportion(OfColumns):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         blocks = tuple(Counts((*self._groups, Axis(name))) for name in self.columns)
         moved = sum(one_hot(neighbours, block.arrays(schema)[0].size) for block in blocks)
-        return Query(blocks, tuple((1.0,) for _ in blocks), math.sqrt(moved))
+        return Query(blocks, tuple((1.0,) for _ in blocks), math.sqrt(moved), l1=moved)
 
     def finish(self, answer: Answer) -> list[Estimate]:
         estimates = list(self._estimates(answer))

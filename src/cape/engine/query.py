@@ -191,6 +191,9 @@ class Analysis(ABC):
     """Whether an estimate that is named after a column is what one unit more of it does."""
 
     where: str | None = field(default=None, kw_only=True, repr=False)
+    laplace: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether its sums get Laplace noise: set by `under`. What suits L2 may not suit L1, so it may ask otherwise;
+    every query that states `l1` holds under either noise."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -208,6 +211,10 @@ class Analysis(ABC):
         found = copy(self)
         found._set(**fields)
         return found
+
+    def under(self, laplace: bool) -> Self:
+        """Return it as it is asked under Laplace noise, or under Gaussian noise."""
+        return self if laplace == self.laplace else self.changed(laplace=laplace)
 
     @property
     def sampling(self) -> float:
@@ -321,7 +328,8 @@ class Analysis(ABC):
 
     def keys(self) -> dict[str, Any]:
         """Return what a study file would say, besides kind and `where`."""
-        return {key: value for key, value in vars(self).items() if value is not None and key != "where"}
+        own = {key: value for key, value in vars(self).items() if key not in ("where", "laplace")}
+        return {key: value for key, value in own.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a study file would say."""
