@@ -124,7 +124,7 @@ def the_grid_of_the_request(patch: Patch) -> None:
 
 
 def no_noise(patch: Patch) -> None:
-    patch.setattr("cape.engine.contribution.add_noise", lambda vector, stream: vector)
+    patch.setattr("cape.engine.contribution.add_noise", lambda vector, part, stream: vector)
 
 
 def a_tenth_of_the_price(patch: Patch) -> None:

@@ -30,7 +30,7 @@ from cape.engine.contribution import contribution
 from cape.engine.query import Query
 from cape.engine.schemes import Scheme, messages
 from cape.engine.stages import Setting, Stages
-from cape.noise import Ring, SecureStream, discrete_gaussian
+from cape.noise import LaplacePart, Part, Ring, SecureStream, discrete_gaussian
 from cape.privacy import Budget
 from cape.secagg import masks
 from cape.secagg import surplus as surplus_module
@@ -45,12 +45,13 @@ LESS = 0.95
 @contextmanager
 def less_noise() -> Iterator[None]:
     """Every site's noise has a scale that is 5% too small."""
-    real = discrete_gaussian
 
-    def smaller(std: float, size: int, stream: SecureStream) -> NDArray[np.int64]:
-        return real(std * LESS, size, stream)
+    def smaller(vector: NDArray[np.int64], part: Part, stream: SecureStream) -> NDArray[np.int64]:
+        if isinstance(part, LaplacePart):
+            return vector + replace(part, scale=part.scale * LESS).draw(vector.size, stream)
+        return vector + replace(part, std=part.std * LESS).draw(vector.size, stream)
 
-    with mock.patch.object(engine_contribution, "discrete_gaussian", smaller):
+    with mock.patch.object(engine_contribution, "add_noise", smaller):
         yield
 
 
@@ -84,7 +85,7 @@ def float_sampler() -> Iterator[None]:
     """Float64 noise is added to the float64 sum, as in a textbook: no grid, no integers."""
     encode, aggregate = Ring.encode, messages.aggregate
 
-    def add_noise(vector: NDArray[np.int64], stream: SecureStream) -> NDArray[np.float64]:
+    def add_noise(vector: NDArray[np.int64], part: Part, stream: SecureStream) -> NDArray[np.float64]:
         return vector.astype(np.float64) + float_noise(float(RESOLUTION), vector.size, stream)
 
     def as_it_is(ring: Ring, values: Any) -> Any:

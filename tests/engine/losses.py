@@ -89,7 +89,8 @@ def left(pattern: Pattern, seed: int) -> Iterator[Left | None]:
         run = stream.fork(f"step {step}")
         rng = np.random.default_rng([seed, step])
         vectors = {
-            name: add_noise(rng.integers(-1000, 1000, ENTRIES), run.fork(name)) for name in _names(parties)
+            name: add_noise(rng.integers(-1000, 1000, ENTRIES), scheme.part(parties), run.fork(name))
+            for name in _names(parties)
         }
         rows = dict.fromkeys(vectors, 1)
         task = Task(vectors, rows, parties, local_std, Ring(64), drop, run.fork("keys"), watch)

@@ -44,7 +44,9 @@ def task(scheme, key, entries=ENTRIES, parties=PARTIES, drop=None, mu=MU, rows=R
     noisy = scheme.noisy(rows, drop or {})
     return Known(
         vectors={
-            name: add_noise(vector, root.fork(f"site {name}")) if name in noisy else vector
+            name: add_noise(vector, scheme.part(parties), root.fork(f"site {name}"))
+            if name in noisy
+            else vector
             for name, vector in exact.items()
         },
         rows=rows,

@@ -122,7 +122,7 @@ CASES = [
     (
         Budget,
         {"epsilon": 1.0, "delta": 1e-5},
-        {"epsilon": [-1.0, NAN, INF, "1"], "delta": [0.0, 1.0, NAN], "spent": [-0.1, 1.1]},
+        {"epsilon": [-1.0, NAN, INF, "1"], "delta": [False, 1.0, NAN], "spent": [-0.1, 1.1]},
     ),
     (Guarantee, {"mu": 1.0}, {"mu": [-1.0, NAN, INF, None]}),
 ]

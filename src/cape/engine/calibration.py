@@ -6,6 +6,10 @@ moves the whole by at most `query.sensitivity`. Each array is then rounded once,
 is at least gamma / RESOLUTION, which moves a difference by at most one step an entry, so by sqrt(entries)
 steps in all; that is added to the sensitivity before gamma is found, and gamma is what the sampler uses:
 RESOLUTION steps, always, so that one table serves every release.
+With Laplace noise the scale of the noise is RESOLUTION steps, and a release costs at most the epsilon that it
+was asked for (`calibrate_laplace`): a person moves the whole by at most `query.l1`, and rounding by one step
+for each entry that moves at all. An entry is a multiple of its array's unit, so of an array that moves by at
+most L units in all, at most L entries move: a histogram of any length pays for two.
 The steps are integer multiples of powers of two: rounding the exact integer sum is integer arithmetic.
 Tested in tests/engine/test_calibration.py.
 """
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +27,17 @@ from cape.blocks.block import Array
 from cape.data import Schema
 from cape.engine.query import Query
 from cape.errors import InvalidInput, OverflowRisk
-from cape.noise import Ring, coarsen
+from cape.noise import GaussianPart, LaplacePart, Part, Ring, coarsen
 from cape.noise.grid import divided
 
-__all__ = ["MOST_ROWS", "RESOLUTION", "Calibration", "calibrate", "discretisation_error"]
+__all__ = ["MOST_ROWS", "RESOLUTION", "Calibration", "calibrate", "calibrate_laplace", "discretisation_error"]
 
 MOST_ROWS = 1 << 36  # what the ring is made to hold when the number of rows is private
-RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise
+RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise, or in Laplace's scale
 _FINENESS = 10  # a step is made of at least 2^10 finer ones, so that its size is right to 0.1%
 _MOST_BITS = 50  # remainders shifted by it, below 2^11, stay within 64 bits
 _OVERSHOOT = 1 + 2.0**-9
+_ABOVE = 1 + 2.0**-50  # more than the rounding of a few products
 _HELD = 1 << 63  # no sum over fewer than MOST_ROWS rows comes near; holding one moves no two further apart
 
 Int64 = NDArray[np.int64]
@@ -66,11 +72,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The grid of every array and the noise of a site; `std` is None where no noise is added."""
+    """The grid of every array and the noise of a site; `part` is None where no noise is added."""
 
     steps: tuple[Step, ...]
-    std: float | None
-    local_noise: float  # gamma, in units of the scales
+    part: Part | None
+    local_noise: float  # its standard deviation, in units of the scales
+
+    @property
+    def std(self) -> float | None:
+        """The standard deviation of a site's noise in steps; None where no noise is added."""
+        return None if self.part is None else self.part.std
 
     @property
     def size(self) -> int:
@@ -102,8 +113,11 @@ class Calibration:
         `adders` is how many sites' noise the total may hold.
         """
         smallest = min((step.size for step in self.steps), default=1.0)
+        magnitude, std = math.ceil(rows / smallest) + sites, self.std
+        if isinstance(self.part, LaplacePart):
+            magnitude, std = magnitude + max(1, adders) * self.part.largest, None
         try:
-            return Ring.fitting(math.ceil(rows / smallest) + sites, self.std, max(1, adders))
+            return Ring.fitting(magnitude, std, max(1, adders))
         except OverflowRisk:
             raise OverflowRisk(
                 f"sums over up to {rows:,} rows, in steps as fine as this little noise needs, may not fit 64 "
@@ -130,7 +144,42 @@ def calibrate(query: Query, schema: Schema, local_std: float | None) -> Calibrat
         )
     gamma = local_std * query.sensitivity / (1 - local_std * per_gamma)
     steps = tuple(_step(array, gamma * scale) for array, scale in zip(arrays, query.flat_scales, strict=True))
-    return Calibration(steps, float(RESOLUTION), gamma)
+    return Calibration(steps, GaussianPart(float(RESOLUTION)), gamma)
+
+
+def calibrate_laplace(
+    query: Query, schema: Schema, epsilon: Fraction, part: LaplacePart, *, moved: int, rounding: int
+) -> Calibration:
+    """Return the calibration of a release that costs at most this epsilon.
+
+    Args:
+        query: its `l1` is what a person moves one site's sums by.
+        schema: its columns.
+        epsilon: what it may cost.
+        part: a site's own noise; its scale is RESOLUTION steps.
+        moved: how many times `l1` a person moves what is seen, by being at several sites.
+        rounding: how many sites' rounding may differ by it.
+
+    With a step h per unit of scale the loss is (moved l1/h + rounding r) / RESOLUTION, r the entries of a
+    site that rounding may move, so h = moved l1 / (epsilon RESOLUTION - rounding r).
+    """
+    arrays, l1 = query.arrays(schema), query.l1
+    if l1 is None:
+        raise InvalidInput("a query must state its L1 sensitivity to be released with Laplace noise")
+    entries = sum(
+        min(array.size, math.floor(math.ldexp(scale * l1, array.bits) * _OVERSHOOT))
+        for array, scale in zip(arrays, query.flat_scales, strict=True)
+    )
+    room = float(epsilon) * RESOLUTION
+    if 2 * rounding * entries > room:
+        raise InvalidInput(
+            f"the release of {entries} numbers at this budget would be mostly rounding; "
+            "use a larger share, more epsilon or fewer numbers"
+        )
+    step = moved * l1 / (room - rounding * entries) * _ABOVE
+    scale = step * RESOLUTION
+    steps = tuple(_step(array, scale * each) for array, each in zip(arrays, query.flat_scales, strict=True))
+    return Calibration(steps, part, step * part.std)
 
 
 def _step(array: Array, noise: float) -> Step:

@@ -28,13 +28,14 @@ from cape.engine.observer import Observer
 from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.result import Release
-from cape.engine.schemes import SCHEMES, CapeGaussian, Cost, Parties, Scheme, Task
+from cape.engine.schemes import SCHEMES, CapeGaussian, Cost, Parties, Scheme, Task, make_scheme
 from cape.engine.session import AnalysisSession
 from cape.engine.site_set import SiteSet, named_sites
 from cape.engine.stages import Setting, Stages
 from cape.engine.wallet import Wallet
 from cape.errors import InvalidInput
-from cape.noise import Ring, SecureStream
+from cape.noise import Kind, Ring, SecureStream
+from cape.noise.parts import KINDS
 from cape.noise.stream import require_stream
 from cape.privacy import Budget
 
@@ -57,6 +58,10 @@ class Consortium:
             are lost. With "cape-gaussian" fewer cost noise always, so its default is all, also where only a
             release or plan names that scheme.
         scheme: how noise is made, "cape" unless a release says otherwise.
+        noise: "gaussian" or "laplace"; Laplace noise where the budget has no delta, else Gaussian by default.
+            It holds for all releases, because shares of one budget buy either kind: of mu² for Gaussian
+            noise, of epsilon for Laplace noise, which then needs no delta. `plan` shows both. Which is better
+            for a study as a whole ("auto" in a study file) takes all its analyses to say.
         neighbours: "replace-one" (sizes of sites are public) or "add-remove" (they are not).
         person: who is protected, if a person may have several rows, as in Person("patient_id", rows=4), or as
             [person] of a study file says it; by default each row is a person.
@@ -75,6 +80,7 @@ class Consortium:
         colluding: int | None = None,
         min_sites: int | None = None,
         scheme: str | Scheme = "cape",
+        noise: Kind | None = None,
         neighbours: Neighbours = "replace-one",
         person: Person | Mapping[str, Any] | None = None,
         sizes: Mapping[str, int] | None = None,
@@ -94,9 +100,10 @@ class Consortium:
             raise InvalidInput(f"budget must be a Budget, not {type(budget).__name__}")
         if neighbours not in ("replace-one", "add-remove"):
             raise InvalidInput(f"neighbours must be 'replace-one' or 'add-remove', not {neighbours!r}")
-        self._scheme = _scheme(scheme)
+        self._noise = _noise(noise, budget)
+        self._scheme = self._made(scheme)
         parties = self._scheme.parties(len(self.sites), colluding, min_sites)
-        self._setting = Setting(self.schema, budget, parties, neighbours)
+        self._setting = Setting(self.schema, budget, parties, neighbours, self._noise)
         self._default_min_sites = min_sites is None
         self._runs, self._lock = itertools.count(1), threading.Lock()
         self._wallet = Wallet(budget)
@@ -121,7 +128,7 @@ class Consortium:
     def plan(self, analysis: Analysis, share: float, *, scheme: str | Scheme | None = None) -> Plan:
         """Return what a release would do to privacy and accuracy. Reads no data and spends nothing."""
         _require_analysis(analysis)
-        kind = self._scheme if scheme is None else _scheme(scheme)
+        kind = self._scheme if scheme is None else self._made(scheme)
         sizes, left = self._sites.planned(), self.budget.remaining
         return make_plan(analysis, self._setting_of(kind), kind, _share(share), sizes, left)
 
@@ -154,7 +161,7 @@ class Consortium:
         """
         _require_analysis(analysis)
         share = _share(share)
-        kind = self._scheme if scheme is None else _scheme(scheme)
+        kind = self._scheme if scheme is None else self._made(scheme)
         stages = Stages.of(analysis, self._setting_of(kind), kind, share)
         drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
         session = AnalysisSession(analysis, stages, resumable=True)
@@ -177,6 +184,19 @@ class Consortium:
         entries = check.integer("numbers", numbers, least=1)
         vectors, keys = dict.fromkeys(self.sites, np.zeros(0, np.int64)), self._fork().fork("keys")
         return scheme.prepare(Task(vectors, {}, self.parties, 1.0, Ring(64), {}, keys), entries)
+
+    def _made(self, scheme: Any) -> Scheme:
+        """Return a scheme with this consortium's kind of noise."""
+        if not isinstance(scheme, Scheme):
+            if not isinstance(scheme, str) or scheme not in SCHEMES:
+                raise InvalidInput(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
+            return make_scheme(scheme, self._noise)
+        if scheme.private and scheme.noise != self._noise:
+            raise InvalidInput(
+                f"scheme {scheme.name!r} was made for {scheme.noise} noise, and this consortium's is "
+                f"{self._noise}: name the scheme, as in scheme='cape'"
+            )
+        return scheme
 
     def _setting_of(self, scheme: Scheme) -> Setting:
         """Return the setting of a release under a scheme: each has its own default for `min_sites`."""
@@ -201,12 +221,21 @@ class Consortium:
         )
 
 
-def _scheme(scheme: Any) -> Scheme:
-    if isinstance(scheme, Scheme):
-        return scheme
-    if not isinstance(scheme, str) or scheme not in SCHEMES:
-        raise InvalidInput(f"scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
-    return SCHEMES[scheme]()
+def _noise(noise: Any, budget: Budget) -> Kind:
+    if noise is None:
+        return "laplace" if budget.pure else "gaussian"
+    if noise == "auto":
+        raise InvalidInput(
+            'noise = "auto" compares whole studies, and is for study files; plan both kinds, and say '
+            'noise="gaussian" or noise="laplace"'
+        )
+    if noise not in KINDS:
+        raise InvalidInput(f"noise must be 'gaussian' or 'laplace', not {noise!r}")
+    if noise == "gaussian" and budget.pure:
+        raise InvalidInput(
+            "Gaussian noise needs a budget with a delta, such as Budget(epsilon=1, delta=1e-6)"
+        )
+    return "laplace" if noise == "laplace" else "gaussian"
 
 
 def _share(share: Any) -> float:

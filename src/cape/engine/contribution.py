@@ -3,8 +3,8 @@
 Claim. What this returns may be masked and sent: its noise is that of the calibration, fresh, and added to
 exact integers on the grid.
 Reason. The sums are exact integers (`cape.blocks`), rounding to the grid is integer arithmetic
-(`Calibration.encode`), and the noise is RESOLUTION steps of a discrete Gaussian from a stream that is used
-once.
+(`Calibration.encode`), and the noise is the calibration's part, a discrete Gaussian of RESOLUTION steps or a
+part of Laplace noise at that scale, from a stream that is used once.
 Tested in tests/engine/test_schemes.py and tests/steward/test_decide.py, which reject a wrong scale.
 """
 
@@ -14,10 +14,11 @@ import numpy as np
 
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
-from cape.engine.calibration import RESOLUTION, Calibration
+from cape.engine.calibration import Calibration
 from cape.engine.query import Query
 from cape.engine.schemes.scheme import Int64
-from cape.noise import SecureStream, discrete_gaussian
+from cape.errors import InvalidInput
+from cape.noise import Part, SecureStream
 
 __all__ = ["add_noise", "contribution", "exact_sums"]
 
@@ -35,7 +36,11 @@ def contribution(
     `noise` is None for a site whose scheme adds none.
     """
     exact = exact_sums(table, query, calibration, sample)
-    return exact if noise is None else add_noise(exact, noise)
+    if noise is None:
+        return exact
+    if calibration.part is None:
+        raise InvalidInput("a site must add noise, and the calibration has none")
+    return add_noise(exact, calibration.part, noise)
 
 
 def exact_sums(
@@ -46,10 +51,10 @@ def exact_sums(
     return calibration.encode(sums) if sums else np.zeros(0, np.int64)
 
 
-def add_noise(vector: Int64, stream: SecureStream) -> Int64:
+def add_noise(vector: Int64, part: Part, stream: SecureStream) -> Int64:
     """Return exact sums plus a site's own noise: fresh, on integers, from its own stream."""
     if not vector.size:
         return vector
-    noisy = discrete_gaussian(float(RESOLUTION), vector.size, stream)
+    noisy = part.draw(vector.size, stream)
     noisy += vector
     return noisy

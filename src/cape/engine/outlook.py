@@ -239,7 +239,10 @@ def _instead(
             break
     budget = setting.budget
     for times in _TIMES:
-        epsilon = gaussian.epsilon(budget.delta, times * budget.mu)
+        if setting.noise == "laplace":
+            epsilon = times * budget.epsilon
+        else:
+            epsilon = gaussian.epsilon(budget.delta, times * budget.mu)
         if answered(analysis, replace(setting, budget=Budget(epsilon, budget.delta)), share, 1.0):
             found.append(f"a total epsilon of {epsilon:.2g}")
             break

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,9 +16,10 @@ from cape.data import Schema
 from cape.engine.outlook import LEGEND, Answers, Limits, Shapes, answers, shapes
 from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
-from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme
+from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
+from cape.noise import GAUSSIAN, Kind, Law
 from cape.privacy import gaussian
 from cape.show import Shown, Table
 from cape.show.numbers import number
@@ -33,7 +34,6 @@ _DROPPED = ("local", "expected error", "pooled")  # where the screen is narrow
 _MOST_SITES = 20  # times as many sites as there are, that are thought of
 _HALF = 0.5 * (1 + 1e-9)
 _SAME = 5e-4
-_MEAN_OF_ABSOLUTE = math.sqrt(2 / math.pi)  # of a Gaussian, in standard deviations
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +47,9 @@ class Plan(Shown):
             kind would.
         answers: which numbers will have no answer at this budget and size, and what would.
         outlook: what the analysis says besides of typical rows, as tables.
+        law: the law of the noise.
+        other: label -> the noise of the scheme with the other kind of noise, Laplace for Gaussian; empty
+            where that cannot be had.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
             with nobody lost, over the same rows; for 1, 2, 3 and the most that a release is made to survive.
     """
@@ -66,11 +69,19 @@ class Plan(Shown):
     answers: Answers
     lost: dict[int, float]
     outlook: tuple[Table, ...] = ()
+    law: Law = GAUSSIAN
+    other: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as large the median number's noise would be with the other kind of noise."""
+        times = sorted(self.other[label] / self.noise[label][self.scheme] for label in self.other)
+        return times[(len(times) - 1) // 2] if times else None
 
     @property
     def expected_error(self) -> dict[str, float]:
         """The expected absolute error from privacy noise, by label."""
-        return {label: by[self.scheme] * _MEAN_OF_ABSOLUTE for label, by in self.noise.items()}
+        return {label: by[self.scheme] * self.law.mean_absolute for label, by in self.noise.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, for JSON."""
@@ -92,6 +103,8 @@ class Plan(Shown):
             "no_answer": list(self.answers.hidden),
             "perhaps_no_answer": list(self.answers.doubtful),
             "an_answer_needs": list(self.answers.instead),
+            "noise_kind": "gaussian" if self.law.gaussian else "laplace",
+            "other_noise": self.other,
             "lost": {str(sites): times for sites, times in self.lost.items()},
             "outlook": [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.outlook],
         }
@@ -150,6 +163,9 @@ class Plan(Shown):
         told = [f"The error would halve with {', or '.join(ways)}."] if ways else []
         if 0 < self.guarantee.mu < math.inf:
             told += self._losses()
+        if self.ratio is not None:
+            kind = "Laplace" if self.law.gaussian else "Gaussian"
+            told.append(f"With {kind} noise it would be {self.ratio:.3g} times as large.")
         told += self.shapes.sentences(self.schema)
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
@@ -196,7 +212,7 @@ def make_plan(
     names = dict.fromkeys([scheme.name, *BESIDE])
     noise: dict[str, dict[str, float]] = {}
     for name in names:
-        kind = scheme if name == scheme.name else SCHEMES[name]()
+        kind = scheme if name == scheme.name else make_scheme(name, setting.noise)
         for label, value in _expected(analysis, query, setting, kind, share, given).items():
             noise.setdefault(label, {})[name] = value
     now = {label: by[scheme.name] for label, by in noise.items() if 0 < by[scheme.name] < math.inf}
@@ -237,7 +253,38 @@ def make_plan(
         answers(analysis, setting, share, float(left), scheme.rows(given), found, forecast),
         {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
         _outlook(analysis, query, setting, scheme, share, given),
+        _law(setting, scheme) if query.blocks else GAUSSIAN,
+        _other(analysis, query, setting, scheme, share, given, now),
     )
+
+
+def _law(setting: Setting, scheme: Scheme) -> Law:
+    """Return the law of the noise in a total over all sites."""
+    parties = setting.parties
+    everyone = scheme.noise_in_total(parties.sites, parties)
+    return scheme.part(parties).law(everyone) if everyone else GAUSSIAN
+
+
+def _other(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+    labels: Iterable[str],
+) -> dict[str, float]:
+    """Return the noise with the other kind of noise, where budget, scheme and analysis allow it."""
+    if not query.blocks or not scheme.private or setting.budget.pure:
+        return {}
+    kind: Kind = "laplace" if setting.noise == "gaussian" else "gaussian"
+    try:
+        there, made = replace(setting, noise=kind), make_scheme(scheme.name, kind)
+        Stages.of(analysis, there, made, share)
+        found = _expected(analysis, query, there, made, share, sizes)
+    except InvalidInput:
+        return {}
+    return {label: found[label] for label in labels}
 
 
 def _outlook(
@@ -301,7 +348,8 @@ def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[s
     doubled = {name: 2 * rows for name, rows in sizes.items()}
     more_rows = sum(doubled.values()) if times(setting, doubled) <= _HALF else None
     budget = setting.budget
-    epsilon = gaussian.epsilon(budget.delta, 2 * budget.mu)
+    laplace = setting.noise == "laplace"
+    epsilon = 2 * budget.epsilon if laplace else gaussian.epsilon(budget.delta, 2 * budget.mu)
     return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(times, setting, sizes)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,8 @@ _GREW = 1.001
 class ReleaseGuarantee:
     """The guarantee of one release: exact mu, epsilon at the study's delta, and what is assumed.
 
-    A scheme without noise has mu = infinity: nothing is promised.
+    A scheme without noise has mu = infinity: nothing is promised. With Laplace noise `pure` is the epsilon,
+    which holds without delta, and mu a Gaussian's that dominates it.
     """
 
     mu: float
@@ -40,16 +42,21 @@ class ReleaseGuarantee:
     extra: float = 0.0  # what integers in place of reals, a sparse graph of masks and sampling add to delta
     person: Person | None = None  # who is protected, if not each row
     open: bool = False  # whether the numbers of rows that count are private under replace-one, too
+    pure: float | None = None
 
     @property
     def epsilon(self) -> float:
-        """The smallest epsilon at the study's delta."""
+        """The smallest epsilon at the study's delta; with Laplace noise, without any."""
+        if self.pure is not None or self.mu == 0:
+            return self.pure or 0.0
+        if self.delta == 0:
+            return math.inf
         return gaussian.epsilon(self.delta, self.mu)
 
     @property
     def loss(self) -> str:
         """The privacy loss in a few characters, for the line below a table."""
-        return f"mu = {self.mu:.4g}"
+        return f"mu = {self.mu:.4g}" if self.pure is None else f"epsilon = {self.pure:.4g}, no delta"
 
     @property
     def statement(self) -> str:
@@ -62,17 +69,29 @@ class ReleaseGuarantee:
         scheme = SCHEMES[self.scheme]()
         may_be_lost = p.min_sites < p.sites and scheme.distributed
         return (
-            f"When {self._change}, the view of {scheme.seen_by(p)} changes by at most mu = {self.mu:.4g}: "
-            f"({self.epsilon:.4g}, {self.delta:g})-differential privacy, exactly accounted. Assumed: "
+            f"When {self._change}, the view of {scheme.seen_by(p)} {self._changes} Assumed: "
             f"{self._assumed}, bounds given by people, fresh noise"
             + (", sizes of sites public" if self.neighbours == "replace-one" and not self.open else "")
             + (f", at least {p.min_sites} sites answering" if may_be_lost else "")
             + (f", {scheme.cryptography.replace(' or ', ' and ')} unbroken." if scheme.cryptography else ".")
             + (
-                f" Sampling, or a random graph of masks, adds at most {self.extra:.1g} to delta."
+                f" {self._beside} {self.extra:.1g}{' to delta' if self.pure is None else ''}."
                 if self.extra
                 else ""
             )
+        )
+
+    @property
+    def _changes(self) -> str:
+        """By how much a view changes."""
+        if self.pure is None:
+            return (
+                f"changes by at most mu = {self.mu:.4g}: ({self.epsilon:.4g}, {self.delta:g})-differential "
+                "privacy, exactly accounted."
+            )
+        return (
+            f"becomes at most {math.exp(self.pure):.4g} times as likely, whatever it is: "
+            f"{self.pure:.4g}-differential privacy with no delta, so nobody can ever be sure."
         )
 
     @property
@@ -89,6 +108,13 @@ class ReleaseGuarantee:
         return f"all of one person's rows{where} are {what} (at most {person.rows} count at a site)"
 
     @property
+    def _beside(self) -> str:
+        """What is added to delta, up to a number."""
+        if self.pure is None:
+            return "Sampling, or a random graph of masks, adds at most"
+        return "The random graph of masks fails to hide a site with a chance of at most"
+
+    @property
     def _assumed(self) -> str:
         if self.person is None:
             return "one row per person"
@@ -101,6 +127,7 @@ class ReleaseGuarantee:
             "mu": self.mu,
             "epsilon": self.epsilon,
             "delta": self.delta,
+            "pure": self.pure is not None,
             "neighbours": self.neighbours,
             "colluding": self.parties.colluding,
             "min_sites": self.parties.min_sites,

@@ -32,7 +32,7 @@ from cape.engine.schemes.cape import MOST_STEPS
 from cape.engine.schemes.scheme import Int64
 from cape.engine.stages import Stages
 from cape.errors import InvalidInput
-from cape.noise import Ring
+from cape.noise import GAUSSIAN, Ring
 
 __all__ = ["AnalysisSession", "StageResult"]
 
@@ -85,6 +85,7 @@ class AnalysisSession:
         self._found: AnalysisResult | None = None
         self._rows: int | None = None
         self._growth: list[float] = []
+        self._law = GAUSSIAN  # of the noise in the last stage
         self._length = -1  # of the last stage's vector
         self._keys: tuple[int, int] | None = None
         self._calibrated: tuple[Calibration, float] | None = None
@@ -172,7 +173,9 @@ class AnalysisSession:
             tuple(tuple(next(stds) for _ in scales) for scales in query.scales),
             rows,
             setting.schema,
+            GAUSSIAN if calibration.part is None else calibration.part.law(noise),
         )
+        self._law = answer.law
         self.stage += 1
         self._rows, self._length = rows, calibration.size
         if everyone and calibration.size:
@@ -185,7 +188,7 @@ class AnalysisSession:
             raise InvalidInput(f"{self.analysis.kind!r} is not done")
         return Release(
             self.analysis,
-            Estimates.of(self._found.estimates),
+            Estimates.of(self._found.estimates).under(self._law),
             self.guarantee(self.stage),
             float(self.price(self.stage)),
             self.stages.scheme.name,

@@ -11,6 +11,9 @@ against k times the query's sensitivity, and rounding to the grid, once a site, 
 (`calibrate`). That one person may move the sums of several sites is in `Parties.person_sites`, by which every
 scheme's noise per unit of a site's sensitivity, and its price, is computed. Where rows are sampled, a person
 is one row at one site.
+Laplace noise. Stage i is given the epsilon p_i share epsilon, exactly, and epsilons add. A person with k rows
+moves the sums of a site by k times the query's L1 sensitivity, and what is seen by as many times that as the
+scheme says; rounding is counted at every site whose sums the person may move. Rows are never sampled then.
 Tested in tests/engine/test_stages.py.
 """
 
@@ -23,12 +26,13 @@ from fractions import Fraction
 
 from cape import check
 from cape.data import Schema
-from cape.engine.calibration import Calibration, calibrate
+from cape.engine.calibration import Calibration, calibrate, calibrate_laplace
 from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Parties, Scheme
 from cape.errors import InvalidInput
-from cape.privacy import Budget, noise_for_mu
+from cape.noise import Kind, LaplacePart
+from cape.privacy import Budget, laplace, noise_for_mu
 
 __all__ = ["SLACK", "Setting", "Stages", "sampled_mu"]
 
@@ -52,8 +56,12 @@ class Setting:
     budget: Budget
     parties: Parties
     neighbours: Neighbours
+    noise: Kind = "gaussian"
+    """The kind of noise; a budget without delta has Laplace noise."""
 
     def __post_init__(self) -> None:
+        if self.budget.pure:
+            object.__setattr__(self, "noise", "laplace")
         person = self.schema.person
         sites = 1 if person is None else person.sites
         if self.parties.person_sites != sites:
@@ -64,7 +72,8 @@ class Setting:
         rows = 1 if self.schema.person is None else self.schema.person.rows
         if rows == 1:
             return query
-        return replace(query, sensitivity=query.of_person or rows * query.sensitivity)
+        l1 = None if query.l1 is None or query.of_person is not None else rows * query.l1
+        return replace(query, sensitivity=query.of_person or rows * query.sensitivity, l1=l1)
 
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""
@@ -77,10 +86,12 @@ class Setting:
 
     def local_std(self, scheme: Scheme, share: float) -> float | None:
         """Return a site's noise per unit of sensitivity for a release paid for by this share."""
-        return scheme.local_std(self.budget.cost(share).mu, self.parties)
+        return scheme.local_std(self.budget.cost(share).mu, self.parties) if scheme.private else None
 
     def mu(self, scheme: Scheme, share: float) -> float:
-        """Return what the release really costs."""
+        """Return what the release really costs; with Laplace noise, a bound that no total is made of."""
+        if self.noise == "laplace" and scheme.private:
+            return laplace.dominating_mu(float(self.budget.part(share)))
         local_std = self.local_std(scheme, share)
         return math.inf if local_std is None else scheme.cost_mu(local_std, self.parties)
 
@@ -94,14 +105,19 @@ class Setting:
         if query is not None and not query.private:  # nothing is asked of the tables
             return self._guarantee(0.0, scheme, 0.0)
         extra = scheme.discretisation(self.parties) + scheme.failure(self.parties) + slack
-        if extra >= self.budget.delta / 2:
+        if extra >= self.budget.delta / 2 and not self.budget.pure:
             raise InvalidInput(
                 f"delta must be more than twice {extra:.2g}, the chance that the random graph of masks among "
                 f"{self.parties.sites} sites does not hide a site; not {self.budget.delta:g}"
             )
-        return self._guarantee(self.mu(scheme, share), scheme, extra)
+        pure = self.noise == "laplace" and scheme.private
+        return self._guarantee(
+            self.mu(scheme, share), scheme, extra, self.budget.part(share) if pure else None
+        )
 
-    def _guarantee(self, mu: float, scheme: Scheme, extra: float) -> ReleaseGuarantee:
+    def _guarantee(
+        self, mu: float, scheme: Scheme, extra: float, pure: Fraction | None = None
+    ) -> ReleaseGuarantee:
         return ReleaseGuarantee(
             mu,
             self.budget.delta,
@@ -111,6 +127,7 @@ class Setting:
             extra,
             self.schema.person,
             self.schema.open,
+            None if pure is None else float(pure),
         )
 
 
@@ -139,6 +156,10 @@ class Stages:
                 "an analysis over samples of rows needs one row per person, at one site: leave sampling out, "
                 "or make one row per person with [person.row], and write sites = 1"
             )
+        if scheme.private and scheme.noise != setting.noise:
+            raise InvalidInput(f"a scheme for {scheme.noise} noise cannot make {setting.noise} noise")
+        if setting.noise == "laplace" and scheme.private:
+            _require_laplace(analysis, setting, sampling)
         total = sum(given)
         return cls(
             setting.of(analysis),
@@ -174,6 +195,15 @@ class Stages:
             )
         return slack
 
+    @property
+    def pure(self) -> bool:
+        """Whether its noise is Laplace noise, whose epsilons add."""
+        return self.setting.noise == "laplace" and self.scheme.private
+
+    def epsilon(self, stage: int) -> Fraction:
+        """Return what a stage with Laplace noise costs, exactly."""
+        return self.setting.budget.part(self.share * self.parts[stage])
+
     def cost(self, asked: int) -> Fraction:
         """Return the share that is spent once `asked` stages have begun."""
         if not asked or not self.scheme.private:
@@ -198,6 +228,7 @@ class Stages:
             str(getattr(self.scheme, "correlated_std", "")),
             [setting.parties.sites, setting.parties.colluding, setting.parties.min_sites],
             setting.neighbours,
+            setting.noise,
         ]
         return json.dumps(told)
 
@@ -207,6 +238,8 @@ class Stages:
         With sampling, what noise stands against is what one record alone adds, not what a pair differs by.
         """
         setting = self.setting
+        if setting.noise == "laplace" and self.scheme.private:
+            return self._laplace(stage, query)
         if self.sampling == 1:
             local_std = setting.local_std(self.scheme, float(self.share * self.parts[stage]))
             return calibrate(setting.of_person(query), setting.schema, local_std), local_std or 0.0
@@ -227,3 +260,35 @@ class Stages:
             local_std = self.scheme.local_std(1 / multiplier, setting.parties)
         alone = replace(query, sensitivity=query.norm)
         return calibrate(alone, setting.schema, local_std), local_std or 0.0
+
+    def _laplace(self, stage: int, query: Query) -> tuple[Calibration, float]:
+        """Return the calibration of a stage with Laplace noise, and that noise per unit of sensitivity."""
+        setting, scheme, parties = self.setting, self.scheme, self.setting.parties
+        if not query.blocks:
+            return calibrate(query, setting.schema, None), 0.0
+        part = scheme.part(parties)
+        assert isinstance(part, LaplacePart)
+        q = parties.person_sites
+        found = calibrate_laplace(
+            setting.of_person(query),
+            setting.schema,
+            self.epsilon(stage),
+            part,
+            moved=scheme.moved_l1(parties),
+            rounding=1 if q == 1 else min(2 * q, parties.sites),
+        )
+        whole = setting.of_person(query).l1
+        return found, found.local_noise / whole if whole else 0.0
+
+
+def _require_laplace(analysis: Analysis, setting: Setting, sampling: float) -> None:
+    """Raise unless an analysis can be released with Laplace noise: before anything is asked or spent."""
+    query = analysis.query(setting.of(analysis).schema, setting.neighbours)
+    if sampling == 1 and (not query.blocks or setting.of_person(query).l1 is not None):
+        return
+    why = (
+        "it samples rows" if sampling < 1 else "how far a person moves its sums in the L1 norm is not proved"
+    )
+    instead = "write delta = 1e-6 beside epsilon" if setting.budget.pure else 'write noise = "gaussian"'
+    what = "delta" if setting.budget.pure else "Gaussian noise"
+    raise InvalidInput(f"{type(analysis).__name__} needs {what}: {instead} ({why})")

@@ -170,7 +170,7 @@ class _Heights:
             return self._start * self._c(k) * (power - (k - _SINGLES) * self.rate).exp()
 
     def after(self, k: int, chance: Decimal, steps: int) -> Decimal:
-        """Return P(k + steps), given P(k), for k from 64 on and steps of at most k/31: a series, no logarithm.
+        """Return P(k + steps), given P(k), for k from 64 on and steps of at most k/31: without a logarithm.
 
         Terms of (1 + x)^(a - 1) fall by 1/31, so that what is left out is below 1e-60.
         """

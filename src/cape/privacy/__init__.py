@@ -1,8 +1,8 @@
-"""The guarantee: the exact privacy of Gaussian releases with correlated noise, as pure mathematics."""
+"""The guarantee: the exact privacy of Gaussian and Laplace releases by many sites, as pure mathematics."""
 
 from __future__ import annotations
 
-from cape.privacy import correlated, paper
+from cape.privacy import correlated, laplace, paper
 from cape.privacy.budget import Budget, Guarantee
 from cape.privacy.gaussian import compose, delta, epsilon, mu
 from cape.privacy.subsampling import dominating_mu, noise_for_mu, subsampled
@@ -15,6 +15,7 @@ __all__ = [
     "delta",
     "dominating_mu",
     "epsilon",
+    "laplace",
     "mu",
     "noise_for_mu",
     "paper",

@@ -2,8 +2,9 @@
 
 Claim: releases paid for by budget shares of one `Budget` are, together, (epsilon, delta)-private.
 Reason: a budget share f pays for a release with mu = sqrt(f) * mu(epsilon, delta); mu² adds, so
-shares that add up to at most 1 stay at or below mu(epsilon, delta). Shares are fractions,
-read from a number's decimal form, so that ten times 0.1 is exactly 1. Tested in
+shares that add up to at most 1 stay at or below mu(epsilon, delta). With Laplace noise, the only kind that a
+budget without delta pays for, it pays for a release with f times epsilon, and epsilons add. Shares are
+fractions, read from a number's decimal form, so that ten times 0.1 is exactly 1. Tested in
 tests/privacy/test_budget.py.
 """
 
@@ -17,7 +18,7 @@ from numbers import Rational
 from typing import TypeAlias
 
 from cape import check
-from cape.errors import BudgetExceeded
+from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import gaussian
 
 _BELOW = 1 - 5e-10  # of delta: more than the relative error of `gaussian.delta`, twice over
@@ -57,18 +58,27 @@ class Guarantee:
 class Budget:
     """An (epsilon, delta) for several releases together, and the budget share that is spent.
 
-    A budget never changes: `spend` returns the one that is left.
+    `Budget(epsilon=1.0)` has no delta: it is pure, and pays for Laplace noise only. A budget never changes:
+    `spend` returns the one that is left.
     """
 
     epsilon: float
-    delta: float
+    delta: float = 0.0
     spent: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check.real("epsilon", self.epsilon, least=0.0))
-        object.__setattr__(self, "delta", check.probability("delta", self.delta))
+        if isinstance(self.delta, bool) or self.delta != 0:
+            object.__setattr__(self, "delta", check.probability("delta", self.delta))
+        elif self.epsilon == 0:
+            raise InvalidInput("epsilon must be above 0 in a budget without delta")
         check.real("spent", self.spent, least=0.0, most=1.0)
         object.__setattr__(self, "spent", min(_fraction(self.spent), Fraction(1)))
+
+    @property
+    def pure(self) -> bool:
+        """Whether there is no delta."""
+        return self.delta == 0
 
     @property
     def mu(self) -> float:
@@ -77,6 +87,10 @@ class Budget:
         It is rounded down, so that the stated delta holds exactly despite the rounding of `gaussian`: a
         ledger with an allowance of the same (epsilon, delta) admits it.
         """
+        if self.pure:
+            raise InvalidInput(
+                "a budget without delta pays for Laplace noise only; Gaussian noise needs one, such as 1e-6"
+            )
         return gaussian.mu(self.epsilon, self.delta * _BELOW)
 
     @property
@@ -88,6 +102,10 @@ class Budget:
         """Return what a release paid for by this budget share may cost."""
         return Guarantee(self.mu * math.sqrt(_share(share)))
 
+    def part(self, share: Share) -> Fraction:
+        """Return the epsilon of a release with Laplace noise that this budget share pays for; exact."""
+        return _share(share) * Fraction(repr(self.epsilon))
+
     def spend(self, share: Share) -> Budget:
         """Return the budget after a release paid for by `share`, or raise `BudgetExceeded`."""
         taken = _share(share)
@@ -98,8 +116,9 @@ class Budget:
         return Budget(self.epsilon, self.delta, self.spent + taken)
 
     def __str__(self) -> str:
+        whole = "no delta" if self.pure else f"delta = {self.delta:.6g} (mu = {self.mu:.4g})"
         return (
-            f"epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g} (mu = {self.mu:.4g}):"
+            f"epsilon = {self.epsilon:.6g}, {whole}:"
             f" {float(100 * self.spent):.4g}% spent, {float(100 * self.remaining):.4g}% left"
         )
 

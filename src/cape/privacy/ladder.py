@@ -21,8 +21,11 @@ nobody lost S/(S - C), whatever m is.
 Levels. Up to `MOST_PARTS` losses each has a level. Beyond that levels form a geometric progression, so a sum
 with losses holds at most ((S - C)/(m - C))^(1/MOST_PARTS) times the variance that it needs: 6% more where
 2m > S + C. Level 0 is always exact.
+Laplace noise. The same holds with shapes in place of variances, because shapes of negative binomial parts add
+as variances do (`cape.privacy.laplace`): level j has the shape 1/(S - C - t_j), so that honest sites together
+keep a shape of at least 1, whose loss is the L1 sensitivity over the scale, exactly (`epsilon`).
 Tested in tests/privacy/test_ladder.py, against the covariance of the whole view in exact arithmetic, for
-all patterns of up to 6 sites.
+all patterns of up to 6 sites; shapes in tests/privacy/test_laplace.py.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from itertools import pairwise
 
 from cape import check
 from cape.errors import InvalidInput
+from cape.privacy import laplace
 
 __all__ = ["MOST_PARTS", "Ladder", "ladder"]
 
@@ -75,6 +79,12 @@ class Ladder:
         levels = [self.variance(level) for level in range(len(self.losses))]
         return tuple(_root_above(high - low) for low, high in pairwise(levels))
 
+    @property
+    def shapes(self) -> tuple[Fraction, ...]:
+        """The shapes of the base and of each surplus part, for Laplace noise; exact."""
+        levels = [self.variance(level) / self.honest for level in range(len(self.losses))]
+        return levels[0], *(high - low for low, high in pairwise(levels))
+
     def variance(self, level: int) -> Fraction:
         """Return the variance of a site's noise at a level."""
         return Fraction(self.honest, self.honest - self.losses[level])
@@ -112,13 +122,27 @@ class Ladder:
         """
         sensitivity = check.real("sensitivity", sensitivity, above=0.0)
         base_std = check.real("base_std", base_std, above=0.0)
-        if survivors is None:  # within a level the worst case is the largest loss that it is made for
-            left = min(self._honest_left(self.sites - lost, None, 0) for lost in self.losses)
-        else:
-            left = self._honest_left(survivors, colluding, late)
+        left = self._honest_left(survivors, colluding, late)
         return sensitivity / (base_std * math.sqrt(left))
 
-    def _honest_left(self, survivors: int, colluding: int | None, late: int) -> Fraction:
+    def epsilon(
+        self,
+        sensitivity: float,
+        scale: float,
+        survivors: int | None = None,
+        colluding: int | None = None,
+        late: int = 0,
+    ) -> float:
+        """Return the exact epsilon of a sum with Laplace noise; the arguments are those of `mu`.
+
+        `sensitivity` is in the L1 norm, `scale` that of all parts.
+        """
+        shape = self._honest_left(survivors, colluding, late) / self.honest
+        return laplace.epsilon(sensitivity, scale, shape)
+
+    def _honest_left(self, survivors: int | None, colluding: int | None, late: int) -> Fraction:
+        if survivors is None:  # within a level the worst case is the largest loss that it is made for
+            return min(self._honest_left(self.sites - lost, None, 0) for lost in self.losses)
         bad = min(self.colluding, survivors) if colluding is None else colluding
         bad = check.integer("colluding", bad, least=0, most=min(self.colluding, survivors - 1))
         late = check.integer("late", late, least=0, most=survivors - bad)

@@ -16,7 +16,7 @@ from cape.secagg.session import Session
 from cape.secagg.simulate import simulate
 from cape.secagg.site import Site
 from cape.secagg.states import TRANSITIONS, AggregatorState, SiteState
-from cape.secagg.surplus import Surplus, SurplusKey
+from cape.secagg.surplus import LaplaceSurplus, Surplus, SurplusKey
 from cape.secagg.threshold import smallest_threshold
 from cape.secagg.traffic import AGGREGATOR, Outcome, Setup, Traffic, Wire
 from cape.secagg.zero_sum import ZeroSumNoise, ZeroSumSite, zero_sum_gaussian
@@ -31,6 +31,7 @@ __all__ = [
     "Event",
     "Finished",
     "Identity",
+    "LaplaceSurplus",
     "Neighbourhood",
     "Observer",
     "Outcome",

@@ -32,11 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.errors import InvalidInput
-from cape.noise import SecureStream, discrete_gaussian
+from cape.noise import LaplacePart, SecureStream, discrete_gaussian, polya
 from cape.noise.gaussian import SAMPLER, largest
 from cape.secagg.keys import derive, digest
 
-__all__ = ["LEAST_STEPS", "NO_SURPLUS", "Surplus", "SurplusKey"]
+__all__ = ["LEAST_STEPS", "NO_SURPLUS", "LaplaceSurplus", "Surplus", "SurplusKey"]
 
 LEAST_STEPS = 8.0
 """The smallest standard deviation of a part: below, a sum of discrete Gaussians is not close to one."""
@@ -86,6 +86,41 @@ class Surplus:
         numbers = struct.pack(f">{len(self.losses)}Q", *self.losses)
         return digest("surplus", numbers, struct.pack(f">{len(self.stds)}d", *self.stds), SAMPLER)
 
+    def draw(self, part: int, size: int, stream: SecureStream) -> NDArray[np.int64]:
+        """Return samples of a part, counted from 0."""
+        return discrete_gaussian(self.stds[part], size, stream)
+
+
+@dataclass(frozen=True)
+class LaplaceSurplus(Surplus):
+    """Surplus parts of Laplace noise: shapes add as variances do, at one scale.
+
+    Attributes:
+        parts: the parts; make them with `of`.
+    """
+
+    parts: tuple[LaplacePart, ...] = ()
+
+    @classmethod
+    def of(cls, losses: tuple[int, ...], parts: tuple[LaplacePart, ...]) -> LaplaceSurplus:
+        """Return the surplus of these parts."""
+        return cls(losses, tuple(part.std for part in parts), parts)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of all parts together."""
+        return sum(part.largest for part in self.parts)
+
+    def digest(self) -> bytes:
+        """Return the hash of what the parties agree on, with the sampler that all must use."""
+        numbers = struct.pack(f">{len(self.losses)}Q", *self.losses)
+        said = "; ".join(f"{part.shape} {part.scale.hex()}" for part in self.parts)
+        return digest("laplace surplus", numbers, said.encode(), polya.SAMPLER)
+
+    def draw(self, part: int, size: int, stream: SecureStream) -> NDArray[np.int64]:
+        """Return samples of a part, counted from 0."""
+        return self.parts[part].draw(size, stream)
+
 
 NO_SURPLUS = Surplus()
 
@@ -131,10 +166,10 @@ class SurplusKey:
         combine = np.add if sign > 0 else np.subtract
         key = self
         while key.level < len(self.surplus):
-            std, stream = self.surplus.stds[key.level], SecureStream(key._derived("surplus part"))
+            stream = SecureStream(key._derived("surplus part"))
             for start in range(0, words.size, _BLOCK):
                 block = words[start : start + _BLOCK]
-                part = discrete_gaussian(std, block.size, stream).view(np.uint64)
+                part = self.surplus.draw(key.level, block.size, stream).view(np.uint64)
                 combine(block, part, out=block, dtype=block.dtype, casting="unsafe")  # modulo 2^bits
             key = key.at(key.level + 1)
 

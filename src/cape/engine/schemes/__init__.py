@@ -13,7 +13,9 @@ and how the sites' exact integers become one noisy total (`run`).
 | pooled | sensitivity / mu, by a trusted curator | everything | 1 |
 | none | none | everything | 0: not private |
 
-`honest` is sites - colluding while nobody is lost.
+`honest` is sites - colluding while nobody is lost. These are the standard deviations of Gaussian noise. With
+Laplace noise (`Scheme.noise`) the scale is l1 / epsilon everywhere, and a site's noise has the shape 1/honest
+under cape, 1 under conventional, local and pooled: the same ratios of variances. cape-gaussian has none.
 
 Claim. Whichever sites are lost and when, a total over at least `min_sites` sites costs at most mu.
 Reason. Noise is calibrated to the smallest number of honest survivors, and fewer are never answered for:
@@ -29,6 +31,7 @@ from cape.engine.schemes.cape import Cape
 from cape.engine.schemes.gaussian import CapeGaussian
 from cape.engine.schemes.messages import Conventional, Local, NoNoise, Pooled
 from cape.engine.schemes.scheme import ROUNDS, SECAGG_ROUNDS, Cost, Outcome, Parties, Scheme, Task, check_drop
+from cape.noise import Kind
 
 __all__ = [
     "ROUNDS",
@@ -41,8 +44,14 @@ __all__ = [
     "Scheme",
     "Task",
     "check_drop",
+    "make_scheme",
 ]
 
 SCHEMES: dict[str, type[Scheme]] = {
     kind.name: kind for kind in (Cape, CapeGaussian, Conventional, Local, Pooled, NoNoise)
 }
+
+
+def make_scheme(name: str, noise: Kind = "gaussian") -> Scheme:
+    """Return a scheme by its name, with its kind of noise."""
+    return SCHEMES[name](noise=noise)

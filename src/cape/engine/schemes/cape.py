@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from cape import secagg
 from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.schemes.scheme import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Outcome, Parties, Scheme, Task
 from cape.errors import TooFewSites
-from cape.noise.gaussian import largest
+from cape.noise import Kind, LaplacePart
 from cape.privacy import correlated
 from cape.privacy.ladder import Ladder, ladder
 
@@ -47,10 +48,18 @@ class Cape(Scheme):
     def total_std(self, local_std: float, parties: Parties) -> float:
         return correlated.aggregate_std(local_std, math.inf, parties.sites)
 
+    def shape(self, parties: Parties) -> Fraction:
+        return _ladder(parties).shapes[0]
+
+    def cost_epsilon(self, sensitivity: float, scale: float, parties: Parties) -> float:
+        return _ladder(parties).epsilon(sensitivity, scale)
+
     def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
-        return RESOLUTION * math.sqrt(_ladder(parties).left(participants, late))
+        return self.part(parties).std * math.sqrt(_ladder(parties).left(participants, late))
 
     def discretisation(self, parties: Parties) -> float:
+        if self.noise == "laplace":
+            return 0.0
         parts = _surplus(parties).stds
         return discretisation_error(parties.sites * (1 + len(parts)), min((RESOLUTION, *parts)))
 
@@ -58,8 +67,8 @@ class Cape(Scheme):
         return _dropping(parties)
 
     def reach(self, parties: Parties, local_std: float) -> int:
-        base = largest(RESOLUTION)
-        return math.ceil(parties.sites * (base + _surplus(parties).largest) / base)
+        base = self.part(parties).largest
+        return math.ceil(parties.sites * (base + _surplus(parties, self.noise).largest) / base)
 
     def failure(self, parties: Parties) -> float:
         return graph_failure(parties)
@@ -72,7 +81,7 @@ class Cape(Scheme):
 
     def series(self, task: Task, steps: int) -> Scheme:
         """Return what agrees on keys once for many steps."""
-        return _Series(steps)
+        return _Series(steps, self.noise)
 
     def run(self, task: Task) -> Outcome:
         began = time.perf_counter()
@@ -90,7 +99,7 @@ class Cape(Scheme):
                 progress=watch,
                 observer=task.observer,
                 stream=task.keys,
-                **cape_choices(task.parties),
+                **cape_choices(task.parties, self.noise),
             )
         except TooFewSites as error:
             error.sent = sent
@@ -105,7 +114,8 @@ class Cape(Scheme):
 class _Series(Cape):
     """Many tasks of one length: keys are agreed once, masks are fresh in each (see `cape.secagg.site`)."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, noise: Kind = "gaussian") -> None:
+        super().__init__(noise)
         self._steps = steps
         self._session: secagg.Session | None = None
 
@@ -139,7 +149,7 @@ class _Series(Cape):
             bits=task.ring.bits,
             observer=task.observer,
             stream=task.keys,
-            **cape_choices(task.parties),
+            **cape_choices(task.parties, self.noise),
         )
         return self._session, secagg_cost(self._session.setup, time.perf_counter() - began)
 
@@ -149,15 +159,18 @@ def _ladder(parties: Parties) -> Ladder:
 
 
 @lru_cache(maxsize=1024)
-def _surplus(parties: Parties) -> secagg.Surplus:
+def _surplus(parties: Parties, noise: Kind = "gaussian") -> secagg.Surplus:
     """Return the surplus noise of a site, in steps."""
     rungs = _ladder(parties)
+    if noise == "laplace":
+        parts = tuple(LaplacePart(shape, float(RESOLUTION)) for shape in rungs.shapes[1:])
+        return secagg.LaplaceSurplus.of(rungs.losses, parts)
     return secagg.Surplus(rungs.losses, tuple(RESOLUTION * part for part in rungs.parts))
 
 
-def cape_choices(parties: Parties) -> dict[str, Any]:
-    """Return how secure aggregation is to be run for these parties, with their surplus noise."""
-    return {**secagg_choices(parties), "surplus": _surplus(parties)}
+def cape_choices(parties: Parties, noise: Kind = "gaussian") -> dict[str, Any]:
+    """Return how secure aggregation is to be run for these parties, with their surplus noise of a kind."""
+    return {**secagg_choices(parties), "surplus": _surplus(parties, noise)}
 
 
 def _dropping(parties: Parties) -> int:

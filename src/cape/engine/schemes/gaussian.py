@@ -14,6 +14,7 @@ from cape.engine.schemes.cape import by_round, graph_failure, secagg_choices, se
 from cape.engine.schemes.messages import Messages
 from cape.engine.schemes.scheme import ROUNDS, Cost, Int64, Outcome, Parties, Task
 from cape.errors import InvalidInput
+from cape.noise import Kind
 from cape.noise.gaussian import MAX_STD, MIN_STD
 from cape.privacy import correlated
 
@@ -61,7 +62,12 @@ class CapeGaussian(Messages):
     keeps_keys = True
     cryptography = "AES-256, X25519 or Ed25519"
 
-    def __init__(self, correlated_std: float | Literal["paper"] = "paper") -> None:
+    def __init__(self, correlated_std: float | Literal["paper"] = "paper", noise: Kind = "gaussian") -> None:
+        if noise != "gaussian":
+            raise InvalidInput(
+                'scheme "cape-gaussian" makes Gaussian noise, which needs a delta such as 1e-6; use scheme '
+                '"cape" for Laplace noise'
+            )
         if correlated_std != "paper":
             correlated_std = check.real("correlated_std", correlated_std, above=0.0)
         self.correlated_std = correlated_std

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes.scheme import Cost, Int64, Outcome, Parties, Scheme, Task
 from cape.errors import TooFewSites
 from cape.noise import Ring
@@ -50,6 +49,10 @@ class Conventional(Messages):
     def cost_mu(self, local_std: float, parties: Parties) -> float:
         return self.moved(parties) / local_std
 
+    def moved_l1(self, parties: Parties) -> int:
+        q = parties.person_sites
+        return min(2 * q, parties.sites) if q > 1 else 1
+
     def moved(self, parties: Parties) -> float:
         """Return how far one person moves all messages, in the L2 norm, if each moves by at most 1.
 
@@ -68,6 +71,9 @@ class Local(Conventional):
 
     name = "local"
     distributed = False
+
+    def moved_l1(self, parties: Parties) -> int:
+        return 1
 
     def moved(self, parties: Parties) -> float:
         return 1.0
@@ -91,7 +97,7 @@ class Local(Conventional):
         return local_std
 
     def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
-        return float(RESOLUTION)
+        return self.part(parties).std
 
     def rows(self, rows: Mapping[str, int]) -> int:
         return max(rows.values())
@@ -103,6 +109,9 @@ class Pooled(Conventional):
     name = "pooled"
     distributed = False
 
+    def moved_l1(self, parties: Parties) -> int:
+        return parties.person_sites
+
     def moved(self, parties: Parties) -> float:
         return float(parties.person_sites)  # all of a person's rows move the one sum
 
@@ -113,7 +122,7 @@ class Pooled(Conventional):
         return set([name for name in rows if name not in drop][:1])
 
     def noise_in_total(self, participants: int, parties: Parties, late: int = 0) -> float:
-        return float(RESOLUTION)
+        return self.part(parties).std
 
     def seen_by(self, parties: Parties) -> str:
         return "anyone but the curator, who sees everything and is trusted"

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +16,8 @@ from cape import check
 from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.observer import Observer
 from cape.errors import InvalidInput
-from cape.noise import Ring, SecureStream
-from cape.privacy import correlated
+from cape.noise import GaussianPart, Kind, LaplacePart, Part, Ring, SecureStream
+from cape.privacy import correlated, laplace
 from cape.secagg.threshold import smallest_threshold
 
 __all__ = [
@@ -166,6 +167,11 @@ class Scheme(ABC):
     """Whether several sites make the answer, without anybody who is trusted."""
     cryptography: ClassVar[str] = ""
     """What must stay unbroken; empty where nothing is masked."""
+    noise: Kind = "gaussian"
+    """The kind of noise that sites add."""
+
+    def __init__(self, noise: Kind = "gaussian") -> None:
+        self.noise = noise
 
     @abstractmethod
     def local_std(self, mu: float, parties: Parties) -> float | None:
@@ -181,6 +187,27 @@ class Scheme(ABC):
     @abstractmethod
     def total_std(self, local_std: float, parties: Parties) -> float:
         """Return the noise in the total when all sites take part, given that of a site."""
+
+    def part(self, parties: Parties) -> Part:
+        """Return the noise that a site adds to every number, before any is taken off, in steps."""
+        if self.noise == "laplace":
+            return LaplacePart(self.shape(parties), float(RESOLUTION))
+        return GaussianPart(float(RESOLUTION))
+
+    def shape(self, parties: Parties) -> Fraction:
+        """Return the shape of a site's own Laplace noise: 1 where it protects by itself."""
+        return Fraction(1)
+
+    def moved_l1(self, parties: Parties) -> int:
+        """Return how many times a site's L1 sensitivity one person moves what is seen."""
+        return parties.person_sites
+
+    def cost_epsilon(self, sensitivity: float, scale: float, parties: Parties) -> float:
+        """Return the exact epsilon of Laplace noise of this scale, in the worst accepted case.
+
+        `sensitivity` is that of all that is seen, in the L1 norm.
+        """
+        return laplace.epsilon(sensitivity, scale, self.shape(parties))
 
     @abstractmethod
     def run(self, task: Task) -> Outcome:
@@ -214,7 +241,7 @@ class Scheme(ABC):
 
         `late` of them were silent when surplus noise was taken off, in schemes that do that.
         """
-        return RESOLUTION * math.sqrt(participants)
+        return self.part(parties).std * math.sqrt(participants)
 
     def bears(self, parties: Parties) -> int:
         """Return how many lost sites a release survives, but for a chance that is counted elsewhere."""
@@ -258,8 +285,8 @@ class Scheme(ABC):
         return self
 
     def discretisation(self, parties: Parties) -> float:
-        """Return what using discrete in place of continuous noise adds to delta."""
-        return discretisation_error(parties.honest)
+        """Return what using discrete in place of continuous noise adds to delta: nothing to Laplace noise."""
+        return discretisation_error(parties.honest) if self.noise == "gaussian" else 0.0
 
     def failure(self, parties: Parties) -> float:
         """Return the chance that what should hide a site does not, for reasons other than noise."""
