@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         StandardDeviation,
         Sum,
         TableOne,
+        Tables,
         Variance,
         model_from_json,
     )
@@ -92,6 +93,7 @@ _HOMES = {
         StandardDeviation
         Sum
         TableOne
+        Tables
         Variance
         model_from_json
     """,
@@ -162,6 +164,7 @@ __all__ = [
     "Study",
     "Sum",
     "TableOne",
+    "Tables",
     "TooFewSites",
     "TooNoisyWarning",
     "Variance",

@@ -31,6 +31,7 @@ from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
+from cape.analyses.tables import Tables
 
 __all__ = [
     "ECDF",
@@ -64,6 +65,7 @@ __all__ = [
     "StandardDeviation",
     "Sum",
     "TableOne",
+    "Tables",
     "Variance",
     "build",
     "build_after",

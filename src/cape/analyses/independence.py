@@ -3,7 +3,8 @@
 Claim. With margins r and c, and orthonormal u ⟂ sqrt(r), v ⟂ sqrt(c), the contrasts z = sum X_ij u_i v_j /
 sqrt(n r_i c_j) of a table X with noise of this standard deviation in each cell are, under independence,
 normal with mean 0 and covariance I plus that of the noise, (noise² / n) (U' diag(1/r) U) x (V' diag(1/c) V).
-So z' cov^-1 z is chi-square; without noise it is Pearson's statistic.
+So z' cov^-1 z is chi-square; without noise it is Pearson's statistic. Noise of another covariance, a sum of
+Kronecker products R x C, has that of (U' D R D U) x (V' E C E V) / n in the same way, D = diag(1/sqrt(r)).
 Reason. Sampling leaves I (Pearson), the noise is independent of it, and its variance is known. Estimating r
 and c changes z in second order only: under independence the mean of z is a product of two terms that both
 vanish at the true margins.
@@ -16,6 +17,7 @@ Tested in tests/analyses/test_coverage.py, tests/analyses/test_association.py an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +26,10 @@ from scipy.special import chdtr, chdtrc, chndtrinc
 from cape.analyses.moments import enough
 from cape.arrays import Floats
 
-__all__ = ["Contrasts", "Independence", "Strength", "contrasts", "group_contrasts"]
+__all__ = ["Contrasts", "Independence", "Strength", "Terms", "contrasts", "group_contrasts"]
+
+Terms = Sequence[tuple[Floats, Floats]]
+"""The covariance of the noise in a table: a sum of products of a matrix of rows and one of columns."""
 
 
 @dataclass(frozen=True)
@@ -104,24 +109,30 @@ class Strength:
         return min(math.sqrt(max(found, 0.0) * unit), 1.0)
 
 
-def contrasts(table: Floats, noise: float, *, trend: bool = False) -> Contrasts | None:
+def contrasts(table: Floats, noise: float | Terms, *, trend: bool = False) -> Contrasts | None:
     """Return the contrasts of a table of counts, of all categories or of their order.
 
-    None if noise leaves a row or a column of the table without a clear count, or a column has one category.
+    `noise` is that of each cell, or the covariance of all as a sum of Kronecker products. None if noise
+    leaves a row or a column of the table without a clear count, or a column has one category.
     """
     shape, count = table.shape, float(table.sum())
+    terms = noise if not isinstance(noise, float) else [(noise**2 * np.eye(shape[0]), np.eye(shape[1]))]
+    of_margins = (
+        sum(down.sum() * np.diag(across) for down, across in terms),
+        sum(np.diag(down) * across.sum() for down, across in terms),
+    )
     clear = all(
-        enough(float(margin), noise * math.sqrt(shape[axis]))
+        enough(float(margin), math.sqrt(max(square, 0.0)))
         for axis in (0, 1)
-        for margin in table.sum(axis=axis)
+        for margin, square in zip(table.sum(axis=axis), np.atleast_1d(of_margins[axis]), strict=True)
     )
     if not clear or min(shape) < 2:
         return None
     by_row, by_column = table.sum(axis=1) / count, table.sum(axis=0) / count
     left, right = (_scores(each) if trend else group_contrasts(each) for each in (by_row, by_column))
     z = (left.T @ table @ right / math.sqrt(count)).reshape(-1)
-    blurred = np.asarray(noise**2 / count * np.kron(left.T @ left, right.T @ right), np.float64)
-    return Contrasts(z, blurred, count, min(shape) - 1)
+    blurred = sum(np.kron(left.T @ down @ left, right.T @ across @ right) for down, across in terms) / count
+    return Contrasts(z, np.asarray(blurred, np.float64), count, min(shape) - 1)
 
 
 def group_contrasts(margin: Floats) -> Floats:

@@ -1,8 +1,8 @@
 """All marginals up to some number of columns from one release: what is asked, and what the answer holds.
 
 `ask` makes the query: residuals of all sets of columns with the scales that are best for a workload
-(`cape.privacy.residuals` has the mathematics, `cape.blocks.residuals` the sums). `Measured` is the answer, from
-which `marginal` makes the counts of any table, with the exact covariance of the noise in them.
+(`cape.privacy.residuals` has the mathematics, `cape.blocks.residuals` the sums). `Measured` is the answer,
+from which `marginal` makes the counts of any table, with the exact covariance of the noise in them.
 Tested in tests/analyses/test_tables.py.
 """
 
@@ -47,8 +47,8 @@ def ask(
 ) -> Query:
     """Return the query for all sets of columns that these tables are made of, with the best scales.
 
-    **Sensitivity** 1, because scales are those of mu = 1 for the relation (`cape.privacy.residuals`), plus what
-    rounding adds (`cape.blocks.residuals`).
+    **Sensitivity** 1, because scales are those of mu = 1 for the relation (`cape.privacy.residuals`), plus
+    what rounding adds (`cape.blocks.residuals`).
     """
     values = tuple(levels(axis, schema) for axis in axes)
     found = _scales(values, tuple(workload.items()), relation_of(schema, neighbours), tuple(alike or ()))
@@ -215,6 +215,30 @@ class Marginal:
             return Marginal((*before, *after), np.take(values, 0, axis=direction), tuple(terms))
         return Marginal((*before, into, *after), values, tuple(terms))
 
+    def among(self, mask: Floats) -> Marginal:
+        """Return the sums over the cells of its first directions for which a mask is 1."""
+        many = mask.ndim
+        values = np.tensordot(mask, self.values, (tuple(range(many)), tuple(range(many))))
+        terms = []
+        for square, factors in self.terms:
+            moved = mask
+            for direction, factor in enumerate(factors[:many]):
+                moved = np.moveaxis(np.tensordot(factor, moved, (1, direction)), 0, direction)
+            terms.append((square * float(np.sum(mask * moved)), factors[many:]))
+        return Marginal(self.levels[many:], values, tuple(terms))
+
+    def picked(self, direction: int, places: Sequence[int]) -> Marginal:
+        """Return some values of one direction, in this order."""
+        each = self.levels[direction]
+        into = replace(
+            each,
+            names=tuple(each.names[i] for i in places),
+            values=tuple(each.values[i] for i in places),
+            edges=None,
+            missing=False,
+        )
+        return self.mapped(direction, np.eye(len(each))[list(places)], into)
+
     def known(self) -> Marginal:
         """Return the table of rows that miss none of its columns."""
         found = self
@@ -240,7 +264,8 @@ class Measured:
         levels: the values of all columns.
         coordinates: set of columns, by place -> its coordinates, one less than values in each direction. The
             empty set is the number of rows.
-        noise: the standard deviation of the noise in every coordinate of a set; 0 for a public number of rows.
+        noise: the standard deviation of the noise in every coordinate of a set; 0 for a public number of
+            rows.
     """
 
     levels: tuple[Levels, ...]
@@ -310,12 +335,15 @@ class Measured:
         return found.reshape(shape) / outside
 
     def measurements(self) -> Iterator[tuple[tuple[str, ...], Floats, Floats, float]]:
-        """Yield each set's columns, the matrix from counts of its cells to coordinates, these, and their noise.
+        """Yield each set's columns, the matrix from counts of its cells to coordinates, these, and their
+        noise.
 
         The rows of a matrix are orthonormal, and the noise is independent: for fitting models.
         """
         for chosen, found in self.coordinates.items():
-            matrix = reduce(np.kron, [basis(len(self.levels[i])).T for i in chosen], np.ones((1, 1)))
+            matrix: Floats = np.ones((1, 1))
+            for i in chosen:
+                matrix = np.kron(matrix, basis(len(self.levels[i])).T)
             names = tuple(self.levels[i].column for i in chosen)
             yield names, matrix, np.asarray(found).reshape(-1), self.noise[chosen]
 

@@ -28,6 +28,7 @@ from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
 from cape.analyses.table_one import TableOne
+from cape.analyses.tables import Tables
 from cape.engine.query import Analysis
 from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
@@ -47,6 +48,7 @@ KINDS: dict[str, type[Analysis]] = {
         Correlation,
         Histogram,
         ContingencyTable,
+        Tables,
         Proportion,
         Association,
         Difference,

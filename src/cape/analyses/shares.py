@@ -89,26 +89,31 @@ class Share:
 
 
 def apart(
-    one: Share, other: Share, level: float, of: Callable[[float], float], drawn: Callable[[Share], float]
+    one: Share,
+    other: Share,
+    level: float,
+    of: Callable[[float], float],
+    drawn: Callable[[Share], float],
+    correlation: float = 0.0,
 ) -> tuple[float, float]:
     """Return an interval of of(p) - of(p') for a rising function of the shares of two groups.
 
     The distances of each end from the estimate add up in squares (Zou and Donner's MOVER). That of a group is
     q sqrt(drawn) from sampling, the usual one, and from noise what `Share.noisy` makes of it: no ratio of
-    normals is approximated. An end that noise leaves open is infinite.
+    normals is approximated. An end that noise leaves open is infinite. `correlation` is that of the noise in
+    the two shares: distances x and y from noise are then x² + y² - 2 correlation x y.
     """
     q = quantile(level)
+    sampled = q * q * (drawn(one) + drawn(other))
 
-    def reach(share: Share, end: float) -> float:
-        there, here = _at(of, end), of(share.value)
-        return q * q * drawn(share) + (there - here) ** 2
+    def reach(end: float, other_end: float) -> float:
+        x, y = abs(_at(of, end) - of(one.value)), abs(_at(of, other_end) - of(other.value))
+        both = 2 * correlation * x * y if correlation else 0.0
+        return math.inf if math.isinf(x + y) else math.sqrt(max(sampled + x * x + y * y - both, sampled))
 
     apart = of(one.value) - of(other.value)
     (low, high), (other_low, other_high) = one.noisy(level), other.noisy(level)
-    return (
-        apart - math.sqrt(reach(one, low) + reach(other, other_high)),
-        apart + math.sqrt(reach(one, high) + reach(other, other_low)),
-    )
+    return apart - reach(low, other_high), apart + reach(high, other_low)
 
 
 def _at(of: Callable[[float], float], end: float) -> float:

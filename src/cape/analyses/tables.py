@@ -47,10 +47,10 @@ class Tables(Analysis):
     Args:
         columns: categories, and numbers that `edges` or `bins` cut.
         ways: how many columns a table has at most.
-        workload: which tables matter how much. By default all of `ways` columns matter alike. {"age": 5} gives
-            tables five times the weight for having the column age; a list of tables, such as [["age", "ill"],
-            ["sex", "ill"]], or [{"columns": ["age", "ill"], "weight": 5}], has only these, and those within
-            them, released.
+        workload: which tables matter how much. By default all of `ways` columns matter alike. {"age": 5}
+            gives tables five times the weight for having the column age; a list of tables, such as [["age",
+            "ill"], ["sex", "ill"]], or [{"columns": ["age", "ill"], "weight": 5}], has only these, and those
+            within them, released.
         edges: column -> edges of its bins, within its bounds. Bins are [a, b), the last one [a, b]; numbers
             outside go to the first or the last.
         bins: into how many equal parts the bounds of a number without edges are cut; or column -> so many.
@@ -59,7 +59,8 @@ class Tables(Analysis):
     there makes tables smaller and less noisy. Counts are of the people in the tables: no sampling error.
 
     **Sensitivity** 1: the noise of each set of columns is such that one person costs exactly mu = 1, under
-    replace-one and under add-remove. `cape.privacy.residuals` has the proof, and why no other noise is better.
+    replace-one and under add-remove. `cape.privacy.residuals` has the proof, and why no other noise is
+    better.
     """
 
     kind: ClassVar[str] = "tables"
@@ -181,8 +182,8 @@ def cut(
             low, high = edges[name][0], edges[name][-1]
             if low < column.low or high > column.high:
                 raise InvalidInput(
-                    f"edges of {name!r} must lie within its bounds, {column.low:g} to {column.high:g}; they go "
-                    f"from {low:g} to {high:g}"
+                    f"edges of {name!r} must lie within its bounds, {column.low:g} to {column.high:g}; "
+                    f"they go from {low:g} to {high:g}"
                 )
             found.append(Axis(name, edges[name]))
             continue
@@ -241,7 +242,8 @@ def _workload(given: Any, columns: tuple[str, ...], ways: int) -> tuple[Any, Any
         return tuple((name, float(weight)) for name, weight in given.items()), None
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise InvalidInput(
-            'workload must be weights of columns, as in {"age": 5}, or a list of tables, as in [["age", "ill"]], '
+            'workload must be weights of columns, as in {"age": 5}, or a list of tables, as in '
+            '[["age", "ill"]], '
             f"not {check.show(given)}"
         )
     tables = []
@@ -253,12 +255,13 @@ def _workload(given: Any, columns: tuple[str, ...], ways: int) -> tuple[Any, Any
             raise InvalidInput(
                 f"a table of the workload has columns and weight, not {check.show(sorted(each))}"
             )
-        table = names((table,) if isinstance(table, str) else table)
+        table = names((table,) if isinstance(table, str) else table or ())
         for name in table:
             _known(name, columns, "workload")
         if len(table) > ways:
             raise InvalidInput(
-                f"the table of {joined(table)} in the workload has {len(table)} columns, more than ways = {ways}"
+                f"the table of {joined(table)} in the workload has {len(table)} columns, more than ways = "
+                f"{ways}"
             )
         tables.append((table, float(check.real("weight", weight, above=0.0, most=_MOST_WEIGHT))))
     if not tables:

@@ -133,9 +133,9 @@ def refuse_if_large(analysis: Tables, values: Sequence[int], schema: Schema) -> 
         named = joined([f"{analysis.columns[i]} ({values[i]:,} values)" for i in most])
         proposed.append(f"fewer columns, or fewer categories of {named}")
     raise InvalidInput(
-        f"{size.tables:,} tables with {size.numbers:,} numbers to release, the largest of {size.cells:,} cells, "
-        f"are too large: at most {_MOST_TABLES:,} tables, {_MOST_NUMBERS:,} numbers and {_MOST_CELLS:,} cells in "
-        f"a table can be held. Ask for {', or '.join(proposed)}"
+        f"{size.tables:,} tables with {size.numbers:,} numbers to release, the largest of {size.cells:,} "
+        f"cells, are too large: at most {_MOST_TABLES:,} tables, {_MOST_NUMBERS:,} numbers and "
+        f"{_MOST_CELLS:,} cells in a table can be held. Ask for {', or '.join(proposed)}"
     )
 
 

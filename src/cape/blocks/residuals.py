@@ -9,16 +9,17 @@ Its rows are orthogonal to each other and to 1, and have lengths sqrt(j (j + 1))
 columns of an orthonormal U (`cape.privacy.residuals`, where the noise and the cost stand). So the coordinates
 z_B are d / sqrt(prod j (j + 1)). They are integers in units of 2^-20:
 
-    z = floor((d w + 2^(s-1)) / 2^s),   w / 2^(s+20) just below the inverse of the length, 2^31 <= w + 1 <= 2^32.
+    z = floor((d w + 2^(s-1)) / 2^s),   w / 2^(s+20) just below the inverse of the length, 2^31 <= w + 1 <=
+    2^32.
 
-Claim. A row is in one cell of every table, and two neighbouring tables of rows differ in all z_B, each divided
-by s_B, by at most the mu of `cape.privacy.residuals` at these scales, plus 2^-20 sqrt(sum_B entries_B / s_B²).
-Reason. A missing cell is a value of its own where the schema says that cells may be missing; where it says
-that none is, none is read (`cape.data.cells`), and were there one, it would count as the first value. Sums d are
-exact integers. The factor w 2^-(s+20) is at most the inverse of the length, so before rounding no entry of the
-difference is larger than that of the exact coordinates; rounding each entry, once a site, moves the difference of
-two tables by at most one unit. The triangle inequality adds the two. w is computed from correctly rounded float64
-operations, less 1, so it is the same on every machine and never too large.
+Claim. A row is in one cell of every table, and two neighbouring tables of rows differ in all z_B, each
+divided by s_B, by at most the mu of `cape.privacy.residuals` at these scales, plus 2^-20 sqrt(sum_B entries_B
+/ s_B²). Reason. A missing cell is a value of its own where the schema says that cells may be missing; where
+it says that none is, none is read (`cape.data.cells`), and were there one, it would count as the first value.
+Sums d are exact integers. The factor w 2^-(s+20) is at most the inverse of the length, so before rounding no
+entry of the difference is larger than that of the exact coordinates; rounding each entry, once a site, moves
+the difference of two tables by at most one unit. The triangle inequality adds the two. w is computed from
+correctly rounded float64 operations, less 1, so it is the same on every machine and never too large.
 Tested in tests/blocks/test_residuals.py and tests/analyses/test_sensitivity.py.
 """
 

@@ -14,6 +14,7 @@ from cape.data import Person, Schema
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
+from cape.errors import InvalidInput
 from cape.privacy import gaussian
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import count
@@ -181,6 +182,13 @@ class Release(Shown):
 
     def _by_label(self, column: list[Any]) -> Any:
         return column[0] if len(column) == 1 else dict(zip(self.estimates.labels, column, strict=True))
+
+    def table(self, *columns: str, **options: Any) -> Any:
+        """Return a table of counts of these columns, if the release holds tables: see `TablesModel.table`."""
+        made = getattr(self.model, "table", None)
+        if not callable(made):
+            raise InvalidInput(f"a release of {self.analysis.kind!r} holds no tables: ask for cape.Tables")
+        return made(*columns, **options)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Return everything as plain data, for JSON; None for what is not a finite number."""

@@ -10,8 +10,8 @@ Isotropic noise of standard deviation s_B on z_B is noise of covariance s_B² �
 because U U' = I - 11'/n. Coordinates of different sets share no noise.
 
 Claim (cost). With mu² = 1 / s_B² summed as below, a release of all z_B is mu-GDP for one row, exactly.
-Reason. <U[v], U[w]> is 1 - 1/n if v = w and -1/n if not. So |f_B(v)|² = p_B = prod_{i in B} (1 - 1/n_i), and for
-rows that differ in the columns D
+Reason. <U[v], U[w]> is 1 - 1/n if v = w and -1/n if not. So |f_B(v)|² = p_B = prod_{i in B} (1 - 1/n_i), and
+for rows that differ in the columns D
 
     |f_B(v) - f_B(w)|² = q_B(D) = 2 p_B [1 - prod_{i in B and D} (-1/(n_i - 1))],   0 if B and D are disjoint.
 
@@ -19,11 +19,11 @@ rows that differ in the columns D
 - *replace-one*, all rows count: max over D of sum_B q_B(D) / s_B²; z_{} is the public number of rows.
 - *replace-one*, the number of rows that count is private: the larger of the two, with z_{} among the sums.
 
-Columns with the same n_i that are treated alike are exchangeable: only how many of each kind are in D matters.
-Where these numbers are too many to go through, the maximum is bounded from above (`_bound`).
+Columns with the same n_i that are treated alike are exchangeable: only how many of each kind are in D
+matters. Where these numbers are too many to go through, the maximum is bounded from above (`_bound`).
 
-Claim (scales). Let the errors that matter be sum_B V_B s_B², V_B = sum_{A containing B} weight_A prod_{i in B}
-(n_i - 1) prod_{i in A, not B} 1/n_i: the weighted total variance of the marginals. For a single neighbour
+Claim (scales). Let the errors that matter be sum_B V_B s_B², V_B = sum_{A containing B} weight_A prod_{i in
+B} (n_i - 1) prod_{i in A, not B} 1/n_i: the weighted total variance of the marginals. For a single neighbour
 relation c_B the best scales at mu = 1 are s_B² = sqrt(c_B / V_B) T, T = sum_B sqrt(c_B V_B), and the total
 variance is T². For several, it is the same with c_B = sum_e lambda_e c_B(e), lambda the distribution over
 relations that maximises T, which is concave.
@@ -280,7 +280,7 @@ _Solved = tuple[tuple[_Kinds, ...], tuple[float, ...], float, float, bool]
 def _solved(
     kinds: tuple[_Kind, ...], weights: tuple[tuple[_Kinds, float], ...], relation: Relation
 ) -> _Solved:
-    """Return the groups of sets, their standard deviations, the gap, the total variance, and if it is exact."""
+    """Return the groups of sets, their noise, the gap, the total variance, and whether it is exact."""
     problem = _problem(kinds, weights, relation)
     if not problem.groups:
         return (), (), 1.0, 0.0, True
@@ -403,8 +403,8 @@ def _bound(problem: _Problem, weights: Floats) -> float:
     """Return an upper bound on sum_B q_B(D) / s_B² over all D; `weights` are 1/s² of each group.
 
     With x_i = 1 for columns in D and r_i = n_i / (n_i - 1), sets of one and two columns add a quadratic
-    a'x - x'Mx/2 with M >= 0 off its diagonal of zeros. As x_i² = x_i, adding diag(d) to M and d/2 to a changes
-    nothing; for a d that leaves no negative eigenvalue it is concave, and over the cube [0, 1]^k it lies
+    a'x - x'Mx/2 with M >= 0 off its diagonal of zeros. As x_i² = x_i, adding diag(d) to M and d/2 to a
+    changes nothing; for a d that leaves no negative eigenvalue it is concave, and over the cube [0, 1]^k it lies
     below its tangent at any point. A larger set adds at most 2 p_B n/(n - 1) / s_B², n its smallest number of
     values.
     """
@@ -442,7 +442,6 @@ def _bound(problem: _Problem, weights: Floats) -> float:
     )
     x = np.clip(best.x, 0.0, 1.0)
     upward = slope - matrix @ x
-    tangent = (
-        slope @ x - x @ matrix @ x / 2 + np.maximum(upward, 0.0) @ (1 - x) + np.maximum(-upward, 0.0) @ x
-    )
-    return float(tangent) + rest
+    here = slope @ x - x @ matrix @ x / 2
+    beyond = np.maximum(upward, 0.0) @ (1 - x) + np.maximum(-upward, 0.0) @ x
+    return float(here + beyond) + rest
