@@ -162,7 +162,7 @@ def predicted(block, schema, table):
 def exits(block, schema, table):
     """The column of W that belongs to each row's bin, in the place of its group and event."""
     times, edges = block.times, block.times.edges
-    column, matrix = schema.number(times.time), woven(block.cells).matrix
+    column, matrix = schema.number(times.time), woven(block.cells, block.plain).matrix
     groups = [len(schema.category(name).values) for name in block.by]
     kinds, found = len(schema.category(times.event).values), []
     for i in range(len(table[times.time])):

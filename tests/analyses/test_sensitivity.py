@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 
 from cape.analyses import (
     ECDF,
@@ -224,8 +225,41 @@ def test_the_extremes_attain_the_sensitivity_and_never_exceed_it(analysis, neigh
     assert top > 0.975 * query.sensitivity  # so the same search catches a bound that is 5% too small
 
 
+PURE = [each.under(True) for each in ANALYSES if each.query(SCHEMA, "add-remove").l1 is not None]
+_WORK = 2e7  # products that one search may cost
+
+
+def furthest_l1(query, schema, table, neighbours, alone=False):
+    """As `furthest`, in the L1 norm; `alone` if a row may also be replaced by one that does not count."""
+    found = vectors(query, schema, table)
+    if neighbours == "add-remove":
+        return np.abs(found).sum(axis=1).max()
+    some = found[: max(40, int(math.sqrt(_WORK / found.shape[1])))]
+    top = cdist(some, some, "cityblock").max()
+    return max(top, np.abs(found).sum(axis=1).max()) if alone else top
+
+
+@pytest.mark.parametrize("analysis", PURE, ids=repr)
+@RELATION
+@pytest.mark.parametrize("where", [None, "dose < 9"])
+def test_the_extremes_attain_the_l1_sensitivity_and_never_exceed_it(analysis, neighbours, where):
+    schema = SCHEMA if where is None else SCHEMA.only(where)
+    query = analysis.query(schema, neighbours)
+    if not query.blocks:
+        assert query.sensitivity == 0
+        return
+    names, rng = used(analysis), np.random.default_rng(1)
+    rows = list(itertools.product(*map(extreme, names)))
+    rows = [rows[i] for i in rng.permutation(len(rows))[:1200]]
+    rows += [tuple(anywhere(name, rng) for name in names) for _ in range(100)]
+    top = furthest_l1(query, schema, as_table(names, rows), neighbours, alone=where is not None)
+    assert 0.975 * query.l1 < top <= query.l1 * (1 + 1e-12)
+
+
 @pytest.mark.one_in(2, seconds=0.05)
-@EACH
+@pytest.mark.parametrize(
+    "analysis", [*ANALYSES, *PURE], ids=lambda each: re.sub(r" at 0x\w+", "", repr(each))
+)
 @RELATION
 @given(data=st.data())
 def test_no_neighbouring_tables_differ_by_more(analysis, neighbours, data):
@@ -240,13 +274,11 @@ def test_no_neighbouring_tables_differ_by_more(analysis, neighbours, data):
         tables[1] = as_table(names, [other, one, *shared])
         tables[0] = as_table(names, [other, *shared])
     sums = [exact(query, SCHEMA, table) for table in tables]
-    scales = iter(query.flat_scales)
-    moved = sum(
-        float(((a - b) ** 2).sum()) / next(scales) ** 2
-        for left, right in zip(*sums, strict=True)
-        for a, b in zip(left, right, strict=True)
-    )
-    assert math.sqrt(moved) <= query.sensitivity * (1 + 1e-12)
+    pairs = [pair for left, right in zip(*sums, strict=True) for pair in zip(left, right, strict=True)]
+    apart = [(a - b) / scale for (a, b), scale in zip(pairs, query.flat_scales, strict=True)]
+    assert math.sqrt(sum(float((each**2).sum()) for each in apart)) <= query.sensitivity * (1 + 1e-12)
+    if query.l1 is not None:
+        assert sum(float(np.abs(each).sum()) for each in apart) <= query.l1 * (1 + 1e-12)
 
 
 @RELATION
@@ -262,6 +294,19 @@ def test_moved_is_the_exact_supremum_for_any_weights(neighbours, missing, second
     either = max(apart, alone) if missing else apart
     expected = alone if neighbours == "add-remove" else either
     assert weights.moved(neighbours, missing) == pytest.approx(expected, rel=2e-5)
+
+
+@RELATION
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("second", [0.0, 0.2, 0.5, 0.51, 1.0, 7.0])
+def test_moved_l1_is_the_exact_supremum_for_any_weights(neighbours, missing, second):
+    weights = Weights.of_l1(1.0, second, 0.7)
+    t = np.linspace(-1, 1, 401)
+    rows = np.stack([np.full_like(t, 0.7), t, second * t**2])
+    apart = np.abs(rows[:, :, None] - rows[:, None, :]).sum(axis=0).max()
+    alone = np.abs(rows).sum(axis=0).max()
+    expected = alone if neighbours == "add-remove" else max(apart, alone) if missing else apart
+    assert weights.moved_l1(neighbours, missing) == pytest.approx(expected, rel=2e-5)
 
 
 def test_the_second_moment_is_free_up_to_a_quarter_of_the_golden_ratio_to_the_fifth():

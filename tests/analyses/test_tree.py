@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.analyses.tree import BRANCHING, Tree, check_bins, depth, level_axes
+from cape.analyses.tree import BRANCHING, Tree, check_bins, depth, level_axes, sizes
 from cape.data import Number
 from cape.errors import InvalidInput
 
@@ -122,3 +122,18 @@ def test_the_levels_are_cut_at_the_same_edges():
 def test_bins_must_make_whole_levels(bins):
     with pytest.raises(InvalidInput, match="bins must be"):
         check_bins(bins)
+
+
+def test_laplace_noise_takes_the_levels_with_the_least_error():
+    assert [sizes(bins, True) for bins in (16, 64, 256, 4096)] == [(16,), (8, 64), (16, 256), (16, 256, 4096)]
+    counts = np.random.default_rng(6).normal(10, 5, 1 + 8 + 64)
+    levels = np.split(counts, [1, 9])
+    matrix = np.concatenate([np.kron(np.eye(n), np.ones(64 // n)) for n in (1, 8, 64)])
+    weights = np.repeat([0.5, 1.0, 2.0], [1, 8, 64])
+    leaves, *_ = np.linalg.lstsq(matrix * weights[:, None], counts * weights, rcond=None)
+    tree = Tree.fit(levels, [2.0, 1.0, 0.5])
+    np.testing.assert_allclose(np.diff(tree.prefixes), leaves, atol=1e-9)
+    below = np.tril(np.ones((64, 64)))
+    covariance = np.linalg.inv(matrix.T * weights**2 @ matrix)
+    wanted = np.diag(below @ covariance @ below.T)
+    np.testing.assert_allclose((tree.within + np.linspace(0, 1, 65) ** 2 * tree.root)[1:], wanted, rtol=1e-9)

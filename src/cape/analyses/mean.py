@@ -57,7 +57,9 @@ class _FromMoments(ByGroup, OfColumns):
             scales.append(weights.scales)
             moved += len(part) * weights.moved(neighbours, missing)
             l1 += len(part) * weights.moved_l1(neighbours, missing)
-        return Query(tuple(blocks), tuple(scales), math.sqrt(moved), l1=l1 if len(self.stages()) == 1 else None)
+        return Query(
+            tuple(blocks), tuple(scales), math.sqrt(moved), l1=l1 if len(self.stages()) == 1 else None
+        )
 
     def apart(self, query: Query) -> float:
         return apart(query) or super().apart(query)  # of a later stage's squares

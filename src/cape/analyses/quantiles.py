@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from cape import check
 from cape.analyses.by_group import ByGroup
 from cape.analyses.moments import enough
-from cape.analyses.tree import Tree, check_bins, depth, level_axes
+from cape.analyses.tree import Tree, check_bins, level_axes, sizes
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.data import Schema
@@ -135,24 +135,33 @@ class _FromTree(ByGroup):
       with w = L, and 2 L is attained by a row that moves from one end of the bounds to the other.
 
     Columns move independently, so their squares add: sqrt(2 L columns) or sqrt((L + 1) columns).
+
+    In the L1 norm, with v one over the scale of the total, the same rows move a column by L + v under add-remove
+    and by max(2 L, L + v) = 2 L under replace-one, with v = L. Under Laplace noise v = 1/4 under add-remove: the
+    total matters little to shares, and the levels' own counts say it too.
     """
 
     columns: tuple[str, ...]
     bins: int
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        levels = depth(self.bins)
-        total = 1 / math.sqrt(levels) if neighbours == "replace-one" else 1.0
+        levels = len(sizes(self.bins, self.laplace))
+        if neighbours == "replace-one":
+            total = 1 / levels if self.laplace else 1 / math.sqrt(levels)
+        else:
+            total = 4.0 if self.laplace else 1.0
         blocks, scales = [], []
         for name in self.columns:
             column = schema.number(name)
             if column.missing or neighbours == "add-remove":
                 blocks.append(Counts((Axis(name, (column.low, column.high)),)))
                 scales.append((total,))
-            blocks += [Counts((axis,)) for axis in level_axes(name, column, self.bins)]
+            blocks += [Counts((axis,)) for axis in level_axes(name, column, self.bins, self.laplace)]
             scales += [(1.0,)] * levels
-        per_column = 2 * levels if neighbours == "replace-one" else levels + 1
-        return Query(tuple(blocks), tuple(scales), math.sqrt(per_column * len(self.columns)))
+        many = len(self.columns)
+        squared = max(2.0 * levels, levels + total**-2) if neighbours == "replace-one" else levels + total**-2
+        l1 = 2.0 * levels if neighbours == "replace-one" else levels + 1 / total
+        return Query(tuple(blocks), tuple(scales), math.sqrt(squared * many), l1=l1 * many)
 
     def curves(self, answer: Answer) -> list[Curve | None]:
         """Return the distribution function of each column, None where there is too much noise."""
@@ -163,7 +172,7 @@ class _FromTree(ByGroup):
             levels, noise = [], []
             if answer.rows is not None and not column.missing:
                 levels, noise = [np.array([float(answer.rows)])], [0.0]
-            while len(levels) <= depth(self.bins):
+            while len(levels) <= len(sizes(self.bins, self.laplace)):
                 (counts,), (std,) = next(found)
                 levels.append(counts)
                 noise.append(std)

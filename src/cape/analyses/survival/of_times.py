@@ -8,7 +8,7 @@ from typing import Any
 
 from cape import check
 from cape.analyses.survival.risk_table import RiskTable, risk_tables
-from cape.blocks.survival import Exits, woven
+from cape.blocks.survival import Exits
 from cape.blocks.times import Times, checked_edges
 from cape.data import Schema
 from cape.engine.arguments import digits_apart, names, written
@@ -37,7 +37,8 @@ class OfTimes(Analysis):
 
     **Sensitivity.** One row is counted in one cell of one series and moves the sums by a column of W
     (`cape.blocks.survival`, which has the proof): by at most `norm` under add-remove and sqrt(2) `norm` under
-    replace-one, with norm <= 1, however many bins, events and groups there are.
+    replace-one, with norm <= 1, however many bins, events and groups there are. Under Laplace noise W is the
+    identity, and one row moves the sums by 1 or 2 in the L1 norm.
     """
 
     time: str
@@ -66,10 +67,11 @@ class OfTimes(Analysis):
         return Times.of(schema, self.time, self.event, edges=self.edges, bins=bins)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
-        block = Exits(self.times(schema), self.groups)
+        block = Exits(self.times(schema), self.groups, plain=self.laplace)
         block.arrays(schema)
-        swapped = math.sqrt(2.0) if neighbours == "replace-one" else 1.0
-        return Query((block,), ((1.0,),), swapped * woven(block.cells).norm)
+        rows = 2.0 if neighbours == "replace-one" else 1.0
+        moved, l1 = math.sqrt(rows) * block.weaving.norm, rows * block.weaving.norm_l1
+        return Query((block,), ((1.0,),), moved, l1=l1)
 
     def risk_tables(self, answer: Answer) -> list[RiskTable]:
         """Return the table of each group, those of the last column running fastest."""
@@ -77,7 +79,7 @@ class OfTimes(Analysis):
         columns = (self.time, self.event, *self.groups)
         public = answer.rows is not None and not any(answer.schema[name].missing for name in columns)
         total = float(answer.rows) if public and answer.rows is not None else None
-        return risk_tables(released, noise, total, self.at_edges)
+        return risk_tables(released, noise, total, self.at_edges, plain=self.laplace)
 
     def _time_keys(self) -> dict[str, Any]:
         cut = {"bins": self.bins} if self.edges is None else {"edges": list(self.edges)}

@@ -51,9 +51,9 @@ class Slopes:
 
 
 @lru_cache(64)
-def _inverses(cells: int) -> tuple[Floats, Floats]:
+def _inverses(cells: int, plain: bool) -> tuple[Floats, Floats]:
     """Return X^-1 of series of events, which have no last cell, and of rows that were censored."""
-    matrix = woven(cells).matrix
+    matrix = woven(cells, plain).matrix
     inner = matrix.T @ matrix
     return _inverse(inner[:-1, :-1]), _inverse(inner)
 
@@ -71,16 +71,18 @@ class Blur:
         bins: how many bins there are.
         kinds: how many series of events.
         tied: whether the counts add up to a public total.
+        plain: whether counts were released by themselves.
     """
 
     noise: float
     bins: int
     kinds: int
     tied: bool
+    plain: bool = False
 
     def covariance(self, of: Slopes) -> Floats:
         """Return the covariance of the noise in numbers with these slopes."""
-        events, censored = _inverses(self.bins + 1)
+        events, censored = _inverses(self.bins + 1, self.plain)
         found = of.censored @ censored @ of.censored.T
         for kind in range(self.kinds):
             found = found + of.events[:, kind] @ events @ of.events[:, kind].T
@@ -164,30 +166,33 @@ class RiskTable:
         return Slopes(direct + (by_exposure @ events)[:, None, :], by_exposure @ censored)
 
 
-def risk_tables(released: Floats, noise: float, total: float | None, at_edges: bool) -> list[RiskTable]:
+def risk_tables(
+    released: Floats, noise: float, total: float | None, at_edges: bool, plain: bool = False
+) -> list[RiskTable]:
     """Return the table of each group from group x event x cell of released sums.
 
-    `total` is the public number of rows of which none is left out; it is used if there is one group.
+    `total` is the public number of rows of which none is left out; it is used if there is one group. `plain` if
+    counts were released by themselves.
     """
     groups, kinds, cells = released.shape
     known = total if groups == 1 and noise > 0 else None
-    blur = Blur(noise, cells - 1, kinds - 1, known is not None)
+    blur = Blur(noise, cells - 1, kinds - 1, known is not None, plain)
     tables = []
     for group in released:
-        counts = _free(group, known)
+        counts = _free(group, known, plain)
         if noise == 0:
             counts = np.rint(counts)
         free = RiskTable(counts[1:, :-1], counts[0], blur, at_edges)
         if noise > 0:
-            counts = _fitted(group, known)
+            counts = _fitted(group, known, plain)
         tables.append(RiskTable(counts[1:, :-1], counts[0], blur, at_edges, free))
     return tables
 
 
-def _free(released: Floats, total: float | None) -> Floats:
+def _free(released: Floats, total: float | None, plain: bool) -> Floats:
     """Return counts without constraints, event x cell, of one group."""
-    matrix = woven(released.shape[1]).matrix
-    events, censored = _inverses(len(matrix))
+    matrix = woven(released.shape[1], plain).matrix
+    events, censored = _inverses(len(matrix), plain)
     counts = np.array(np.linalg.solve(matrix, released.T).T, np.float64)
     counts[1:, :-1] = released[1:] @ matrix[:, :-1] @ events
     counts[1:, -1] = 0.0
@@ -199,12 +204,12 @@ def _free(released: Floats, total: float | None) -> Floats:
     return counts
 
 
-def _fitted(released: Floats, total: float | None) -> Floats:
+def _fitted(released: Floats, total: float | None, plain: bool) -> Floats:
     """Return the nearest counts that are not negative, event x cell, of one group.
 
     Counts that add up to a total are those of y + m W'^-1 1 for a multiplier m, in which their sum rises.
     """
-    matrix = woven(released.shape[1]).matrix
+    matrix = woven(released.shape[1], plain).matrix
     apart = np.asarray(np.linalg.solve(matrix.T, np.ones(len(matrix))), np.float64)
     steps = _STEPS * len(matrix)
 
