@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-slow test-torch test-deploy test-databases lint types bench mutants audit paper docs clean
+.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser lint types bench mutants audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -30,6 +30,10 @@ test-deploy: .venv-flare/.test
 test-databases: .venv/.test .venv/.databases
 	PATH="$$PATH:/usr/lib/jvm/default-java/bin" $(BIN)/python -m pytest tests_databases
 
+# Debian's Chromium looks at the built pages with the network off; npm fetches axe-core once. Pictures: browser-out/.
+test-browser: .venv/.test .venv/.docs .venv/.browser
+	$(BIN)/python -m pytest tests_browser
+
 lint: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -54,17 +58,17 @@ paper: .venv/.reproduction
 
 docs: .venv/.docs
 	$(BIN)/python docs/figures.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv .venv-torch .venv-flare .venv-peers site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf .venv .venv-torch .venv-flare .venv-peers .cache browser-out site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) -e .
 	touch $@
 
-.venv/.docs .venv/.audit .venv/.reproduction .venv/.databases: .venv/.%: .venv/.core
+.venv/.docs .venv/.browser .venv/.audit .venv/.reproduction .venv/.databases: .venv/.%: .venv/.core
 	$(PIP) -e '.[$*]'
 	touch $@
 

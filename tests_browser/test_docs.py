@@ -1,0 +1,108 @@
+"""The documentation as a reader's browser shows it: from files, with the network off."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import cape
+from tests_browser import look
+
+PAGES = ("index", "choosing-epsilon", "comparison", "ethics", "guarantee", "analyses", "reference/analyses")
+
+
+@pytest.mark.parametrize("width", look.WIDTHS)
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_sticks_out_of_a_page(page, width, site, visit, picture):
+    shown = visit(site / f"{page}.html", width=width)
+    picture(shown, f"{page.replace('/', '-')}-{width}")
+    assert not look.sticks_out(shown)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_no_barrier(page, dark, site, visit, axe, picture):
+    shown = visit(site / f"{page}.html", dark=dark)
+    if dark:
+        picture(shown, f"{page.replace('/', '-')}-dark")
+    assert not look.barriers(shown, axe)
+
+
+def test_what_is_too_wide_is_noticed(tmp_path, visit, axe):
+    page = tmp_path / "wide.html"
+    page.write_text('<body><p style="width: 900px">wide</p><img src="data:,"></body>')
+    shown = visit(page, width=360)
+    assert any("900" in found or "wide" in found for found in look.sticks_out(shown))
+    assert any("image-alt" in found for found in look.barriers(shown, axe))
+
+
+def test_the_search_finds_a_page_without_a_server(site, visit):
+    shown = visit(site / "index.html")
+    shown.locator(".md-search__input").click()
+    shown.keyboard.type("ledger")
+    found = shown.locator(".md-search-result__link").first
+    found.wait_for()
+    assert "stewards.html" in "".join(
+        link.get_attribute("href") or "" for link in shown.locator(".md-search-result__link").all()
+    )
+
+
+def test_every_page_shows_the_version(site):
+    for page in site.glob("*.html"):
+        assert f"CAPE {cape.__version__}" in page.read_text(encoding="utf-8"), page.name
+
+
+def test_no_page_names_an_asset_of_another_host(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assets = re.findall(r'<(?:script|img|iframe)[^>]*\bsrc="?([^" >]+)', text)
+        assets += re.findall(r'<link[^>]*rel="?(?:stylesheet|preconnect|icon)"?[^>]*href="?([^" >]+)', text)
+        assert not [asset for asset in assets if urlsplit(asset).netloc], page.name
+
+
+def test_every_link_and_anchor_is_there(site):
+    """MkDocs checks links between pages of Markdown; this checks all of what was built, the reference too."""
+    anchors: dict[Path, set[str]] = {}
+
+    def ids(page: Path) -> set[str]:
+        if page not in anchors:
+            anchors[page] = set(re.findall(r'\b(?:id|name)="?([^" >]+)', page.read_text(encoding="utf-8")))
+        return anchors[page]
+
+    broken = []
+    for page in site.rglob("*.html"):
+        if page.name == "404.html":  # its links start at the root of a server
+            continue
+        for link in re.findall(r'<a\b[^>]*\bhref="?([^" >]+)', page.read_text(encoding="utf-8")):
+            to = urlsplit(link.replace("&amp;", "&"))
+            if to.scheme or to.netloc:
+                continue
+            target = (page.parent / unquote(to.path)).resolve() if to.path else page
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file():
+                broken.append(f"{page.relative_to(site)}: {link}")
+            elif to.fragment and target.suffix == ".html" and unquote(to.fragment) not in ids(target):
+                broken.append(f"{page.relative_to(site)}: {link}: no such anchor")
+    assert not broken, "\n".join(broken)
+
+
+def test_the_reference_has_every_public_name(site):
+    inventory = (site / "objects.inv").read_bytes().split(b"zlib.\n", 1)[1]
+    described = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    modules = {"learning", "noise", "privacy", "secagg"}
+    assert not {f"cape.{name}" for name in set(cape.__all__) - modules} - described
+    from cape import privacy, sklearn
+
+    assert not {f"cape.sklearn.{name}" for name in sklearn.__all__} - described
+    names = {f"cape.privacy.{name}" for name in privacy.__all__ if name not in ("correlated", "paper")}
+    names |= {f"cape.privacy.correlated.{name}" for name in privacy.correlated.__all__}
+    names |= {f"cape.privacy.paper.{name}" for name in privacy.paper.__all__}
+    assert not names - described
+    torch = (Path(cape.__file__).parent / "torch/__init__.py").read_text()
+    names = re.findall(r'"(\w+)"', torch.partition("__all__")[2])
+    assert len(names) == 6
+    assert not {f"cape.torch.{name}" for name in names} - described
