@@ -48,7 +48,12 @@ def test_the_report_loads_nothing_from_elsewhere(page):
     parser = Balanced()
     parser.feed(page)
     assert not parser.open
-    assert not {name for name, _ in parser.attributes} & {"src", "href", "srcset", "data"}
+    assert not {name for name, _ in parser.attributes} & {"src", "srcset", "data"}
+    links = [value for name, value in parser.attributes if name == "href"]
+    assert links
+    assert all(
+        value.startswith(("#", "data:text/csv;base64,", "data:image/svg+xml;base64,")) for value in links
+    )
 
 
 def test_the_report_says_what_a_board_asks(page):
@@ -72,7 +77,10 @@ def test_the_report_says_what_a_board_asks(page):
         "the words NA, N/A, #N/A, NaN, null, ., in any case, stand for a missing cell",
     ):
         assert words in text, words
-    assert page.count("<svg") == 2 + 3 + 1 + 1  # means; Table One: age and two sexes; histogram; cells
+    assert (
+        page.count('wide-plot" viewBox') == 2 + 2 + 1 + 1
+    )  # means; Table One: age and sex; histogram; cells
+    assert page.count('narrow-plot" viewBox') == 6
 
 
 def test_no_cell_of_a_table_is_in_it(page, study):

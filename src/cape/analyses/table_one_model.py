@@ -11,13 +11,14 @@ from cape.data import Number, Schema
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, extent
-from cape.show.numbers import p_value, rounded
+from cape.show.numbers import between, p_value, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
 
 __all__ = ["TableOneModel"]
 
 _NUMBERS = ("mean", "SD", "Q1", "median", "Q3")
+_MOST_FOUND = 5  # of its numbers, in words
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,12 +74,33 @@ class TableOneModel(Shown):
         many = len(columns)
         return Table(tuple(columns), tuple(rows), drop=(many - 1,) if compared else ())
 
+    def findings(self) -> Sequence[str]:
+        """Return the means and percentages of everybody, of as many columns as one reads."""
+        found = []
+        for e in self.estimates:
+            label, _, group = e.label.partition(" | ")
+            if label.endswith((" mean", " %")) and group in ("", "overall") and not self._mirrored(label):
+                stem, _, kind = label.rpartition(" ")
+                ends = between(e.interval(), e.standard_error)
+                unit = "%" if kind == "%" else ""
+                mean = "mean " if kind == "mean" else ""
+                found.append(f"{self.schema.title(stem)}: {mean}{_shown(e)}{unit} (95% CI {ends})")
+        return found[:_MOST_FOUND]
+
+    def _mirrored(self, stem: str) -> bool:
+        """Whether a percentage says the same as that of the other value of its column."""
+        name, sign, value = stem.removesuffix(" %").partition("=")
+        if not sign or name not in self.schema:
+            return False
+        values = self.schema.category(name).values
+        return len(values) == 2 and value == str(values[0])
+
     def figures(self) -> Sequence[Figure]:
-        """Return means and percentages of each group below each other."""
+        """Return means and percentages of each group below each other; of two values, the second's."""
         panels: dict[str, list[Mark]] = {}
         for e in self.estimates:
             stem, _, group = e.label.partition(" | ")
-            if stem.endswith((" mean", " %")):
+            if stem.endswith((" mean", " %")) and not self._mirrored(stem):
                 panels.setdefault(stem, []).append(Mark.of(e, self.schema.title(group) or "everyone"))
         percent = extent([m for stem, marks in panels.items() if stem.endswith(" %") for m in marks])
         drawn = tuple(

@@ -13,6 +13,7 @@ from cape.cli.bench import bench
 from cape.cli.check import check as check_rows
 from cape.cli.demo import demo
 from cape.cli.deploy import deploy
+from cape.cli.exports import results
 from cape.cli.init import init
 from cape.cli.machines import join, serve, status
 from cape.cli.plan import plan
@@ -30,12 +31,11 @@ app = typer.Typer(
     Example: [bold]cape demo[/bold]
 
     Example: [bold]cape plan study.toml[/bold], then [bold]cape run study.toml --out results[/bold]""",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (demo, init, check_rows, plan, run, synth, audit, bench, serve, join, submit, status):
+for command in (demo, init, check_rows, plan, run, results, synth, audit, bench, serve, join, submit, status):
     app.command(command.__name__)(command)
 app.add_typer(site)
 app.add_typer(deploy)
@@ -51,13 +51,24 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+_NEXT = """Private statistics across sites, with the accuracy of a trusted curator.
+
+  cape demo               a whole study on data that ships with cape, in seconds
+  cape init FILE.csv      write a study file for your own data
+  cape plan STUDY.toml    what a study will tell and what it will cost, before any row is read
+
+All commands: cape --help"""
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(_NEXT)
 
 
 def warn(

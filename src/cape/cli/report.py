@@ -8,38 +8,73 @@ from html import escape
 
 from cape import __version__
 from cape.cli import words
+from cape.cli.certificate import certificate
 from cape.cli.results import Answered, Results
 from cape.data import Number
 from cape.engine.schemes import Cost
 from cape.show import Table, html
+from cape.show.plain import plain, to_json
 
 __all__ = ["page"]
 
 
 def page(results: Results) -> str:
-    """Return the report as an HTML page. It contains released numbers and public facts only."""
-    parts = [_head(results), _summary(results), _sites(results), *map(_answer, results.answered)]
-    parts += [_budget(results), _columns(results), _foot(results)]
+    """Return the report as an HTML page. It contains released numbers and public facts only.
+
+    Results come first, then what is guaranteed and what it cost, then a certificate that fills one page.
+    """
+    parts = [_head(results), _findings(results), *map(_answer, results.answered)]
+    parts += [_summary(results), _sites(results)]
+    if results.answered or results.budget.spent:
+        parts += [_budget(results), _columns(results), certificate(results)]
     title = "rehearsal on made-up rows" if results.study.rehearsal else "report"
-    return html.document(f"{results.study.name}: {title}", parts)
+    return html.document(f"{results.study.name}: {title}", [*parts, _foot(results)])
 
 
 def _head(results: Results) -> str:
-    study, budget = results.study, results.budget
-    took_part = dict.fromkeys(name for each in results.answered for name in each.release.participants)
-    rows = max((each.release.rows or 0 for each in results.answered), default=0)
-    cards = [
-        (f"{len(took_part)} of {len(study.sites)}" if results.answered else "-", "sites took part"),
-        (f"{rows:,}" if rows else "private" if results.answered else "-", "rows in total"),
-        (f"{len(results.answered)} of {len(study.analyses)}", "analyses released"),
-        (_loss(results), "total privacy loss"),
-        (words.percent(float(budget.remaining)), "of the budget left"),
-    ]
-    shown = "".join(f'<div class="card"><b>{b}</b><span>{span}</span></div>' for b, span in cards)
+    study = results.study
     lead = f'<p class="lead">{escape(study.description)}</p>' if study.description else ""
     mark = "Rehearsal: " if study.rehearsal else ""
-    head = f"<header><h1>{mark}{escape(study.name)}</h1>{lead}</header>"
-    return f'{head}{_failure(results)}<div class="cards">{shown}</div>'
+    facts = f'<p class="facts">{escape(_facts(results))}</p>' if results.answered else ""
+    head = f"<header><h1>{mark}{escape(study.name)}</h1>{lead}{facts}</header>"
+    return f"{head}{_failure(results)}"
+
+
+def _facts(results: Results) -> str:
+    """Return who answered how much at which price, in one line."""
+    study = results.study
+    took_part = dict.fromkeys(name for each in results.answered for name in each.release.participants)
+    rows = max((each.release.rows or 0 for each in results.answered), default=0)
+    said = [
+        f"{len(took_part)} of {words.count(len(study.sites), 'site')}",
+        f"{words.count(rows, 'row')} in total" if rows else "number of rows private",
+        f"{len(results.answered)} of {len(study.analyses)} analyses released",
+        f"privacy loss {_loss(results)}",
+        f"{words.percent(float(results.budget.remaining))} of the budget left",
+    ]
+    return " · ".join(said)
+
+
+def _findings(results: Results) -> str:
+    """Return the main numbers in words, each linked to its section, and links to the other sections."""
+    if not results.answered:
+        return ""
+    items = []
+    for each in results.answered:
+        said = "".join(f"<li>{escape(text)}</li>" for text in each.release.findings())
+        name = escape(words.capital(each.release.describe()))
+        items.append(f'<li><a href="#{_anchor(each)}">{name}</a>{f"<ul>{said}</ul>" if said else ""}</li>')
+    links = [("guarantee", "Privacy guarantee"), ("cost", "What it cost"), ("columns", "Columns")]
+    links += [("certificate", "Certificate")] if certificate(results) else []
+    more = " · ".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in links)
+    return (
+        f'<section id="findings"><h2>Main findings</h2><ol class="findings">{"".join(items)}</ol>'
+        f'<nav aria-label="Contents">{more}</nav></section>'
+    )
+
+
+def _anchor(answered: Answered) -> str:
+    return f"analysis-{answered.entry.number}"
 
 
 def _loss(results: Results) -> str:
@@ -64,7 +99,7 @@ def _summary(results: Results) -> str:
     assumed = words.assumptions(results.study.setting, results.scheme)
     sites = ", ".join(results.study.sites)
     return (
-        f"<section><h2>{title}</h2>{promise}"
+        f'<section id="guarantee"><h2>{title}</h2>{promise}'
         f"<h3>What is assumed</h3><ul>{''.join(f'<li>{escape(text)}</li>' for text in assumed)}</ul>"
         f'<p class="note">Sites: {escape(sites)}. Noise scheme: {escape(results.scheme)}.</p>'
         "</section>"
@@ -113,14 +148,23 @@ def _promised(results: Results) -> tuple[str, list[str]]:
 
 
 def _answer(answered: Answered) -> str:
-    """Return the section of one analysis: what was asked, and its release."""
+    """Return the section of one analysis: its release, how it was computed, and its numbers to take away."""
     release = answered.release
     said = "".join(f'<p class="warning">{escape(words.sentence(text))}</p>' for text in answered.warnings)
     who = ", ".join(release.participants) + ("" if release.rows is None else f" ({release.rows:,} rows)")
+    cost = release.cost
+    how = [
+        f"From {who}, for {words.percent(release.share)} of the budget.",
+        f"Noise scheme {release.scheme}: {words.count(cost.rounds, 'round')}, {cost.bytes / 1e3:,.1f} kB, "
+        f"{cost.seconds:.2f} s.",
+        f"The question as the study file asks it: {to_json(plain(release.analysis.to_dict()), indent=None)}",
+    ]
+    name = f"{answered.entry.number}-{release.analysis.kind}"
     return (
-        f"<section><h2>{answered.entry.number}. {escape(words.capital(release.describe()))}</h2>{said}"
-        f'{html.body(release)}<p class="note">From {escape(who)}, for {words.percent(release.share)} of the '
-        "budget.</p></section>"
+        f'<section id="{_anchor(answered)}"><h2>{answered.entry.number}. '
+        f"{escape(words.capital(release.describe()))}</h2>{said}{html.body(release)}"
+        f"<details><summary>How it was computed</summary>{''.join(f'<p>{escape(text)}</p>' for text in how)}"
+        f"</details>{html.downloads(release, name)}</section>"
     )
 
 
@@ -156,7 +200,7 @@ def _budget(results: Results) -> str:
     epsilon = f"ε at {results.budget.delta:g}"
     names = ("", "share", "mu", epsilon, "rounds", "kB in total", "kB per site, at most", "seconds")
     return (
-        f'<section><h2>What it cost</h2><div class="budget">{parts}</div>'
+        f'<section id="cost"><h2>What it cost</h2><div class="budget">{parts}</div>'
         f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
         f"{words.percent(float(results.budget.spent))} is spent, "
         f"{words.percent(float(results.budget.remaining))} is left. Shares add up because mu² "
@@ -189,8 +233,8 @@ def _columns(results: Results) -> str:
         rows.append((label, said, "may be missing" if column.missing else "never missing"))
     names = ("column", "bounds or categories", "cells")
     return (
-        "<section><h2>What was known in advance</h2><p>These bounds and categories are public and were "
-        "chosen by people. A value beyond a bound counts as the bound. "
+        '<section id="columns"><h2>What was known in advance</h2><p>These bounds and categories are public '
+        "and were chosen by people. A value beyond a bound counts as the bound. "
         f"{escape(words.missing_cells(results.study.sites))}</p>"
         f"{html.table(Table(names, tuple(rows)), 'words')}</section>"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -132,6 +132,9 @@ class Results:
                     "number": each.entry.number,
                     "released": each.released.isoformat(timespec="seconds"),
                     **each.release.to_dict(),
+                    "findings": list(each.release.findings()),
+                    "tables": [asdict(table) for table in each.release.tables()],
+                    "records": each.release.records(),
                     "warnings": list(each.warnings),
                 }
                 for each in self.answered

@@ -16,13 +16,16 @@ from cape.show.numbers import count
 from cape.study.sites import SourceSpec
 
 __all__ = [
+    "adversary",
     "assumptions",
     "bet",
     "capital",
     "count",
     "guarantee",
+    "loss",
     "missing_cells",
     "percent",
+    "protected",
     "sentence",
     "step",
 ]
@@ -57,7 +60,25 @@ def step(done: Progress) -> str:
     return f"step {done.done:,} of {done.of:,}{spent}, {done.seconds:.2g} s per step{note}"
 
 
-def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below together") -> list[str]:
+def protected(guarantee: ReleaseGuarantee) -> str:
+    """Return whose data the guarantee is about, and what may change in it."""
+    mine = "row" if guarantee.person is None else "rows"
+    if guarantee.neighbours == "replace-one":
+        return f"each person's {mine}, replaced by anyone else's"
+    return f"each person's {mine}, and whether they are in the data at all"
+
+
+def loss(guarantee: ReleaseGuarantee) -> str:
+    """Return the privacy loss in one line."""
+    return f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = {guarantee.mu:.4g})"
+
+
+def adversary(guarantee: ReleaseGuarantee) -> str:
+    """Return whom the guarantee holds against."""
+    return SCHEMES[guarantee.scheme]().adversary(guarantee.parties)
+
+
+def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers together") -> list[str]:
     """Return paragraphs on what is guaranteed to one person against anyone who has `seen` this."""
     if not math.isfinite(guarantee.mu):
         return ["No noise was added: these answers are exact, and nobody is protected."]
@@ -70,10 +91,9 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers below to
     return [
         f"Whatever somebody concludes about a person from {seen}, they would have concluded nearly the same "
         f"{other}. How nearly is a number that holds for every person and every adversary, whatever else the "
-        f"adversary knows: epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = "
-        f"{guarantee.mu:.4g}), exactly accounted.",
+        f"adversary knows: {loss(guarantee)}, exactly accounted.",
         bet(guarantee),
-        f"This holds against {SCHEMES[guarantee.scheme]().adversary(guarantee.parties)}.",
+        f"This holds against {adversary(guarantee)}.",
     ]
 
 

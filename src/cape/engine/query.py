@@ -28,6 +28,7 @@ from cape.errors import InvalidInput, TooNoisyWarning
 from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, Intervals, Shown, Table
 from cape.show.figures import DOTS, dots, to_scale
+from cape.show.findings import findings
 from cape.show.tables import listed
 
 if TYPE_CHECKING:
@@ -356,6 +357,11 @@ class Analysis(ABC):
         """Return what follows from a release besides, or should be known of it, in sentences."""
         model: Shown | None = release.model
         return () if model is None else model.notes()
+
+    def findings(self, release: Release) -> Sequence[str]:
+        """Return the main numbers of a release in words."""
+        model: Shown | None = release.model
+        return findings(self.tables(release)) if model is None else model.findings()
 
     def title(self, label: str, schema: Schema) -> str:
         """Return how tables and figures name the estimate with this label."""

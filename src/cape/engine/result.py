@@ -243,6 +243,10 @@ class Release(Shown):
         """Return what they say of it besides, in sentences, and what lost sites did to the noise."""
         return [*self.analysis.notes(self), *self._losses()]
 
+    def findings(self) -> Sequence[str]:
+        """Return its main numbers in words."""
+        return self.analysis.findings(self)
+
     def _losses(self) -> list[str]:
         if self.growth <= _GREW:
             return []

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
-from cape.show.figures import KEY, Figure
+from cape.show.figures import KEY, Figure, Panel
+from cape.show.plain import to_csv
 from cape.show.shown import Shown
-from cape.show.svg import draw
+from cape.show.svg import NARROW, WIDE, draw
 from cape.show.tables import Table
 
-__all__ = ["body", "document", "figure", "fragment", "table"]
+__all__ = ["body", "document", "downloads", "figure", "fragment", "table"]
 
+_MOST_SAVED = 8  # pictures of one result
 _MOST_OPEN = 16  # rows of a table that is not folded beside a figure
 
 
@@ -51,7 +55,7 @@ def body(shown: Shown) -> str:
 
 
 def table(told: Table, kind: str = "") -> str:
-    """Return a table that scrolls if it is wider than the page; `kind` is its CSS class."""
+    """Return a table; `kind` is its CSS class. On a narrow page each row becomes a list of its cells."""
     if told.drawn is not None:
         told = told.without(told.drawn)
     width = f' colspan="{len(told.columns)}"'
@@ -59,12 +63,15 @@ def table(told: Table, kind: str = "") -> str:
     for row in told.rows:
         if len(row) == 1:
             under = ' class="under"'
-            rows.append(f'<tr class="head"><td{width}>{escape(row[0])}</td></tr>')
+            rows.append(f'<tr class="head"><th scope="rowgroup"{width}>{escape(row[0])}</th></tr>')
         else:
-            rows.append(f"<tr{under}>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>")
+            cells = "".join(map(_cell, told.columns[1:], row[1:]))
+            rows.append(f'<tr{under}><th scope="row">{escape(row[0])}</th>{cells}</tr>')
     if told.more:
         rows.append(f"<tr><td{width}>... and {told.more:,} more in results.json</td></tr>")
-    head = "".join(f"<th>{escape(name)}</th>" for name in told.columns)
+    corner, *names = told.columns
+    head = f"<th>{escape(corner)}</th>" if corner else "<td></td>"
+    head += "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     kind = kind or ("clinical" if under else "numbers")
     title = f"<h3>{escape(told.title)}</h3>" if told.title else ""
     caption = f'<p class="note">{escape(told.caption)}</p>' if told.caption else ""
@@ -74,11 +81,39 @@ def table(told: Table, kind: str = "") -> str:
     )
 
 
+def _cell(name: str, text: str) -> str:
+    """Return a cell, with the name of its column for narrow pages; an empty one is left out there."""
+    return f'<td data-of="{escape(name)}">{escape(text)}</td>' if text else '<td class="none"></td>'
+
+
 def figure(told: Figure) -> str:
-    """Return a figure with its caption."""
+    """Return a figure with its caption, drawn for a wide and for a narrow page."""
     caption = escape(told.caption).replace(KEY, '<span class="key"></span>')
-    panels = "".join(map(draw, told.panels))
+    panels = "".join(draw(panel, WIDE) + draw(panel, NARROW) for panel in told.panels)
     return f'<figure><div class="plot">{panels}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def downloads(shown: Shown, name: str) -> str:
+    """Return links that save its numbers as CSV and its pictures as SVG; the files are inside the page."""
+    links = [_saved(f"{name}.csv", "text/csv", to_csv(shown.records()), "numbers (CSV)")]
+    panels = [panel for each in shown.figures() for panel in each.panels]
+    for place, panel in enumerate(panels, 1):
+        end = f"-{place}" if len(panels) > 1 else ""
+        if place <= _MOST_SAVED:
+            links.append(_saved(f"{name}{end}.svg", "image/svg+xml", _alone(panel), f"picture{end} (SVG)"))
+    return f'<p class="save">Save: {" · ".join(links)}</p>'
+
+
+def _saved(name: str, kind: str, text: str, told: str) -> str:
+    data = b64encode(text.encode()).decode()
+    return f'<a download="{escape(name)}" href="data:{kind};base64,{data}">{escape(told)}</a>'
+
+
+def _alone(panel: Panel) -> str:
+    """Return a picture as a file of its own, with its style, in light colours."""
+    style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", _style("figures"))
+    head = '<svg xmlns="http://www.w3.org/2000/svg" '
+    return draw(panel, WIDE).replace("<svg ", head, 1).replace(">", f"><style>{escape(style)}</style>", 1)
 
 
 def _style(name: str) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cape.show.figures import Figure
-from cape.show.plain import to_json
-from cape.show.tables import Table
+from cape.show.findings import findings
+from cape.show.plain import plain, to_json
+from cape.show.tables import Table, recorded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,6 +43,39 @@ class Shown(ABC):
             Path(path).write_text(f"{text}\n", encoding="utf-8")
         return text
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return its numbers, one record each, with errors and the ends of 95% intervals.
+
+        What has no estimates gives the cells of its first table.
+        """
+        estimates = getattr(self, "estimates", None)
+        if estimates is not None:
+            return [recorded(each) for each in estimates]
+        table = next(iter(self.tables()), None)
+        if table is None:
+            return []
+        names = [name or "name" for name in table.columns]
+        return [dict(zip(names, row, strict=True)) for row in table.rows if len(row) > 1]
+
+    def to_polars(self) -> Any:
+        """Return `records` as a DataFrame of polars."""
+        import polars
+
+        return polars.DataFrame([plain(each) for each in self.records()], infer_schema_length=None)
+
+    def to_pandas(self) -> Any:
+        """Return `records` as a DataFrame of pandas, which must be installed."""
+        pandas = import_module("pandas")
+        return pandas.DataFrame([plain(each) for each in self.records()])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw its figures with matplotlib (the extra `plot`) and return the figure.
+
+        Args:
+            ax: draw the first panel there instead, and return it.
+        """
+        return import_module("cape.show.plot").plot(self, ax)
+
     def to_sklearn(self) -> Any:
         """Return it as fitted objects of scikit-learn, which is an extra: see `cape.sklearn.exports`."""
         # by name: what is shown knows nothing of scikit-learn, which is an extra
@@ -54,6 +88,10 @@ class Shown(ABC):
     def notes(self) -> Sequence[str]:
         """Return sentences that a reader should know besides."""
         return ()
+
+    def findings(self) -> Sequence[str]:
+        """Return its main numbers in words, each with its interval."""
+        return findings(self.tables())
 
     def __rich__(self) -> RenderableType:
         from cape.show.terminal import rendered

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from cape.show.numbers import LEVEL, between, rounded
 
-__all__ = ["Estimated", "Table", "listed"]
+__all__ = ["Estimated", "Table", "listed", "recorded"]
 
 _MOST = 200  # rows
 
@@ -99,3 +99,16 @@ def listed(
     columns = ("", "value", f"{LEVEL:.0%} interval", "standard error", "from privacy")
     left = len(estimates) - len(rows)
     return Table(columns, tuple(rows), drop=(4, 3), more=left, folded=folded)
+
+
+def recorded(estimate: Estimated) -> dict[str, Any]:
+    """Return an estimate as a record of numbers."""
+    low, high = estimate.interval(LEVEL)
+    return {
+        "label": estimate.label,
+        "value": estimate.value,
+        "low": low,
+        "high": high,
+        "standard_error": estimate.standard_error,
+        "privacy_error": estimate.privacy,
+    }

@@ -33,22 +33,28 @@ def rendered(shown: Shown) -> Group:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A table without the columns that do not fit, and with at most so many rows."""
+    """A table with at most so many rows, as wide as there is room.
+
+    If it does not fit, columns that a reader can do without are left out. If that is not enough, each row
+    becomes a list of its cells below each other.
+    """
 
     table: Table
     most: int = _MOST
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        table, dropped = self.table.cut(self.most), []
+        whole = self.table.cut(self.most)
+        table, dropped = whole, []
         while table.drop and _width(table) > options.max_width:
             dropped.append(table.columns[table.drop[0]])
             table = table.without(table.drop[0])
+        fits = _width(table) <= options.max_width
         if table.title:
             yield Text(table.title, style="italic")
-        yield _drawn(table)
+        yield _drawn(table) if fits else _stacked(whole)
         if table.caption:
             yield Text(table.caption, style="dim")
-        if dropped:
+        if dropped and fits:
             yield Text(f"Not shown for lack of space: {', '.join(dropped[::-1])}.", style="dim")
 
 
@@ -63,6 +69,24 @@ def _drawn(table: Table) -> RichTable:
             under = True
         else:
             found.add_row(*map(escape, (f"  {row[0]}" if under else row[0], *row[1:])))
+    if table.more:
+        found.add_row(f"... and {table.more:,} more")
+    return found
+
+
+def _stacked(table: Table) -> RichTable:
+    """Return each row as its name and, below, the name and text of each cell."""
+    found = RichTable(show_header=False)
+    found.add_column(justify="left")
+    found.add_column(justify="right")
+    for row in table.rows:
+        if len(row) == 1:
+            found.add_row(Text(row[0], style="bold italic"))
+            continue
+        found.add_row(Text(row[0], style="bold"))
+        for name, cell in zip(table.columns[1:], row[1:], strict=True):
+            if cell:
+                found.add_row(escape(f"  {name}"), escape(cell))
     if table.more:
         found.add_row(f"... and {table.more:,} more")
     return found

@@ -15,6 +15,7 @@ from cape.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.show import Curves, Figure, Mark, Shown, Table
+from cape.show.findings import findings
 from cape.show.numbers import LEVEL, between, number, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
@@ -98,6 +99,11 @@ class KaplanMeierModel(Shown):
             *(self._by_edge(group) for group in self.groups),
             *([listed(several, self._title, folded=True)] if several else []),
         ]
+
+    def findings(self) -> Sequence[str]:
+        """Return the differences between groups, then what was found in each."""
+        first = [*self.differences, *(e for group in self.groups for e in (*group.means, *group.quantiles))]
+        return findings([listed(first, self._title)])
 
     def _title(self, label: str) -> str:
         return titled(label, self.schema)
