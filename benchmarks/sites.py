@@ -29,9 +29,9 @@ from cape.analyses import (
     MixedModel,
     Proportion,
 )
-from cape.blocks import Counts, GroupedProducts, Moments
+from cape.blocks import Counts, GroupedProducts, Moments, SiteScores
 from cape.data import Category, Number, Schema
-from cape.engine.query import Analysis, Answer
+from cape.engine.query import Analysis, Answer, Query
 from cape.errors import TooNoisyWarning
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,11 @@ SCHEMA = Schema(
 
 def answer(asked: Analysis, tables: Sequence[Table], rng: Random, noise: float) -> Answer:
     """Return the sums of the sites' tables, with `noise` a unit of sensitivity."""
-    query = asked.query(SCHEMA, "replace-one")
+    return answered(asked.query(SCHEMA, "replace-one"), tables, rng, noise)
+
+
+def answered(query: Query, tables: Sequence[Table], rng: Random, noise: float) -> Answer:
+    """Return the answer to a question of one stage."""
     sums, stds = [], []
     for block, scales in zip(query.blocks, query.scales, strict=True):
         exact = _summed(block, tables)
@@ -64,15 +68,31 @@ def answer(asked: Analysis, tables: Sequence[Table], rng: Random, noise: float) 
     return Answer(tuple(sums), tuple(stds), None, SCHEMA)
 
 
+def conducted(asked: Analysis, tables: Sequence[Table], rng: Random, noise: float) -> Any:
+    """Return the result of all stages, which share the budget for which `noise` is a unit of sensitivity."""
+    talk = asked.conduct(SCHEMA, "replace-one")
+    query = next(talk)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooNoisyWarning)
+        for share in asked.stages():
+            try:
+                query = talk.send(answered(query, tables, rng, noise / math.sqrt(share)))
+            except StopIteration as told:
+                return told.value
+    raise AssertionError("there are as many questions as shares")
+
+
 def _summed(block: Any, tables: Sequence[Table]) -> list[Floats]:
     """Return a block's sums, by site first."""
-    if isinstance(block, GroupedProducts):
-        length = block.design.length(SCHEMA)
-        grams = []
+    if isinstance(block, (GroupedProducts, SiteScores)):
+        length, target = block.design.length(SCHEMA), str(block.design.target)
+        rows = []
         for table in tables:
             x = [table[name] / length for name in block.design.features]
-            v = np.stack([np.ones(len(x[0])), *x, table[str(block.design.target)]])
-            grams.append(v @ v.T)
+            rows.append(np.stack([np.ones(len(x[0])), *x, table[target]]))
+        if isinstance(block, SiteScores):
+            return list(block.summed([(v[:-1], v[-1], 1.0) for v in rows]))
+        grams = [v @ v.T for v in rows]
         found = []
         for products in block.products(SCHEMA):
             i, j = zip(*products.places, strict=True)
@@ -184,7 +204,7 @@ def mixed() -> Result:
         for _ in range(RUNS):
             tables = setting.drawn(rng)
             for turn, noise in enumerate((STD, 0.0)):
-                found = {e.label: e for e in finished(asked, answer(asked, tables, rng, noise)).estimates}
+                found = {e.label: e for e in conducted(asked, tables, rng, noise).estimates}
                 for label, true in truth.items():
                     low, high = found[label].interval()
                     widths[label][turn] += high - low

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,8 +13,11 @@ import numpy as np
 from cape import check
 from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, fit
 from cape.analyses.mixed_model import MixedEffectsModel
+from cape.analyses.mixed_scores import fit_scores
+from cape.analyses.mixed_steps import LAST, ROUGH, SECOND, first_point, next_point
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import widest
+from cape.analyses.site_scores import Point, ScoreSums
 from cape.analyses.site_sums import SiteSums, site_query
 from cape.arrays import Floats
 from cape.blocks import Design, GroupedProducts
@@ -22,8 +26,17 @@ from cape.data import Category, Schema
 from cape.data.schema import SITE
 from cape.engine.arguments import joined, names, regression
 from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
+from cape.engine.query import (
+    Analysis,
+    AnalysisResult,
+    Answer,
+    Conversation,
+    Estimate,
+    Neighbours,
+    Noise,
+    Query,
+)
+from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["MixedModel"]
 
@@ -69,6 +82,7 @@ class MixedModel(Analysis):
     kind: ClassVar[str] = "mixed-model"
     example: ClassVar[dict[str, Any]] = {"target": "chol", "features": ["age"], "by": "sex"}
     slopes: ClassVar[bool] = True
+    decisive: ClassVar[int] = 0
     target: str
     features: tuple[str, ...]
     random: tuple[str, ...]
@@ -122,10 +136,60 @@ class MixedModel(Analysis):
         weights = _ADDED if neighbours == "add-remove" else _WEIGHTS
         return site_query(self._block, weights, schema, neighbours)
 
+    def stages(self) -> tuple[float, ...]:
+        """Return the shares of moments, and of two questions for scores."""
+        return ROUGH, SECOND, LAST
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask for second moments and then, unless noise is hardly any part of errors, for scores."""
+        asked = self.query(schema, neighbours)
+        places = self._places(schema)
+        answer = yield asked
+        sums = SiteSums.of(answer, self._block)
+        found = fit(sums, places)
+        if found is not None and found.silent:
+            return self._result(schema, found)
+        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(ROUGH / LAST)
+        point = first_point(sums, places)
+        told = yield from self._scores(point, sums, schema, neighbours)
+        told = yield from self._scores(next_point(told, places, unit), sums, schema, neighbours)
+        return self._result(schema, fit_scores(sums, told, places) or found)
+
+    def _scores(
+        self, point: Point, sums: SiteSums, schema: Schema, neighbours: Neighbours
+    ) -> Generator[Query, Answer, ScoreSums]:
+        query = point.query(self.design, self.by, schema, neighbours)
+        answer = yield query
+        return ScoreSums.of(answer, point.block(self.design, self.by), point, sums.counts)
+
     def finish(self, answer: Answer) -> AnalysisResult:
-        schema, units = answer.schema, Units(self.design, answer.schema)
-        places, column = self._places(schema), answer.schema.number(self.target)
-        found = fit(SiteSums.of(answer, self._block), places)
+        """Return what second moments say by themselves."""
+        sums = SiteSums.of(answer, self._block)
+        return self._result(answer.schema, fit(sums, self._places(answer.schema)))
+
+    def expected(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return the noise of each estimate after all stages, over typical rows."""
+        talk = self.conduct(schema, neighbours)
+        query = next(talk)
+        unit = noise[0][0] / query.scales[0][0] / query.sensitivity * math.sqrt(ROUGH)
+        public = rows if neighbours == "replace-one" and not schema.open else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooNoisyWarning)
+            for share in self.stages():
+                each = unit / math.sqrt(share) * query.sensitivity
+                sums = tuple(block.typical(schema, max(rows, 1)) for block in query.blocks)
+                stds = tuple(tuple(each * scale for scale in scales) for scales in query.scales)
+                try:
+                    query = talk.send(Answer(sums, stds, public, schema))
+                except StopIteration as told:
+                    return {estimate.label: estimate.privacy for estimate in told.value.estimates}
+        raise AssertionError("there are as many questions as shares")
+
+    def _result(self, schema: Schema, found: MixedFit | None) -> AnalysisResult:
+        units = Units(self.design, schema)
+        places, column = self._places(schema), schema.number(self.target)
         labels = (INTERCEPT, *units.names)
         pull = column.half * units.matrix
         fixed, varying = self._unknown(units, places)
@@ -195,6 +259,7 @@ def _unit(place: int, pull: Floats, half: float) -> float:
 
 
 def _fixed(label: str, row: Floats, shift: float, found: MixedFit) -> Estimate:
+    row = found.row(row)
     value = shift + float(row @ found.values)
     total, privacy = float(row @ found.covariance @ row), float(row @ found.privacy @ row)
     at = found.mixture(row, shift)

@@ -1,29 +1,14 @@
-"""Linear mixed models from noisy sums by site: restricted maximum likelihood, with the noise counted.
+"""Linear mixed models from what sites show: restricted maximum likelihood, with the noise counted.
 
-The model: y = x'b + z'u + e at each site, with u ~ N(0, D) of the site and e ~ N(0, s²) of the row. With G
-the sums of (1, x)(1, x)' of a site and g those of (1, x) y, and Z the places of random effects and R the
-others, all that the likelihood needs is
-
-- for each site its own coefficients t = G_ZZ^-1 g_Z, which are N(b_Z + B b_R, D + s² G_ZZ^-1), where
-  B = G_ZZ^-1 G_ZR: no sum over products of two entries of R is needed by site;
-- within sites, over all of them, t0 = X'y with X the entries of R less what Z explains of them at each
-  site: N(X'X b_R, s² X'X);
-- what is left of the squares of y, s² times a chi-square.
-
-Without noise that is lossless: the restricted likelihood is that of the rows (as in Luo and others 2022,
-DLMM). Noise E of G and e of g moves t by G_ZZ^-1 (e - E b)_Z and t0 likewise, to first order: its covariance
-is known, since the noise is, for coefficients with mean b and variance D. It is added to that of t and t0,
-and the residual variance gets back what coefficients gained by following the noise. To second order noise
-makes an inverse too large; that is taken off as in `regression.inference`.
+`mixed_observed` and `mixed_scores` say what sums show, from second moments and from clipped scores: numbers
+that are linear in fixed and random effects, with a known covariance. All else is the same for both.
 
 *Intervals.* The variance of a random effect: those values for which the weighted squares of the sites' own
 coefficients about their mean are not too large and not too small (Q-profile). Fixed effects: normal given the
 variances, and mixed over all that are compatible with the sums (`mixture`): Student's t where sites are all
 that is known. Neither needs many sites.
 
-A site of which noise hides how features vary shows its intercept alone, or nothing; its random slopes are
-then part of what is within sites. Tested in tests/analyses/test_mixed.py against statsmodels; measured by
-`glm.mixed`.
+Tested in tests/analyses/test_mixed.py against statsmodels; measured by `glm.mixed`.
 """
 
 from __future__ import annotations
@@ -37,22 +22,20 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 from scipy.special import chdtri, fdtrc
 
-from cape.analyses.matrices import CLEAR, spectral
+from cape.analyses.mixed_observed import Observed, inverted, of_moments, shown_by
 from cape.analyses.mixture import Mixture, quantile, quantiles
-from cape.analyses.moments import enough
 from cape.analyses.site_sums import SiteSums
 from cape.arrays import Floats
 
-__all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit"]
+__all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit", "maximised"]
 
 _ROUNDS = 4  # of noise, which depends on coefficients, and coefficients
-_FLOOR = 1e-10  # of a row: what rounding leaves
 _MIXED = 101  # combinations of variances that an interval is mixed over: a prime, so that each of
 _STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
 _FAR = 20.0  # of log s² from where it must be
 _AWAY = 0.05  # from a root of 0, where the slope by it is 0
+_SILENT = 0.02  # of the variance of an estimate
 _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
-_INVERSIONS = 20
 
 
 @dataclass(frozen=True)
@@ -114,56 +97,11 @@ class Tau2:
 
 
 @dataclass(frozen=True)
-class _Observed:
-    """What sites show, one after the other, and then all of them together within sites.
-
-    Attributes:
-        values: the sites' own coefficients, and t0.
-        design: their mean is this times the fixed effects.
-        loads: for each site, by how much its random effects move them.
-        of_residual: their covariance over s², besides.
-        noise: their covariance from noise.
-        squares: what is left of the squares of y, per degree of freedom.
-        freedom: the degrees of freedom of that, noise counted.
-        rows: these without noise.
-        places: for each value of a site, which random effect it shows.
-    """
-
-    values: Floats
-    design: Floats
-    loads: tuple[Floats, ...]
-    of_residual: Floats
-    noise: Floats
-    squares: float
-    freedom: float
-    rows: float
-    places: tuple[int, ...]
-
-    @property
-    def random(self) -> int:
-        """The number of random effects."""
-        return int(self.loads[0].shape[1])
-
-    def covariance(self, residual: float, between: Floats) -> Floats:
-        """Return the covariance of the values."""
-        found = residual * self.of_residual + self.noise
-        for load in self.loads:
-            found += load @ between @ load.T
-        return np.asarray(found)
-
-    def between(self, i: int, j: int) -> Floats:
-        """Return the derivative of the covariance by D_ij."""
-        unit = np.zeros((self.random, self.random))
-        unit[i, j] = unit[j, i] = 1.0
-        return np.asarray(sum(load @ unit @ load.T for load in self.loads))
-
-
-@dataclass(frozen=True)
 class MixedFit:
     """Coefficients of (1, x), D of the random effects, s², and the covariances of errors.
 
     Attributes:
-        values: the fixed effects.
+        values: the fixed effects; with a level (`Observed`), what the intercept has besides stands last.
         between: D.
         residual: s².
         used: which sites have all random effects of their own.
@@ -175,11 +113,11 @@ class MixedFit:
     residual: float
     used: tuple[bool, ...]
     likelihood: float
-    observed: _Observed
+    observed: Observed
 
     @cached_property
     def _inverse(self) -> Floats:
-        return _inverted(self.observed.covariance(self.residual, self.between))
+        return inverted(self.observed.covariance(self.residual, self.between))
 
     @cached_property
     def covariance(self) -> Floats:
@@ -192,6 +130,18 @@ class MixedFit:
         """The part of it that noise makes."""
         pull = self.covariance @ self.observed.design.T @ self._inverse
         return np.asarray(pull @ self.observed.noise @ pull.T)
+
+    @cached_property
+    def predicted(self) -> tuple[Floats, ...]:
+        """The random effects of each site that are likely."""
+        seen = self.observed
+        rest = self._inverse @ (seen.values - seen.design @ self.values)
+        return tuple(self.between @ load.T @ rest for load in seen.loads)
+
+    @property
+    def silent(self) -> bool:
+        """Whether noise is hardly any part of the error of any fixed effect."""
+        return bool((np.diag(self.privacy) <= _SILENT * np.diag(self.covariance)).all())
 
     @cached_property
     def information(self) -> Floats:
@@ -219,7 +169,7 @@ class MixedFit:
         spread = spread + sum(load @ between @ load.T for load in seen.loads)
         weighted = np.linalg.solve(spread, np.broadcast_to(seen.design, (_MIXED, *seen.design.shape)))
         turned = np.swapaxes(weighted, 1, 2)
-        covariances = _inverted(turned @ seen.design)
+        covariances = inverted(turned @ seen.design)
         values: Floats = (covariances @ (turned @ seen.values)[:, :, None])[:, :, 0]
         return values, covariances
 
@@ -231,8 +181,12 @@ class MixedFit:
         np.fill_diagonal(found, 1.0)
         return np.asarray(found)
 
+    def row(self, row: Floats) -> Floats:
+        """Return a combination of coefficients of (1, x) as one of `values`."""
+        return np.append(row, row[0]) if self.observed.level else row
+
     def mixture(self, row: Floats, shift: float = 0.0) -> Mixture:
-        """Return the distribution of a combination of fixed effects."""
+        """Return the distribution of a combination of `values`."""
         values, covariances = self._compatible
         return Mixture.of(shift + values @ row, np.sqrt(np.maximum((covariances @ row) @ row, 0.0)))
 
@@ -240,7 +194,7 @@ class MixedFit:
         """Return the interval of one diagonal entry of D, in another unit."""
         seen = self.observed
         sites = [row for row, shown in enumerate(seen.places) if shown == place]
-        kept = [*sites, *range(len(seen.places), len(seen.values))]
+        kept = [*sites, *range(len(seen.places), len(seen.values) - seen.level)]
         others = self.between.copy()
         others[place], others[:, place] = 0.0, 0.0
         spread = seen.covariance(self.residual, others)[np.ix_(kept, kept)]
@@ -263,21 +217,21 @@ class MixedFit:
         return math.sqrt(min(drawn, total)), math.sqrt(max(total - drawn, 0.0))
 
 
-def _silent(seen: _Observed) -> _Observed:
+def _silent(seen: Observed) -> Observed:
     return replace(seen, noise=np.zeros_like(seen.noise))
 
 
 def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:
     """Return the model with random effects at these places of (1, x); None if noise hides it."""
-    shown = [_shown(group, sums.group_noise, random) for group in sums.groups]
+    shown = [shown_by(group, sums.group_noise, random) for group in sums.groups]
     if any(sum(place in each for each in shown) < 2 for place in random):
         return None
     size = len(sums.whole) - 1
     values, between = np.zeros(size), np.zeros((size, size))
     found: MixedFit | None = None
     for _ in range(_ROUNDS if sums.group_noise.any() else 1):
-        seen = _observed(sums, random, shown, values, between)
-        found = None if seen is None else _maximised(seen, found)
+        seen = of_moments(sums, random, shown, values, between)
+        found = None if seen is None else maximised(seen, found)
         if found is None:
             return None
         values = found.values
@@ -287,155 +241,10 @@ def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:
     return replace(found, used=tuple(len(each) == len(random) for each in shown))
 
 
-def _shown(group: Floats, noise: Floats, random: Sequence[int]) -> list[int]:
-    """Return the random effects that a site shows clear of noise: all, the intercept alone, or none."""
-    n = float(group[0, 0])
-    if not enough(n, math.sqrt(float(noise[0, 0]))) or n <= len(random) + 1:
-        return []
-    slopes = [place for place in random if place]
-    alone: list[int] = [place for place in random if not place]
-    if not slopes:
-        return alone
-    spread, means = group[np.ix_(slopes, slopes)], group[0, slopes] / n
-    around = noise[slopes[0], slopes[0]]
-    if alone:
-        spread = spread - n * np.outer(means, means)
-        around = around + 4 * noise[0, slopes[0]] * min(float(means @ means), 1.0)
-    least = CLEAR * spectral(len(slopes), math.sqrt(around / 2)) + _FLOOR * n
-    return list(random) if np.linalg.eigvalsh(spread)[0] > least else alone
-
-
-def _spread(of_g: Floats, of_gram: Floats, second: Floats) -> Floats:
-    """Return the covariance of e - E b, E symmetric with independent entries, for E[b b'] = second."""
-    found = of_gram * second
-    np.fill_diagonal(found, of_g + of_gram @ np.diag(second))
-    return np.asarray(found)
-
-
-def _inverted(matrix: Floats) -> Floats:
-    return np.asarray(np.linalg.inv(matrix), np.float64)
-
-
-def _corrected(matrix: Floats, noise: Floats) -> Floats:
-    """Return the inverse, less what noise adds to it to second order."""
-    inverse = _inverted(matrix)
-    for _ in range(_INVERSIONS if noise.any() else 0):
-        last, inverse = inverse, _inverted(matrix + _spread(np.zeros(len(matrix)), noise, inverse))
-        if np.abs(inverse - last).max() < 1e-9 * np.abs(inverse).max():
-            break
-    return np.asarray((inverse + inverse.T) / 2)
-
-
-def _observed(
-    sums: SiteSums, random: Sequence[int], shown: Sequence[list[int]], values: Floats, between: Floats
-) -> _Observed | None:
-    """Return what sums show; their noise is that at these fixed effects and this D, of all of (1, x)."""
-    size = len(values)
-    r = [place for place in range(size) if place not in random]
-    second = np.outer(values, values) + between
-    of_group = _spread(sums.group_noise[:-1, -1], sums.group_noise[:-1, :-1], second)
-    of_whole = _spread(sums.whole_noise[:-1, -1], sums.whole_noise[:-1, :-1], second)
-    within, cross = sums.whole[np.ix_(r, r)].copy(), sums.whole[r, -1].copy()
-    noise_within = of_whole[np.ix_(r, r)].copy()
-    squares, n = float(sums.whole[-1, -1]), float(sums.counts.sum())
-    followed = 0.0  # the variance of what coefficients gain by following the noise
-    many = sum(map(len, shown))
-    t, design, below = np.zeros(many), np.zeros((many, size)), np.zeros((len(r), size))
-    of_residual, noise, mixed = np.zeros((many, many)), np.zeros((many, many)), np.zeros((many, len(r)))
-    loads, rests = [], []
-    start = 0
-    for group, z in zip(sums.groups, shown, strict=True):
-        rest = [place for place in random if place not in z]
-        others = [place for place in range(size) if place not in z]
-        here = slice(start, start + len(z))
-        inverse = _corrected(group[np.ix_(z, z)], sums.group_noise[np.ix_(z, z)])
-        t[here] = inverse @ group[z, -1]
-        design[here, z], design[here, others] = np.eye(len(z)), inverse @ group[np.ix_(z, others)]
-        of_residual[here, here] = inverse
-        noise[here, here] = inverse @ of_group[np.ix_(z, z)] @ inverse
-        b = design[here][:, r]
-        pull = np.zeros((len(r), size))
-        pull[:, z], pull[:, r] = -b.T, np.eye(len(r))
-        noise_within += pull @ of_group @ pull.T
-        mixed[here] = inverse @ of_group[z] @ pull.T
-        within -= group[np.ix_(r, z)] @ b
-        cross -= group[np.ix_(r, z)] @ t[here]
-        gained = inverse @ of_group[np.ix_(z, z)]
-        followed += 2 * float((gained * gained.T).sum())
-        squares += float(np.trace(gained)) - float(t[here] @ group[z, -1])
-        # what a site does not show of its random effects is part of what is within sites
-        left = group[np.ix_(others, rest)] - group[np.ix_(others, z)] @ design[here][:, rest]
-        among = [others.index(place) for place in r]
-        below[:, rest] += left[among]
-        inner = left[[others.index(place) for place in rest]]
-        with_y = group[rest, -1] - group[np.ix_(rest, z)] @ t[here]
-        fixed = values[rest]
-        squares += float(fixed @ inner @ fixed) - 2 * float(fixed @ with_y)
-        squares -= float((inner * between[np.ix_(rest, rest)]).sum())
-        load = np.zeros((many, len(random)))
-        load[here] = design[here][:, list(random)]
-        loads.append(load)
-        moved = np.zeros((len(r), len(random)))
-        moved[:, [list(random).index(place) for place in rest]] = left[among]
-        rests.append(moved)
-        start += len(z)
-    vectors = _clear_directions(within, sums, r, n)
-    inner = vectors.T @ within @ vectors
-    cross, noise_within, mixed = vectors.T @ cross, vectors.T @ noise_within @ vectors, mixed @ vectors
-    below = vectors.T @ below
-    freedom = n - many - len(inner)
-    if len(inner):
-        raw = sums.whole_noise[np.ix_(r, r)] + len(shown) * sums.group_noise[np.ix_(r, r)]
-        inverse = _corrected(inner, float(raw.max()) * (1 + np.eye(len(inner))) / 2)
-        inner = np.linalg.inv(inverse)
-        alone = cross - below @ values
-        gained = inverse @ noise_within
-        followed += 2 * float((gained * gained.T).sum())
-        squares += float(np.trace(gained)) - float(alone @ inverse @ alone)
-    below[:, r] += inner @ vectors.T
-    h = np.vstack([design, below])
-    if freedom < 1 or np.linalg.matrix_rank(h) < size:
-        return None
-    unsure = math.hypot(_squares_noise(sums, np.diag(second)), math.sqrt(followed))
-    per_row = max(squares, 0.5 * unsure, _FLOOR * n) / freedom
-    nothing = np.zeros((many, len(cross)))
-    return _Observed(
-        np.concatenate([t, cross]),
-        h,
-        tuple(np.vstack([load, vectors.T @ moved]) for load, moved in zip(loads, rests, strict=True)),
-        np.block([[of_residual, nothing], [nothing.T, inner]]),
-        np.block([[noise, mixed], [mixed.T, noise_within]]),
-        per_row,
-        2 / (2 / freedom + (unsure / (per_row * freedom)) ** 2),
-        freedom,
-        tuple(list(random).index(place) for each in shown for place in each),
-    )
-
-
-def _clear_directions(within: Floats, sums: SiteSums, r: Sequence[int], n: float) -> Floats:
-    """Return the directions in which features vary within sites, clear of noise, as columns."""
-    if not r:
-        return np.zeros((0, 0))
-    noise = sums.whole_noise[np.ix_(r, r)] + len(sums.groups) * sums.group_noise[np.ix_(r, r)]
-    values, vectors = np.linalg.eigh(within)
-    least = CLEAR * spectral(len(r), math.sqrt(float(noise.max()) / 2)) + _FLOOR * n
-    return np.asarray(vectors[:, values > least])
-
-
-def _squares_noise(sums: SiteSums, squared: Floats) -> float:
-    """Return the noise of the sum of squared residuals at coefficients with these squares."""
-    total = 0.0
-    for noise, many in ((sums.group_noise, len(sums.groups)), (sums.whole_noise, 1)):
-        gram = noise[:-1, :-1]
-        crossed = 2 * float(squared @ gram @ squared) - float(np.diag(gram) @ squared**2)
-        total += many * (float(noise[-1, -1]) + 4 * float(noise[:-1, -1] @ squared) + crossed)
-    return math.sqrt(total)
-
-
-def _maximised(seen: _Observed, last: MixedFit | None) -> MixedFit | None:
+def maximised(seen: Observed, last: MixedFit | None) -> MixedFit | None:
     """Return the restricted maximum likelihood, over log s² and a root of D with entries of one size.
 
-    It begins where it ended before, for other noise, or at some places.
+    It begins where it ended before, for other noise, or at several places.
     """
     q = seen.random
     lower = np.tril_indices(q)
@@ -485,7 +294,7 @@ class _Likelihood:
     values: Floats
 
 
-def _likelihood(seen: _Observed, residual: float, between: Floats) -> _Likelihood:
+def _likelihood(seen: Observed, residual: float, between: Floats) -> _Likelihood:
     h, q = seen.design, seen.random
     nothing = _Likelihood(math.inf, 0.0, np.zeros((q, q)), np.zeros(h.shape[1]))
     spread = seen.covariance(residual, between)

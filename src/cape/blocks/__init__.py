@@ -25,6 +25,7 @@ from cape.blocks.products import GroupedProducts
 from cape.blocks.residuals import Residuals
 from cape.blocks.sandwich import Sandwich
 from cape.blocks.scores import Scores
+from cape.blocks.site_scores import SiteScores
 from cape.blocks.squares import Form, Squares
 from cape.blocks.tensors import Tensors, Term
 from cape.blocks.times import Times
@@ -53,6 +54,7 @@ __all__ = [
     "Residuals",
     "Sandwich",
     "Scores",
+    "SiteScores",
     "Squares",
     "Table",
     "Tensors",

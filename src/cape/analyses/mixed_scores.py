@@ -1,0 +1,184 @@
+"""What noisy sums of clipped scores by site show of a linear mixed model.
+
+At coefficients w of a site, residuals are (b + u - w)'v + e with v = (1, x), and scores over the site's rows
+have the mean J d for d = T^-T (b + u - w), the change in units of z = Tv, up to second order in what is left
+of it; J is their curvature, without the rows that are cut. Of a distribution of e that is the same in all
+rows, cutting moves the intercept and nothing else, because weights of rows depend on x alone. So
+
+- each site's own scores show its own coefficients, t = J_ZZ^-1 s_Z, with d_Z + J_ZZ^-1 J_ZR d_R as mean: the
+  random effects and, up to a shift of the intercept, the fixed ones;
+- scores over all sites show the common effects, J_RR d_R plus what own entries add;
+- the mean of all residuals, cut far out, shows what the shift is, once for all sites.
+
+The sampling covariance is that of the spread: it assumes no distribution. Noise in the curvature is
+multiplied by the change, and counted so, as is that the mean of a site's features is not quite known. A site
+has the curvature of all sites in proportion to its rows, unless it clearly has another. The residual variance
+is that of the moments. Tested in tests/analyses/test_mixed.py; measured by `glm.mixed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cape.analyses.matrices import nearest_positive
+from cape.analyses.mixed_likelihood import MixedFit, maximised
+from cape.analyses.mixed_observed import Observed, squares_noise
+from cape.analyses.moments import enough
+from cape.analyses.site_scores import ScoreSums
+from cape.analyses.site_sums import SiteSums
+from cape.arrays import Floats
+
+__all__ = ["fit_scores"]
+
+_LEAST = 1e-3  # of the largest eigenvalue of a spread
+_FURTHEST = 4.0  # how many times a variance of residuals may be smaller than scores were cut for
+
+
+def fit_scores(sums: SiteSums, told: ScoreSums, random: Sequence[int]) -> MixedFit | None:
+    """Return the model that scores show; None if noise hides it."""
+    used = tuple(enough(float(n), sums.count_noise) and float(n) > len(random) + 1 for n in told.counts)
+    own, width = told.point.own, told.point.width
+    if sum(used) < 2 or (width > own and not told.clear(range(own, width))):
+        return None
+    residual, freedom = told.point.residual**2, max(told.total - width, 1.0)
+    found: MixedFit | None = None
+    for _ in range(2):
+        seen = _observed(sums, told, random, used, residual, freedom)
+        found = None if seen is None else maximised(seen, found)
+        if found is None:
+            return None
+        residual, freedom = _left(sums, told, random, found)
+    if not all(found.tau2(place, 1.0).known for place in range(len(random))):
+        return None
+    return replace(found, used=used)
+
+
+def _observed(
+    sums: SiteSums,
+    told: ScoreSums,
+    random: Sequence[int],
+    used: Sequence[bool],
+    residual: float,
+    freedom: float,
+) -> Observed | None:
+    point, own, size = told.point, told.point.own, told.point.width
+    n, total = np.maximum(told.counts, 2.0), told.total
+    rest, many = size - own, own * sum(used)
+    of_curve, first_noise = told.per_row
+    of_spread = _positive(told.spread / total)
+    values, design = np.zeros(many + rest + 1), np.zeros((many + rest + 1, size + 1))
+    sampling, noise = (np.zeros((len(values), len(values))) for _ in range(2))
+    within, cross = total * of_curve[own:, own:], told.rest.copy()
+    among, below = range(many, many + rest), len(values) - 1
+    of_scores = np.diag(told.score_noise**2)
+    noise[np.ix_(among, among)] = of_scores[own:, own:]
+    to = np.linalg.inv(point.turns).transpose(0, 2, 1)  # from coefficients of (1, x) to those of z
+    common = to[0, own:]
+    loads: list[Floats] = []
+    start, places = 0, list(random)
+    apart = told.own - n[:, None, None] * of_curve[:own, :own]
+    differing = max(
+        float((apart**2 / n[:, None, None] ** 2).mean() - (told.curve_noise**2 / n**2).mean()), 0.0
+    )
+    for group in range(len(n)):
+        load = np.zeros((len(values), own))
+        centre = sums.groups[group, 0, :size] / n[group]
+        if 0 in random:
+            centre = np.linalg.solve(point.turns[group], np.eye(size)[0])
+        share, spread = float(n[group]) / total, float(n[group]) * of_spread
+        load[below] = share * centre[places]
+        design[below, :-1] += share * centre
+        values[below] += share * float(centre @ point.weights[group])
+        loads.append(load)
+        if not used[group]:
+            sampling[np.ix_(among, among)] += spread[own:, own:]
+            continue
+        of_one = told.curve_noise**2 / float(n[group]) ** 2
+        kept = differing / (differing + of_one) if of_one else 1.0
+        curve = float(n[group]) * of_curve[:own, :own] + kept * apart[group]
+        if np.linalg.eigvalsh(curve)[0] <= 0:
+            curve = float(n[group]) * of_curve[:own, :own]
+        unsure = float(n[group]) ** 2 * (kept * of_one + (1 - kept) ** 2 * first_noise)
+        inverse = np.linalg.inv(curve)
+        crossed = float(n[group]) * of_curve[:own, own:]
+        if 0 in random:
+            crossed = crossed.copy()
+            crossed[places.index(0)] = 0.0  # features are centred
+        pulled, t = inverse @ crossed, inverse @ told.scores[group]
+        here = range(start, start + own)
+        mine = np.linalg.inv(to[group, :own][:, places])
+        whole = to[group, :own] + pulled @ common
+        values[here] = mine @ (t + whole @ point.weights[group])
+        design[here, :-1] = mine @ whole
+        design[np.ix_(here, places)] = np.eye(own)
+        load[here] = np.eye(own)
+        pull, back = np.hstack([-pulled.T, np.eye(rest)]), mine @ inverse
+        moved = unsure / 2 * (float(t @ t) * np.eye(own) + np.outer(t, t))
+        sampling[np.ix_(here, here)] = back @ spread[:own, :own] @ back.T
+        noise[np.ix_(here, here)] = back @ (of_scores[:own, :own] + moved) @ back.T
+        if rest:
+            for matrix, between in (
+                (sampling, back @ spread[:own] @ pull.T),
+                (noise, -back @ of_scores[:own, :own] @ pulled),
+            ):
+                matrix[np.ix_(here, among)] = between
+                matrix[np.ix_(among, here)] = between.T
+            off = float(n[group]) ** 2 * float(of_curve[0, 0] ** 2 * point.unsure[group]) * float(t @ t)
+            noise[np.ix_(among, among)] += pulled.T @ of_scores[:own, :own] @ pulled + off * np.eye(rest)
+            sampling[np.ix_(among, among)] += pull @ spread @ pull.T
+            within -= crossed.T @ pulled
+            cross -= crossed.T @ t
+        start += own
+    if rest:
+        change = np.linalg.solve(within, cross)
+        values[among] = cross + within @ common @ point.weights[0]
+        design[among, :-1] = within @ common
+        noise[np.ix_(among, among)] += (
+            told.curve_noise**2 / 2 * (float(change @ change) * np.eye(rest) + np.outer(change, change))
+        )
+    values[below] += told.level
+    design[below, -1] = 1.0
+    sampling[below, below], noise[below, below] = residual / total, told.level_noise**2
+    if np.linalg.matrix_rank(design) <= size:
+        return None
+    return Observed(
+        values,
+        design,
+        tuple(loads),
+        sampling / residual,
+        noise,
+        residual,
+        freedom,
+        max(total - many - rest, 1.0),
+        tuple(range(own)) * sum(used),
+        level=True,
+    )
+
+
+def _positive(spread: Floats) -> Floats:
+    """Return a spread that noise made indefinite as one that is not."""
+    found = nearest_positive(spread)
+    return np.asarray(found + _LEAST * float(np.linalg.norm(found, 2)) * np.eye(len(found)))
+
+
+def _left(sums: SiteSums, told: ScoreSums, random: Sequence[int], found: MixedFit) -> tuple[float, float]:
+    """Return the residual variance that moments have at these effects, and its degrees of freedom."""
+    size, z = told.point.width, list(random)
+    r = [place for place in range(size) if place not in z]
+    b = found.values[:size].copy()
+    b[0] += found.values[-1]
+    squares = float(sums.whole[-1, -1]) - 2 * float(b[r] @ sums.whole[r, -1])
+    squares += float(b[r] @ sums.whole[np.ix_(r, r)] @ b[r])
+    for group, own in zip(sums.groups, found.predicted, strict=True):
+        at = b[z] + own
+        squares += float(at @ group[np.ix_(z, z)] @ at) + 2 * float(at @ group[np.ix_(z, r)] @ b[r])
+        squares -= 2 * float(at @ group[z, -1])
+    freedom = max(told.total - len(sums.groups) * len(z) - len(r), 1.0)
+    second = b**2
+    second[z] += np.diag(found.between)
+    unsure = squares_noise(sums, second)
+    variance = max(squares, 0.5 * unsure, told.total * told.point.residual**2 / _FURTHEST) / freedom
+    return variance, 2 / (2 / freedom + (unsure / (variance * freedom)) ** 2)

@@ -1,0 +1,218 @@
+"""Linear mixed models by clipped scores: from rough moments to where scores are asked for, and on from there.
+
+All of it is post-processing of released sums, and decides only how large noise is: whatever the point is,
+its sums and their noise are counted as they are.
+
+Features are centred at each site, where intercepts differ, and whitened: then effects that are common to all
+sites need scores over all sites alone, whose noise is that of one release, and each site its own. Scores are
+`z g` with residuals g cut near their SD, so that noise does not grow with bounds. How much of the noise each
+entry bears is chosen by how well it needs to be known: less where sites differ by more than their rows do
+anyway, and less for an effect that all sites say together.
+Tested in tests/analyses/test_mixed_steps.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cape.analyses.matrices import shrunk
+from cape.analyses.site_scores import Point, ScoreSums, moved_squared
+from cape.analyses.site_sums import SiteSums
+from cape.arrays import Floats
+
+__all__ = ["LAST", "ROUGH", "SECOND", "first_point", "next_point"]
+
+# Choices, measured with five sites, 5,000 rows and epsilon 1 over features with bounds of 3.5 to 10 SDs:
+# halving or doubling one makes some fixed effect's interval up to 10% wider, and none narrower by more.
+ROUGH, SECOND, LAST = 0.1, 0.2, 0.7  # the shares of moments, of scores to go by, and of scores to report
+_CUT = 1.2  # SDs, where noise is large
+_FAR = 4.0  # SDs: the furthest cut, and where residuals are cut for their mean
+_NOISY = 0.1  # of the sampling variance: noise that a cut further out may leave
+_LONGEST = 0.9  # of the length of a typical row
+_SQUARE = 1.5  # of the square of it
+_PLACE, _LEVEL, _LITTLE = 0.5, 0.5, 0.02  # weights of places in the second stage, and of levels in the last
+_DOUBT = 0.5  # of the variance of residuals: that of a common effect before scores are seen, in units of z
+_FLAT = 0.1  # of the mean eigenvalue: the smallest that rows are whitened by
+_MOST_APART = 100.0  # how many times as far as by rows sites are taken to differ
+_NARROW = 30.0  # half the width of the bounds, in the smallest SD of residuals that is expected
+_EXPLAINED = 0.05  # of the variance of the target: what residuals have at least
+
+
+def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
+    """Return where to ask first: at means by site, and slopes drawn to 0 as far as noise hides them."""
+    size, many = len(sums.whole) - 1, len(sums.groups)
+    order = [*random, *(place for place in range(size) if place not in random)]
+    n = np.maximum(sums.counts, 2.0)
+    total, centred = float(n.sum()), 0 in random
+    noise = (sums.whole_noise + many * sums.group_noise) / total**2
+    means = _Means.of(sums, n) if centred else _Means.none(many, size)
+    among = [place for place in order if place or not centred]
+    second = sums.whole[:-1, :-1] / total - (n / total * means.x.T) @ means.x
+    gram = _floored(shrunk(second[np.ix_(among, among)], math.sqrt(float(noise[1:-1, 1:-1].max()) / 2))[0])
+    white = np.linalg.inv(np.linalg.cholesky(gram))
+    variance = float(sums.whole[-1, -1]) / total - float(sums.groups[:, 0, -1].sum() / total) ** 2
+    doubt = math.sqrt(float(noise[-1, -1]))
+    variance = max(variance, doubt, _NARROW**-2.0)
+    own = means.of_target(sums, n, variance)
+    # slopes of z, drawn to 0
+    cross = white @ (sums.whole[:-1, -1] / total - (n / total * own) @ means.x)[among]
+    kept = 1 / (1 + float(noise[1, -1]) * (white**2).sum(axis=1) * len(cross) / variance)
+    slopes = np.zeros(size)
+    slopes[among] = white.T @ (kept * cross)
+    weights = np.tile(slopes, (many, 1))
+    explained = float((kept * cross) @ (kept * cross))
+    apart = np.zeros(len(random))
+    if centred:
+        weights[:, 0] = own - means.x[:, 1:] @ slopes[1:]
+        apart[0] = means.between_targets
+        explained += float(n @ (own - n @ own / total) ** 2) / total
+    else:
+        explained = max(explained - float(sums.groups[:, 0, -1].sum() / total) ** 2, 0.0)
+    left = max(variance - explained, doubt, _EXPLAINED * variance, _NARROW**-2.0)
+    turns = np.zeros((many, size, size))
+    turns[:, range(size), order] = 1.0
+    turns[:, 1:, 0] -= means.x[:, order[1:]] if centred else 0.0
+    turn = np.eye(size)
+    turn[size - len(among) :, size - len(among) :] = white
+    unsure = (white**2 @ means.doubt[:, among].T).mean(axis=0) if centred else np.zeros(many)
+    asked = Point(
+        weights,
+        turn @ turns,
+        len(random),
+        np.ones(size),
+        math.sqrt(min(left, 1.0)),
+        1.0,
+        1.0,
+        _SQUARE * size,
+        1.0,
+        _PLACE if centred else _LITTLE,
+        _LITTLE,
+        unsure,
+    )
+    return _clipped(asked, n, apart, math.inf)
+
+
+def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
+    """Return where to ask last: a step on, with features centred and whitened anew.
+
+    `unit` is the noise of the last stage for a sensitivity of 1.
+    """
+    point, n, total = told.point, np.maximum(told.counts, 2.0), told.total
+    own, size, many = point.own, point.width, len(told.counts)
+    curvature, _ = told.per_row
+    curvature = _floored(curvature)
+    noise = told.score_noise**2
+    sampling = np.maximum(np.diag(told.spread) / total, 0.0)
+    # common effects, drawn to where they were
+    inner, change = total * curvature[own:, own:], np.zeros(size)
+    if size > own:
+        spread = noise[own:] + total * sampling[own:]
+        precise = inner / spread[:, None]
+        prior = np.eye(size - own) / (_DOUBT * point.residual**2)
+        change[own:] = np.linalg.solve(inner.T @ precise + prior, precise.T @ told.rest)
+    # each site's own, drawn to their mean
+    at = np.linalg.inv(curvature[:own, :own])
+    scores = told.scores / n[:, None] - curvature[:own, own:] @ change[own:]
+    moved = scores @ at.T
+    errors = np.diag(at) ** 2 * (noise[:own] / n[:, None] ** 2 + sampling[:own] / n[:, None])
+    usual = n @ moved / total
+    start = np.array([turn[:own] for turn in np.linalg.inv(point.turns).transpose(0, 2, 1)])
+    found = moved + np.einsum("kij,kj->ki", start, point.weights)  # own coefficients of z
+    apart = np.maximum((found - n @ found / total) ** 2 - errors, 0.0).mean(axis=0)
+    kept = apart / (apart + errors)
+    moved = usual + kept * (moved - usual)
+    changes = np.hstack([moved, np.tile(change[own:], (many, 1))])
+    weights = point.weights + np.einsum("kij,ki->kj", point.turns, changes)
+    turns, unsure = point.turns.copy(), point.unsure
+    centred = 0 in random
+    if centred:
+        places, doubt = told.places / n[:, None], told.place_noise**2 / n**2
+        middle = n @ places / total
+        between = max(float(((places - middle)[:, 1:] ** 2).mean() - doubt.mean()), 0.0) if size > 1 else 0.0
+        part = between / np.maximum(between + doubt, 1e-300)
+        places = middle + part[:, None] * (places - middle)
+        turns[:, 1:] -= places[:, 1:, None] * turns[:, :1]
+        unsure = part * doubt
+    gram = curvature.copy()
+    if centred and size > 1:
+        gram /= float(np.trace(gram[1:, 1:])) / (size - 1)
+        gram[0], gram[:, 0] = 0.0, 0.0
+        gram[0, 0] = 1.0
+    else:
+        gram /= float(np.trace(gram)) / size
+    turns = np.linalg.inv(np.linalg.cholesky(_floored(gram))) @ turns
+    asked = replace(
+        point, weights=weights, turns=turns, unsure=unsure, place_weight=_LITTLE, level_weight=_LEVEL
+    )
+    return _clipped(asked, n, apart, unit)
+
+
+def _clipped(point: Point, n: Floats, apart: Floats, unit: float) -> Point:
+    """Return the point with sizes of entries and bounds that fit it.
+
+    `apart` is the variance of own coefficients of z between sites. An entry that needs to be known to an
+    error of e gets a size of about 1 / sqrt(e), so that noise adds the least to all squared errors, each in
+    units of what it is without noise.
+    """
+    many, width = len(n), point.width
+    further = 1 + np.minimum(apart * float(n.mean()) / point.residual**2, _MOST_APART)
+    sizes = np.concatenate([further**-0.25, np.full(width - point.own, float(many) ** -0.25)])
+    sizes /= sizes.max()
+    longest = _LONGEST * float(np.linalg.norm(sizes))
+    level = max(point.level_weight / float(further[0]), _LITTLE)
+    moved = math.sqrt(moved_squared(point.place_weight, level))
+    cut = math.sqrt(_NOISY * float(n.mean())) / (max(unit, 1e-300) * moved * longest)
+    return replace(
+        point,
+        sizes=sizes,
+        longest=longest,
+        level_weight=level,
+        cut=point.residual * min(max(cut, _CUT), _FAR),
+        level=point.residual * _FAR,
+    )
+
+
+def _floored(gram: Floats) -> Floats:
+    """Return a symmetric matrix without eigenvalues that are far below the others."""
+    values, vectors = np.linalg.eigh(gram)
+    least = max(_FLAT * float(values.mean()), 1e-12)
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+@dataclass(frozen=True)
+class _Means:
+    """Means of (0, x) at each site, drawn to the mean of all as far as noise hides that they differ."""
+
+    x: Floats
+    doubt: Floats
+    between_targets: float = 0.0
+
+    @classmethod
+    def none(cls, many: int, size: int) -> _Means:
+        return cls(np.zeros((many, size)), np.zeros((many, size)))
+
+    @classmethod
+    def of(cls, sums: SiteSums, n: Floats) -> _Means:
+        size, total = len(sums.whole) - 1, float(n.sum())
+        x, doubt = np.zeros((len(n), size)), np.zeros((len(n), size))
+        found, noise = sums.groups[:, 0, 1:size] / n[:, None], float(sums.group_noise[0, 1]) / n**2
+        middle = n @ found / total
+        between = np.maximum(n @ (found - middle) ** 2 / total - n @ noise / total, 0.0)
+        kept = between / np.maximum(between + noise[:, None], 1e-300)
+        x[:, 1:], doubt[:, 1:] = middle + kept * (found - middle), kept * noise[:, None]
+        targets = sums.groups[:, 0, -1] / n
+        error = float(n @ (sums.group_noise[0, -1] / n**2)) / total
+        apart = max(float(n @ (targets - n @ targets / total) ** 2) / total - error, 0.0)
+        return cls(x, doubt, apart)
+
+    def of_target(self, sums: SiteSums, n: Floats, variance: float) -> Floats:
+        """Return the means of the target, drawn likewise."""
+        targets = sums.groups[:, 0, -1] / n
+        middle = float(n @ targets) / float(n.sum())
+        error = sums.group_noise[0, -1] / n**2 + variance / n
+        kept = self.between_targets / np.maximum(self.between_targets + error, 1e-300)
+        return np.asarray(middle + kept * (targets - middle))

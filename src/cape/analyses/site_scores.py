@@ -1,0 +1,232 @@
+"""Clipped scores by site: where they are asked for, how far one person moves them, and what comes back.
+
+Claim. One person moves the sums of `Point.query`, each divided by its scale, by at most its sensitivity.
+Reason. By `blocks.SiteScores` a row adds, in the block's units, a score, a place and a level of length at most
+1 each, and matrices zz' and ss' with |z| <= 1 and |s| <= 1, of Frobenius norm at most 1: entries above the
+diagonal count twice, so that they have twice the weight. Weights are 1 for scores, b for the curvature, m for
+the spread, p for places and l for the level.
+
+- *Added or left out*: sums move, squared, by at most 1 + b + m + p + l, and a count by 1.
+- *Replaced in its group*: two vectors of length at most 1 are at most 2 apart, and |zz' - yy'|² = |z|⁴ +
+  |y|⁴ - 2 (z·y)² <= 2: by at most 4 + 2 b + 2 m + 4 p + 4 l. Counts do not move if nothing may be missing:
+  they are the public sizes of sites. Else a row may be replaced by an incomplete one: a single row, and 1 in
+  a count.
+- *Replaced by a row of another group*: entries by group then hold both rows apart, |u|² + |u'|² in place of
+  |u - u'|², which for vectors is no more than was counted for them. Of the curvature, with z·y = p + q, p of
+  own entries and q of the others, 2 - 2 (p + q)² becomes 2 - 2 (p + q)² + 2 p², largest for q = -p, where
+  p <= 1/2: by b / 2 more at most. Two counts move by 1.
+
+Integers hold every vector to its length, so that rounding adds nothing: products are those of integers.
+That numbers by site become public, and what that means, is said in `site_sums`. Tested in
+tests/analyses/test_site_scores.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cape.analyses.matrices import symmetric
+from cape.analyses.site_sums import PUBLIC, stays
+from cape.arrays import Floats
+from cape.blocks import Design, SiteScores
+from cape.data import Schema
+from cape.engine.query import Answer, Neighbours, Query
+
+__all__ = ["Point", "ScoreSums", "moved_squared"]
+
+_CURVE, _SPREAD = 0.25, 0.05
+_COUNT = 1 / 8  # of what moves besides, where counts are private
+_SHAPE = 0.1  # by how much of their middle entries of the diagonal are expected to differ
+_LEAST = 0.02  # of the curvature a row has: as of hardly any row that is not cut
+_CLEAR = 1.0  # how many times the largest eigenvalue of noise a curvature must be
+
+
+def moved_squared(place: float, level: float, neighbours: Neighbours = "replace-one") -> float:
+    """Return how far one row moves all sums but counts, squared: proof at the head of the module."""
+    if neighbours == "add-remove":
+        return 1 + _CURVE + _SPREAD + place + level
+    return 4 + 2 * _CURVE + 2 * _SPREAD + 4 * place + 4 * level
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where scores are asked for, and how they are clipped: see `SiteScores`.
+
+    Attributes:
+        weights: coefficients of (1, x) of each group.
+        turns: what makes z of (1, x) in each group.
+        own: how many entries of z, the first ones, differ from group to group.
+        sizes: how much each entry of z counts.
+        residual: the SD of residuals, about.
+        cut: where residuals are cut.
+        longest: the longest that a score may be, over `cut`.
+        square: the largest curvature.
+        level: where residuals are cut for their mean.
+        place_weight, level_weight: weights of these two arrays.
+        unsure: the variance of the mean of z in each group, beside the own entries, which is taken to be 0.
+    """
+
+    weights: Floats
+    turns: Floats
+    own: int
+    sizes: Floats
+    residual: float
+    cut: float
+    longest: float
+    square: float
+    level: float
+    place_weight: float
+    level_weight: float
+    unsure: Floats
+
+    @property
+    def width(self) -> int:
+        return len(self.sizes)
+
+    def block(self, design: Design, by: str) -> SiteScores:
+        """Return the block that is asked for."""
+        return SiteScores(
+            design,
+            by,
+            tuple(tuple(map(float, each)) for each in self.weights),
+            tuple(tuple(tuple(map(float, row)) for row in turn) for turn in self.turns),
+            self.own,
+            tuple(map(float, self.sizes)),
+            float(self.cut),
+            float(self.longest),
+            float(self.square),
+            float(self.level),
+        )
+
+    def query(self, design: Design, by: str, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the question for scores here."""
+        block = self.block(design, by)
+        alone = moved_squared(self.place_weight, self.level_weight, "add-remove")
+        total = moved_squared(self.place_weight, self.level_weight, neighbours)
+        missing = design.missing(schema) or schema[by].missing
+        count = PUBLIC
+        if neighbours == "add-remove":
+            count = _COUNT * alone
+            total += count
+        elif not stays(schema, by):
+            count = _COUNT * total
+            total += _CURVE / 2 + 2 * count
+        elif missing:
+            count = total - alone
+        weights = {
+            "count": count,
+            "own score": 1.0,
+            "score": 1.0,
+            "own square": _CURVE,
+            "own cross": 2 * _CURVE,
+            "square": _CURVE,
+            "cross": 2 * _CURVE,
+            "spread square": _SPREAD,
+            "spread cross": 2 * _SPREAD,
+            "place": self.place_weight,
+            "level": self.level_weight,
+        }
+        scales = tuple(1 / math.sqrt(weights[array.name]) for array in block.arrays(schema))
+        return Query((block,), (scales,), math.sqrt(total) * (1 + 1e-12))
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """Noisy sums of scores at a point, in units of z and of the target, with the SDs of their noise.
+
+    Attributes:
+        scores: of each group, its own entries.
+        rest: the other entries, over all groups.
+        own: the curvature of own entries of each group.
+        curvature: that of all entries over all groups; what is by group is added up.
+        spread: the sum of ss' over all groups.
+        places: sums of z in each group.
+        level: the mean residual, cut far out.
+        score_noise: of each entry of scores.
+        curve_noise: of a diagonal entry of a curvature; off the diagonal sqrt(1/2) of it.
+    """
+
+    point: Point
+    counts: Floats
+    scores: Floats
+    rest: Floats
+    own: Floats
+    curvature: Floats
+    spread: Floats
+    places: Floats
+    level: float
+    score_noise: Floats
+    curve_noise: float
+    place_noise: float
+    level_noise: float
+
+    @classmethod
+    def of(cls, answer: Answer, block: SiteScores, point: Point, counts: Floats) -> ScoreSums:
+        """Return what the answer to a point's query holds; counts are those that were found before."""
+        names = [array.name for array in block.arrays(answer.schema)]
+        sums = dict(zip(names, answer.sums[0], strict=True))
+        noise = dict(zip(names, answer.noise[0], strict=True))
+        own, width, groups = block.own, block.width, len(block.weights)
+        bound, root = block.longest * block.cut, math.sqrt(block.square)
+        by_group = np.zeros((groups, own, own))
+        curvature = np.zeros((width, width))
+        by_group[:, range(own), range(own)] = sums["own square"]
+        for place, (i, j) in enumerate(block.own_pairs):
+            by_group[:, i, j] = by_group[:, j, i] = sums["own cross"][:, place]
+        curvature[:own, :own] = by_group.sum(axis=0)
+        for place, entry in enumerate(range(own, width)):
+            curvature[entry, entry] = sums["square"][place]
+        for place, (i, j) in enumerate(block.pairs):
+            curvature[i, j] = curvature[j, i] = sums["cross"][place]
+        crossed = sums.get("spread cross", np.zeros(0))
+        total, sizes = max(float(counts.sum()), 1.0), point.sizes
+        return cls(
+            point,
+            counts,
+            bound * sums["own score"] / sizes[:own],
+            bound * sums.get("score", np.zeros(0)) / sizes[own:],
+            block.square * by_group,
+            block.square * curvature,
+            bound**2 * symmetric(sums["spread square"], crossed) / np.outer(sizes, sizes),
+            root * sums["place"],
+            block.level * float(sums["level"][0]) / total,
+            bound * noise["own score"] / sizes,
+            block.square * noise["own square"],
+            root * noise["place"],
+            block.level * noise["level"] / total,
+        )
+
+    @property
+    def total(self) -> float:
+        """The number of rows."""
+        return max(float(self.counts.sum()), 1.0)
+
+    @property
+    def per_row(self) -> tuple[Floats, float]:
+        """The curvature a row has on average, and the variance of its first entry.
+
+        Rows are whitened, so that its diagonal is about the same everywhere: noise in one entry of it is
+        less where it is drawn to all others.
+        """
+        own, many = self.point.own, len(self.counts)
+        found = self.curvature / self.total
+        noise = np.full(len(found), self.curve_noise**2 / self.total**2)
+        noise[:own] *= many
+        diagonal = np.diag(found)
+        if not noise.all():
+            return found, 0.0
+        middle = max(float((diagonal / noise).sum() / (1 / noise).sum()), _LEAST)
+        apart = max(float(((diagonal - middle) ** 2 - noise).mean()), (_SHAPE * middle) ** 2)
+        kept = apart / (apart + noise)
+        np.fill_diagonal(found, np.maximum(middle + kept * (diagonal - middle), _LEAST))
+        return found, float(1 / (1 / noise).sum() + kept[0] * noise[0])
+
+    def clear(self, places: Sequence[int]) -> bool:
+        """Return whether the curvature of some entries stands out from its noise."""
+        found = self.curvature[np.ix_(places, places)]
+        noise = self.curve_noise * math.sqrt(len(self.counts) if min(places) < self.point.own else 1)
+        return bool(np.linalg.eigvalsh(found)[0] > _CLEAR * 2 * math.sqrt(len(places) / 2) * noise)
