@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
+from cape.blocks.martingale import STEEP
 from cape.data import Schema
 from cape.errors import InvalidInput
 from tests.blocks import reference
@@ -38,6 +39,7 @@ def scores(
     size: float = 1.0,
     bound: float = 0.9,
     trend: bool = True,
+    tilt: bool = True,
 ) -> Martingale:
     generator, cells = np.random.default_rng(seed), 8 if strata else 4
     return Martingale(
@@ -52,7 +54,9 @@ def scores(
         bound,
         2 * bound**2,
         1.25,
+        tuple(generator.uniform(-STEEP, STEEP, cells).tolist()) if tilt else (),
         tuple(generator.uniform(-1, 1, cells).tolist()) if trend else (),
+        tuple(generator.normal(0, 0.3, 2).tolist()) if trend and tilt else (),
     )
 
 
@@ -70,7 +74,7 @@ def stretch(row: dict[str, Any], block: Martingale | Exposure) -> tuple[float, f
 
 
 def one_row(row: dict[str, Any], block: Martingale) -> tuple[np.ndarray, ...] | None:
-    """Score, root of the curvature, what it adds to the baseline, and trend, cell by cell."""
+    """Score, curvature, what it adds to the baseline, and trend, cell by cell."""
     at = stretch(row, block)
     found = reference.vector(row, DESIGN, SCHEMA)
     if at is None or found is None:
@@ -81,7 +85,7 @@ def one_row(row: dict[str, Any], block: Martingale) -> tuple[np.ndarray, ...] | 
     u, offsets = np.array(block.turn) @ x, np.array(block.offsets)
     edges, first = (0.0, *EDGES), 4 * stratum
     rates = np.array(block.hazards) * block.unit / 2**20
-    length = math.sqrt(1 + float(u @ u)) + 2 * float(np.linalg.norm(offsets, axis=1).max())
+    length = math.sqrt(1 + bool(block.tilt) + float(u @ u)) + 2 * float(np.linalg.norm(offsets, axis=1).max())
     most = max(1.0, block.bound / length)
     v = min(1.0, block.bound / length, block.curve / (most * length**2))
     expected, left, leaves = np.zeros(len(rates)), most / r, None
@@ -98,11 +102,16 @@ def one_row(row: dict[str, Any], block: Martingale) -> tuple[np.ndarray, ...] | 
     residual = -v * r * expected
     if event and leaves is not None:
         residual[first + leaves] += v
-    columns = np.column_stack([np.ones(len(rates)), u - offsets])
+    tilt = np.array(block.tilt or [0.0] * len(rates))
+    columns = np.column_stack([np.ones(len(rates)), *([tilt] if block.tilt else []), u - offsets])
     total = float(expected.sum())
-    mean = expected @ columns / total if total > 0 else np.array([1.0, *u])
-    trend = -(residual * np.array(block.trend or [0.0] * len(rates))) @ columns[:, 1:]
-    return -residual @ columns, math.sqrt(v * r * total) * mean, residual, trend
+    mean = expected @ columns / total if total > 0 else np.zeros(columns.shape[1])
+    curvature = v * r * total * np.outer(mean, mean)
+    if block.tilt:
+        curvature[1, 1] = v * r * float(expected @ tilt**2)
+    away = u - offsets - np.outer(tilt, block.drift or [0.0, 0.0])
+    trend = -(residual * np.array(block.trend or [0.0] * len(rates))) @ away
+    return -residual @ columns, curvature, residual, trend
 
 
 rows_of = st.fixed_dictionaries(
@@ -130,25 +139,32 @@ WAYS = pytest.mark.parametrize(
     seed=st.integers(0, 999),
     size=st.sampled_from([0.1, 3.0]),
     bound=st.sampled_from([0.2, 0.9, 30.0]),
+    tilt=st.booleans(),
 )
 @examples(12)
 def test_sums_are_those_of_martingale_residuals_cell_by_cell(
-    entry: str | None, strata: str | None, rows: list[dict[str, Any]], seed: int, size: float, bound: float
+    entry: str | None,
+    strata: str | None,
+    rows: list[dict[str, Any]],
+    seed: int,
+    size: float,
+    bound: float,
+    tilt: bool,
 ) -> None:
-    block = scores(entry, strata, seed=seed, size=size, bound=bound)
+    block = scores(entry, strata, seed=seed, size=size, bound=bound, tilt=tilt)
     arrays = block.arrays(SCHEMA)
     (found,) = Table("s", pl.DataFrame(rows, schema=KINDS), SCHEMA).sums([block])
     found = [np.asarray(each, float) / 2.0**array.bits for each, array in zip(found, arrays, strict=True)]
     alone = [each for row in rows if (each := one_row(row, block)) is not None]
     assert found[0] == [len(alone)]
-    width, cells = 3, len(block.hazards)
+    width, cells = 3 + tilt, len(block.hazards)
     score, curvature = np.zeros(width), np.zeros((width, width))
     baseline, trend = np.zeros(cells), np.zeros(2)
     for s, z, a, g in alone:
         assert np.linalg.norm(s) <= block.bound * (1 + 1e-9)
-        assert z @ z <= block.curve * (1 + 1e-9)
+        assert np.trace(z) <= block.curve * (1 + 1e-9)
         score += s / block.bound
-        curvature += np.outer(z, z) / block.curve
+        curvature += z / block.curve
         baseline += a / max(block.reach, float(np.linalg.norm(a)))
         trend += g / max(block.bound, float(np.linalg.norm(g)))
     near = 1e-5 * max(len(alone), 1)
@@ -193,7 +209,8 @@ def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> Non
     design = Design(("x", "z"))
     block = Martingale(
         design, at, (1.0, -0.5), (0.1, 0.0), ((2.0, 0.1), (0.1, 3.0)),
-        tuple(range(1, 18 * 50_000, 50_000)), 0.4, ((0.05, -0.1),) * 18, 0.8, 1.5, 1.25, (0.5,) * 18,
+        tuple(range(1, 18 * 50_000, 50_000)), 0.4, ((0.05, -0.1),) * 18, 0.8, 1.5, 1.25,
+        tuple(np.linspace(-0.7, 0.7, 18).tolist()), (0.5,) * 18, (0.2, -0.3),
     )  # fmt: skip
     assert_that_order_and_parts_do_not_matter([block, Exposure(design, at)], monkeypatch)
 
@@ -214,6 +231,12 @@ def test_a_huge_log_hazard_stays_a_number() -> None:
         ({"hazards": (1, 2, 3, 2**20 + 1)}, "hazards"),
         ({"trend": (0.0,)}, "a trend of 4 cells"),
         ({"trend": (0.0, 0.0, 1.5, 0.0)}, "trend"),
+        ({"tilt": (0.0,)}, "a tilt of 4 cells"),
+        ({"tilt": (0.0, 0.0, 0.8, 0.0)}, "tilt"),
+        ({"tilt": (0.0, 0.0, math.nan, 0.0)}, "tilt"),
+        ({"drift": (0.0,)}, "a drift of 2 numbers"),
+        ({"drift": (0.0, 0.0), "tilt": ()}, "along a tilt"),
+        ({"drift": (0.0, math.inf)}, "turn"),
         ({"reach": 0.5}, "reach"),
         ({"unit": math.inf}, "unit"),
         ({"unit": 1e70}, "unit"),
@@ -265,7 +288,6 @@ def test_exposures_are_those_of_single_rows(
             wanted["events"][cell] += 1
             wanted["total"][stratum] += 1
             wanted["sum"].reshape(-1, 2)[stratum] += x
-            wanted["trend"] += x * (2 * (cell % 4) - 3) / 4
             wanted["square"] += x**2
             wanted["cross"] += x[0] * x[1]
     for name, each in wanted.items():

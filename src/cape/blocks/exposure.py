@@ -1,7 +1,7 @@
 """Who is at risk when, events by time, and what the features of rows with an event are like.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order.
-Reason. Counts are integers. Exposures and products with g are truncated for each row by itself; sums over a
+Reason. Counts are integers. Exposures are truncated for each row by itself; sums over a
 part are of integers below 2^53, and `cape.noise.exact_products` is exact.
 Tested in tests/blocks/test_exposure.py.
 """
@@ -35,8 +35,7 @@ class Exposure(Block):
     Arrays: count (1,); exits (cells,), rows that leave less rows that enter later than at the start of the
     axis; events (cells,). By stratum: staying (strata,), rows that stay to the end; total (strata,), events;
     time (strata,), the part of the whole axis for which rows are at risk; sum (strata * width,), of x over
-    rows with an event. trend (width,): of g x over these, with g from -1 to 1 in proportion to time; square
-    and cross: of xx' over them.
+    rows with an event. square and cross: of xx' over them.
     """
 
     design: Design
@@ -58,7 +57,6 @@ class Exposure(Block):
             Array("total", (strata,), 0),
             Array("time", (strata,), T_BITS),
             Array("sum", (strata * width,), T_BITS),
-            Array("trend", (width,), T_BITS),
             Array("square", (width,), 2 * T_BITS),
             Array("cross", (width * (width - 1) // 2,), 2 * T_BITS),
         )
@@ -82,7 +80,6 @@ class Exposure(Block):
         )
         xs, at = x[:, had], stratum[had]
         sums = np.stack([np.bincount(at, row, strata) for row in xs]).T
-        trend = np.trunc(xs * middles(bins)[rows.exit[had] % bins]).sum(axis=1)
         products = exact_products(np.ascontiguousarray(xs))
         return (
             np.array([len(rows.exit)]),
@@ -92,7 +89,6 @@ class Exposure(Block):
             np.bincount(at, minlength=strata),
             _whole(np.bincount(stratum, time, strata)),
             _whole(sums.reshape(-1)),
-            _whole(trend),
             np.diagonal(products).copy(),
             products[np.triu_indices(len(products), 1)],
         )

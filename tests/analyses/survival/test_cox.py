@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks.conversation import conducted
 from cape import Budget, Consortium, Cox, Person, privacy
 from cape.analyses.registry import build
-from cape.blocks.table import Table
 from cape.data import Category, Number, Schema
 from cape.data.expected import Expected
-from cape.engine.query import AnalysisResult, Answer, Neighbours
+from cape.engine.query import AnalysisResult, Neighbours
 from cape.errors import InvalidInput, TooNoisyWarning
 
 EDGES = tuple(np.arange(1, 11) / 10)
@@ -63,25 +63,7 @@ def converse(
     neighbours: Neighbours = "replace-one",
 ) -> AnalysisResult:
     """What the analysis makes of a table, with the noise of five sites of which one colludes."""
-    rng, whole = np.random.default_rng(seed), Table("s", pl.DataFrame(table), SCHEMA)
-    talk = analysis.conduct(SCHEMA, neighbours)
-    query, rows = next(talk), len(table["t"]) if neighbours == "replace-one" else None
-    for share in analysis.stages():
-        std = query.sensitivity / mu / math.sqrt(share) * math.sqrt(5 / 4)
-        noise = tuple(tuple(std * scale for scale in scales) for scales in query.scales)
-        sums = tuple(
-            tuple(
-                np.asarray(each, float) / 2.0**array.bits + rng.normal(size=array.shape) * s
-                for each, array, s in zip(found, block.arrays(SCHEMA), stds, strict=True)
-            )
-            for block, found, stds in zip(query.blocks, whole.sums(query.blocks), noise, strict=True)
-        )
-        try:
-            query = talk.send(Answer(sums, noise, rows, SCHEMA))
-        except StopIteration as stop:
-            found: AnalysisResult = stop.value
-            return found
-    raise AssertionError("the analysis asked for more than it has stages")
+    return conducted(analysis, table, SCHEMA, mu, np.random.default_rng(seed), neighbours)
 
 
 def breslow(table: dict[str, Any]) -> np.ndarray:

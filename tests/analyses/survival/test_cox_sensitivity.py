@@ -16,6 +16,7 @@ from cape.analyses.survival import cox_sensitivity
 from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
+from cape.blocks.martingale import STEEP
 from cape.data import Schema
 from cape.engine.query import Neighbours, Query
 from cape.engine.schemes import SCHEMES
@@ -103,7 +104,15 @@ def test_some_rows_move_exposures_almost_as_far(entry: str | None, strata: str |
     assert 0.8 * query.sensitivity < found <= query.sensitivity
 
 
-def scores(entry: str | None, strata: str | None, seed: int, size: float, bound: float, trend: bool) -> Any:
+def scores(
+    entry: str | None,
+    strata: str | None,
+    seed: int,
+    size: float,
+    bound: float,
+    trend: bool,
+    tilt: bool = True,
+) -> Any:
     generator, cells = np.random.default_rng(seed), 8 if strata else 4
     return Martingale(
         DESIGN,
@@ -117,7 +126,9 @@ def scores(entry: str | None, strata: str | None, seed: int, size: float, bound:
         bound,
         float(generator.choice([0.1, 1.0, 10.0])) * bound**2,
         1.25,
+        tuple(generator.uniform(-STEEP, STEEP, cells).tolist()) if tilt else (),
         tuple(generator.uniform(-1, 1, cells).tolist()) if trend else (),
+        tuple(generator.normal(0, 1, 2).tolist()) if trend and tilt else (),
     )
 
 
@@ -130,6 +141,7 @@ def scores(entry: str | None, strata: str | None, seed: int, size: float, bound:
     size=st.sampled_from([0.1, 3.0, 1e3]),
     bound=st.sampled_from([0.01, 1.0, 100.0]),
     trend=st.booleans(),
+    tilt=st.booleans(),
 )
 @examples(8)
 def test_no_row_moves_scores_further(
@@ -141,8 +153,9 @@ def test_no_row_moves_scores_further(
     size: float,
     bound: float,
     trend: bool,
+    tilt: bool,
 ) -> None:
-    query = martingale_query(scores(entry, strata, seed, size, bound, trend), neighbours)
+    query = martingale_query(scores(entry, strata, seed, size, bound, trend, tilt), neighbours)
     assert largest(query, rows, neighbours) <= query.sensitivity
 
 
@@ -154,6 +167,8 @@ EXTREME = [
     {"bound": 1e-60, "curve": 1e-60},
     {"bound": 1e60, "curve": 1e60, "reach": 1e60, "weights": (1e3, 0.0), "unit": 1e60},
     {"bound": 1e-60, "curve": 1e60, "weights": (1e3, 0.0), "unit": 1e60, "turn": ((1e30, 0.0), (0.0, -1e30))},
+    {"tilt": (5e-324, -5e-324, STEEP, 0.0), "drift": (1e30, -1e30), "unit": 1e60, "bound": 1e-60},
+    {"drift": (5e-324, 1e30), "weights": (1e3, -1e60), "curve": 1e-60, "turn": ((5e-324, 0.0), (0.0, 1e30))},
 ]
 
 
@@ -174,6 +189,7 @@ def test_no_row_moves_scores_further_at_the_limits_of_what_may_be_asked(
         "bound": 1.0,
         "curve": 1.0,
         "reach": 1.25,
+        "tilt": (-STEEP, STEEP, STEEP, -STEEP),
         "trend": (1.0, -1.0, 0.5, -0.5),
     }
     block = Martingale(DESIGN, follow_up(entry, None), **(given | extreme))
@@ -194,7 +210,7 @@ def test_made_up_answers_lead_to_a_point_within_the_limits_or_are_refused() -> N
     analysis = Cox("years", "died", ["x", "z"], bins=4, rounds=6)
     scheme = SCHEMES["cape"]()
     setting = Setting(SCHEMA, Budget(1.0, 1e-6), scheme.parties(5, 1, None), "replace-one")
-    first = [1000, 0, [1, 1, 1, 100], 10, 100, 500, 0, 0, 50, 0]
+    first = [1000, 0, [1, 1, 1, 100], 10, 100, 500, 0, 50, 0]
     for turns in range(1, 6):
         session = AnalysisSession(analysis, Stages.of(analysis, setting, scheme, 1.0))
         session.tell(made_up(session, first, None))
@@ -202,7 +218,7 @@ def test_made_up_answers_lead_to_a_point_within_the_limits_or_are_refused() -> N
             for step in range(turns):
                 block = session.pending().blocks[0]
                 assert isinstance(block, Martingale)
-                change = np.array([50.0, 0, 0] if step < turns - 1 else [0, 3e3, 0])
+                change = np.array([50.0, 0, 0, 0] if step < turns - 1 else [0, 0, 3e3, 0])
                 score = -100 * change / block.bound
                 answer = [1000, score, 100 / block.curve, 0, 1, 0, 0]
                 session.tell(made_up(session, answer, 0.0))
@@ -251,7 +267,7 @@ def lengths(tries: int, seed: int) -> tuple[np.ndarray, ...]:
 
 def test_the_weights_are_within_what_the_proofs_allow_and_larger_ones_are_found_out() -> None:
     r, other, k = lengths(300_000, 1)
-    whole = cox_sensitivity.SUM + cox_sensitivity.TREND
+    whole = cox_sensitivity.SUM
 
     def features(square: float) -> float:
         return float(
@@ -287,7 +303,7 @@ def test_the_scales_are_those_of_the_proofs(neighbours: Neighbours) -> None:
     assert alone <= 7 + 1e-12
     first = exposure_query(Exposure(DESIGN, follow_up(None, None)), SCHEMA, neighbours)
     count, *weights = (scale**-2 for scale in first.flat_scales)
-    assert weights == pytest.approx([0.12, 0.12, 0.12, 1, 1, 1, 0.25, 0.625, 1.25])
-    alone = 0.12 + 0.12 + 1 + 1 + 1 + 0.25 + 0.625 + count
-    both = 0.24 + 1 + 0.24 + 5
+    assert weights == pytest.approx([0.12, 0.12, 0.12, 1, 1, 1, 0.5, 1])
+    alone = 0.12 + 0.12 + 1 + 1 + 1 + 0.5 + count
+    both = 0.24 + 1 + 0.24 + 4
     assert first.sensitivity**2 == pytest.approx(both if neighbours == "replace-one" else alone, rel=1e-4)

@@ -1,9 +1,10 @@
 """The baseline hazard by cell of time, with what is known of the features of those at risk.
 
 It begins with what the first question of a Cox regression released (`Baseline.first`), and is corrected by
-every later one (`Baseline.after`). Nothing here reads a row. A coefficient does not depend on it to first
-order, so that what is smoothed here costs little: hazards are drawn to a constant one, and the means of the
-features at risk to a line in time, as far as noise hides what they are.
+every later one (`Baseline.after`). Nothing here reads a row. Hazards are drawn to a constant one, and those
+of strata to one another, as far as noise hides what they are. The level of the baseline and its slope in time
+are found with the coefficients, so that these do not depend on them; on the rest of its shape they depend by
+as much as the features of those at risk do not change along a line in time.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from cape.analyses.matrices import CLEAR, shrunk, spectral, symmetric
 from cape.arrays import Floats
 from cape.blocks import Exposure
 from cape.blocks.exposure import middles
+from cape.blocks.martingale import STEEP
 from cape.engine.query import Answer
 
 __all__ = ["Baseline"]
 
 SHAPE = 0.7  # the SD of the logarithm of hazards over time that is expected before anything is seen
 APART = 0.3  # the same for strata beside the hazard of all, each with a level of its own
-DOUBTED = 3.0  # times chance: as far as means at risk are drawn to those of all events
+DOUBTED = 3.0  # times chance: as far as means within strata are drawn to those of all events
+MOST_OF = 0.9  # of the events: the tilt rises until so many have happened
 _LEAVING = 0.3  # the same for numbers at risk, beside a steady rate of leaving
 _RIDGE = 0.15  # of the largest eigenvalue of noise, added to what features are whitened by
 _FLAT = 1e-6
@@ -41,8 +44,9 @@ class Baseline:
     Attributes:
         hazards: the events that a row expects in each cell.
         doubt: the variance of the noise in their logarithms.
-        means: for each cell, the mean of x - centre over those at risk, weighted by their hazards.
+        means: for each cell, the mean of x - centre over those in its stratum who have the event.
         unsure: for each cell, the variance of these means, in units of that of x - centre.
+        tilt: for each cell, a line from -1/2 to 1/2 along the time that hazards make; empty for one bin.
         centre: the mean of x over events.
         turn: what whitens x - centre over events.
         spread: the variance of x about these means, over events.
@@ -50,7 +54,8 @@ class Baseline:
         at_risk: how many rows are in each cell, on average over it.
         clear: how many events there must be to tell them from noise.
         strata: how many strata there are.
-        tilt: for each, the variance of what is not known of the slope of logarithms of hazards in time.
+        lean: for each, the variance of what is not known of the slope of logarithms of hazards in time,
+            beside that of all.
     """
 
     hazards: Floats
@@ -63,8 +68,9 @@ class Baseline:
     events: Floats
     at_risk: Floats
     clear: float
+    tilt: Floats
     strata: int = 1
-    tilt: tuple[float, ...] = (1.0,)
+    lean: tuple[float, ...] = ()
 
     @property
     def longest(self) -> float:
@@ -114,14 +120,13 @@ class Baseline:
             for name in ("hazards", "events", "doubt", "at_risk")
         )
         width = len(sums[7])
+        tilt = np.tile(_tilt(together.hazards, together.events), strata)
         total = float(events.sum())
         centre = _inside(sums[6].reshape(strata, width).sum(axis=0) / total)
-        second = symmetric(sums[8], sums[9]) / total - np.outer(centre, centre)
-        of_noise = noise[9] / total
+        second = symmetric(sums[7], sums[8]) / total - np.outer(centre, centre)
+        of_noise = noise[8] / total
         spread, turn = _whitened(second, of_noise)
-        means, unsure = _means(
-            sums[6].reshape(strata, width), sums[7], noise[6], noise[7], events, centre, spread
-        )
+        means, unsure = _means(sums[6].reshape(strata, width), noise[6], events, centre, spread)
         return cls(
             hazards,
             doubt,
@@ -133,8 +138,9 @@ class Baseline:
             events,
             at_risk,
             number.edge,
+            tilt,
             strata,
-            tuple(each.tilt for each in found),
+            tuple(each.lean for each in found) if strata > 1 else (),
         )
 
     def whitened(self, curvature: Floats, noise: float) -> Baseline:
@@ -156,37 +162,38 @@ class Baseline:
         """How far noise in the hazards and in the means moves scores together, as a standard deviation."""
         return math.sqrt(float((self.doubt * self.events**2 * self.unsure).sum()))
 
-    def after(self, moved: Floats, noise: float, kept: float, level: float, change: Floats) -> Baseline:
+    def after(
+        self, moved: Floats, noise: float, kept: float, along: tuple[float, float], change: Floats
+    ) -> Baseline:
         """Return the baseline after a question, at weights that change.
 
         `moved` are events less what was expected, by cell, with this noise; `kept` is the part of what rows
-        expect that counts. As weights of x - centre change by d, the hazard at the centre goes with the mean
-        hazard of those at risk: by mean·d + d'Vd / 2 of its logarithm less.
+        expect that counts; `along` are the changes of level and tilt, which were found with the weights: they
+        make up what of `moved` goes along a line. As weights of x - centre change by d, the hazard at the
+        centre of a stratum goes with the mean hazard of those at risk: by mean·d + d'Vd / 2 of its logarithm
+        less.
         """
+        level, steeper = along
         found = np.maximum(kept * self.events, _TINY)
-        tilts = [
-            _tilted(*each)
-            for each in zip(
-                moved.reshape(self.strata, -1),
-                [noise] * self.strata,
-                found.reshape(self.strata, -1),
-                self.tilt,
-                strict=True,
-            )
-        ]
-        slopes = np.concatenate([slope for slope, _ in tilts]) if noise else np.zeros(len(found))
-        moved = moved - found * slopes
+        line = self.tilt if len(self.tilt) else np.zeros(len(found))
+        moved = moved - found * _line(moved, found, line)
+        slopes, lean = np.zeros(len(found)), self.lean
+        if self.strata > 1 and noise:
+            each = zip(moved.reshape(self.strata, -1), found.reshape(self.strata, -1), self.lean, strict=True)
+            tilts = [_tilted(rest, noise, of, variance) for rest, of, variance in each]
+            slopes = np.concatenate([slope for slope, _ in tilts])
+            moved = moved - found * slopes
+            lean = tuple(left for _, left in tilts)
         gain = self.doubt / (self.doubt + (noise / found) ** 2 + _TINY)
         expected = np.maximum(found - gain * moved, _LEAST * found)
-        shift = gain * (moved / expected - float(moved.sum()) / float(expected.sum()))
         curved = float(change @ self.spread @ change) / 2
-        log = np.log1p(np.clip(shift, -_LARGEST, 1.0)) + np.clip(slopes, -1.0, 1.0)
-        log = log + level - self.means @ change - curved
+        log = np.log1p(np.clip(gain * moved / expected, -_LARGEST, 1.0)) + np.clip(slopes, -1.0, 1.0)
+        log = log + level + steeper * line - self.means @ change - curved
         return replace(
             self,
             hazards=self.hazards * np.exp(np.clip(log, -50.0, 50.0)),
             doubt=self.doubt * (1 - gain) + curved**2 + 1e-12,
-            tilt=tuple(left + curved**2 for _, left in tilts),
+            lean=tuple(left + curved**2 for left in lean),
         )
 
 
@@ -246,7 +253,7 @@ class _Stratum:
         trust = (_LEAVING * steady) ** 2 / ((_LEAVING * steady) ** 2 + seen_noise**2 + _TINY)
         at_risk = np.maximum(trust * np.clip(seen, 0.0, None) + (1 - trust) * steady, 1e-3 * here / bins)
         likely = number / float(at_risk @ shape) * at_risk * shape
-        slope, self.tilt = _tilted(events - likely, event_noise, likely, vary**2)
+        slope, self.lean = _tilted(events - likely, event_noise, likely, vary**2)
         likely = likely * np.exp(slope)
         likely = likely * (number / float(likely.sum()))
         trust = (vary * likely) ** 2 / ((vary * likely) ** 2 + event_noise**2 + _TINY)
@@ -299,46 +306,45 @@ def _steady(rows: float, spent: float, bins: int) -> Floats:
     return np.asarray(rows * np.exp(-low * (np.arange(bins) + 0.5) / bins))
 
 
-def _means(
-    sums: Floats,
-    trend: Floats,
-    sum_noise: float,
-    trend_noise: float,
-    events: Floats,
-    centre: Floats,
-    spread: Floats,
-) -> tuple[Floats, Floats]:
-    """Return the means of x - centre over those at risk, one for each stratum and one slope in time, and how
-    unsure they are, by cell.
+def _tilt(hazards: Floats, events: Floats) -> Floats:
+    """Return a line from -1/2 to 1/2 along the time that hazards make, until most events have happened."""
+    if len(hazards) == 1:  # a constant hazard
+        return np.zeros(0)
+    time = np.cumsum(hazards) - hazards / 2
+    last = max(int(np.searchsorted(np.cumsum(events), MOST_OF * float(events.sum()))), 1)
+    time = np.minimum(time, time[min(last, len(time) - 1)]) - time[0]
+    away = time - float(events @ time) / float(events.sum())
+    return np.asarray(STEEP * away / float(np.abs(away).max())).clip(-STEEP, STEEP)
 
-    At risk, weighted by their hazards, rows have the features that those with an event have. Both are drawn
+
+def _line(moved: Floats, expected: Floats, line: Floats) -> Floats:
+    """Return the constant and multiple of a line that best explain what moved, per event expected."""
+    total = float(expected.sum())
+    away = line - float(expected @ line) / total
+    weight = float(expected @ away**2)
+    return np.asarray(
+        float(moved.sum()) / total + (float(moved @ away) / weight * away if weight > _FEWEST else 0.0)
+    )
+
+
+def _means(
+    sums: Floats, sum_noise: float, events: Floats, centre: Floats, spread: Floats
+) -> tuple[Floats, Floats]:
+    """Return the means of x - centre over those at risk, one for each stratum, and how unsure they are.
+
+    At risk, weighted by their hazards, rows have the features that those with an event have. Means are drawn
     to 0 as far as they are no larger than sampling and noise make them (James and Stein, with `DOUBTED` times
     what these make: a mean that noise made shortens every score).
     """
     strata, width = sums.shape
-    by_stratum = events.reshape(strata, -1)
-    bins = by_stratum.shape[1]
+    bins = len(events) // strata
+    if strata == 1:  # the level is found with the coefficients
+        return np.zeros((bins, width)), np.zeros(bins)
     variance = float(np.trace(spread)) / width
-    number = by_stratum.sum(axis=1)
-    apart = sums / number[:, None] - centre
-    if strata > 1:
-        chance = (sum_noise / number) ** 2 + variance / number
-        apart = _drawn(apart, chance[:, None])
-    else:
-        apart = np.zeros_like(apart)
-    g = middles(bins)
-    middle = by_stratum @ g / number
-    away = g - middle[:, None]
-    weight = max(float((by_stratum * away**2).sum()), _FEWEST)  # no slope in a single bin
-    slope = (trend - (number * middle) @ (centre + apart)) / weight
-    slope = _drawn(slope, (trend_noise / weight) ** 2 + variance / weight)
-    found = apart[:, None, :] + away[:, :, None] * slope
-    # that of all events does not matter, since the level of the baseline is found with the coefficients
-    chance = ((sum_noise / number) ** 2 + variance / number) / variance * (strata > 1)
-    unsure = np.repeat(chance, bins) + away.reshape(-1) ** 2 * (
-        (trend_noise / weight) ** 2 / variance + 1 / weight
-    )
-    return np.asarray(found.reshape(strata * bins, width)), unsure
+    number = events.reshape(strata, bins).sum(axis=1)
+    chance = (sum_noise / number) ** 2 + variance / number
+    apart = _drawn(sums / number[:, None] - centre, chance[:, None])
+    return np.repeat(apart, bins, axis=0), np.repeat(chance / variance, bins)
 
 
 def _drawn(values: Floats, chance: Floats | float) -> Floats:

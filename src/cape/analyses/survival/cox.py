@@ -25,6 +25,8 @@ from cape.analyses.survival.cox_steps import HazardStep, Place, believed, clippi
 from cape.analyses.survival.cox_told import Told
 from cape.arrays import Floats
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
+from cape.blocks.exposure import middles
+from cape.blocks.martingale import STEEP
 from cape.blocks.times import checked_edges
 from cape.blocks.typical import steepest
 from cape.blocks.units import Units
@@ -40,6 +42,7 @@ __all__ = ["Cox"]
 # Choices, measured by `python -m benchmarks.survival_cox choices`.
 ROUNDS = 4  # steps for "auto", after the first question
 FIRST, LAST = 0.2, 0.5  # shares of the first question, and of the last
+TILTED = 0.5  # the SD of what steps change the tilt by, before they are seen
 SPREAD = 1.0  # the standard deviation of log-hazards over people that is expected before anything is seen
 # An assumption, which results name: no column changes log-hazards by more than 10 as it goes through its
 # range, which is a ratio of 22,000.
@@ -191,12 +194,12 @@ class Cox(Analysis):
         )
         return place.block(design, follow_up, trend=self._trend(place.baseline, self._last))
 
-    @staticmethod
-    def _even(width: int, cells: int) -> Baseline:
+    def _even(self, width: int, cells: int) -> Baseline:
         zero = np.zeros((cells, width))
+        tilt = np.tile(STEEP * middles(self.bins), cells // self.bins) if self.bins > 1 else np.zeros(0)
         return Baseline(
             np.full(cells, 1 / cells), np.ones(cells), zero, np.zeros(cells), np.zeros(width), np.eye(width),
-            np.eye(width), np.ones(cells), np.ones(cells), 1.0, 1,
+            np.eye(width), np.ones(cells), np.ones(cells), 1.0, tilt,
         )  # fmt: skip
 
     @property
@@ -256,9 +259,14 @@ class Cox(Analysis):
         edge = max(last.curvature_noise, 1e-6 * last.count)
         kept = min(max(float(last.curvature[0, 0]), edge) / last.count, 1.0)
         moved, noise = block.reach * answer.sums[0][6], block.reach * answer.noise[0][6]
-        change = mean[1:] - place.weights
-        baseline = place.baseline.after(moved, noise, kept, float(mean[0]) - place.level, change)
-        return Place(baseline.whitened(last.curvature, last.curvature_noise), float(mean[0]), mean[1:])
+        change = mean - np.array([place.level, *place.weights])
+        along = float(change[0]), last.tilted(change, TILTED**2)
+        baseline = place.baseline.after(moved, noise, kept, along, change[1:])
+        baseline = baseline.whitened(last.curvature, last.curvature_noise)
+        drift = (
+            None if last.lean is None else baseline.turn @ np.linalg.solve(place.baseline.turn, last.lean[1:])
+        )
+        return Place(baseline, float(mean[0]), mean[1:], drift)
 
     def _possible(self, schema: Schema) -> Floats:
         """Return the largest level and weights that are possible, if no column moves log-hazards by more."""

@@ -1,7 +1,8 @@
 """Steps of a Cox regression: where scores are asked for, how they are clipped, and what is made of them.
 
 The steps are those of a logistic regression (`cape.analyses.regression.scores`), along a level of the
-baseline and the weights of x - centre.
+baseline and the weights of x - centre. Scores along a tilt of the baseline are taken out of those along the
+weights (`HazardStep.at`): these then do not depend on its slope in time to first order.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ REACH = 1.25  # what one row may move the baseline by at least: an event, and wh
 CELL = 0.1  # of the events in a cell: the noise that a longer reach may make
 BENT = 0.02  # the noise in the curvature, in events, before it is clipped for it
 LEFT = 0.5  # of the change of log-hazards, squared, that a step may be wrong by: a Poisson likelihood's
+CERTAIN = 3.0  # times noise: from there on the curvature along the tilt is more than events say
+STEEPER = 1.0  # the most by which one step changes the tilt
 SURPRISE = 3.0  # times what noise explains of a step's distance from earlier ones, squared
 _TINY = 1e-150
 _FLAT = 1e-6  # of an event: where there is no noise there is still rounding
@@ -34,11 +37,15 @@ _ROUNDS = 30
 
 @dataclass(frozen=True)
 class Place:
-    """Where scores are asked for: a baseline, the level that it had, and the weights of x - centre."""
+    """Where scores are asked for: a baseline, the level that it had, and the weights of x - centre.
+
+    `drift` says how the means of those at risk go with the tilt, for the test of proportional hazards.
+    """
 
     baseline: Baseline
     level: float
     weights: Floats
+    drift: Floats | None = None
 
     @property
     def turn(self) -> Floats:
@@ -69,7 +76,9 @@ class Place:
             unit,
             tuple(_numbers(row) for row in baseline.means @ baseline.turn.T),
             *clip,
+            _numbers(baseline.tilt),
             () if trend is None else _numbers(trend),
+            () if trend is None or self.drift is None else _numbers(self.drift),
         )
 
     @property
@@ -78,7 +87,7 @@ class Place:
         baseline = self.baseline
         turn = self._away * float(np.linalg.norm(baseline.turn, 2))
         offset = float(np.linalg.norm(baseline.means @ baseline.turn.T, axis=1).max())
-        return max(1.0, baseline.longest * self._steepest) * (math.hypot(1.0, turn) + 2 * offset)
+        return max(1.0, baseline.longest * self._steepest) * (math.hypot(1.0, 1.0, turn) + 2 * offset)
 
     @property
     def furthest(self) -> float:
@@ -115,26 +124,57 @@ def clipping(place: Place, unit: float) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class HazardStep(Step):
-    """A step along the level and the weights; `count` is the number of events."""
+    """A step along the level and the weights; `count` is the number of events.
 
-    spread_noise: float = 0.0  # above the diagonal
+    Attributes:
+        spread_noise: above the diagonal.
+        steeper: by how much the tilt changes the baseline if level and weights stay, and its noise.
+        lean: how level and weights go with the tilt: what changes it as they do.
+    """
+
+    spread_noise: float = 0.0
+    steeper: tuple[float, float] = (0.0, 0.0)
+    lean: Floats | None = None
 
     @classmethod
     def at(cls, answer: Answer, block: Martingale, place: Place) -> HazardStep:
         """Return what an answer to a question at this place holds."""
         _, score, square, cross, spread, beside = answer.sums[0][:6]
         _, score_noise, _, curvature_noise, _, spread_noise = answer.noise[0][:6]
-        weights = np.concatenate([[place.level], place.weights])
-        return cls(
-            Point(weights, place.turn, block.bound, block.curve),
+        events = max(place.baseline.total, 1.0)
+        found = _Sums(
             block.bound * score,
             block.curve * symmetric(square, cross),
             block.bound**2 * symmetric(spread, beside),
-            math.hypot(block.bound * score_noise, place.baseline.misled) if score_noise else 0.0,
+            block.bound * score_noise,
             block.curve * curvature_noise,
-            max(place.baseline.total, 1.0),
             block.bound**2 * spread_noise,
         )
+        lean, steeper = None, (0.0, 0.0)
+        if block.tilt:
+            found, lean, steeper = found.without_tilt(place.baseline, events)
+        weights = np.concatenate([[place.level], place.weights])
+        return cls(
+            Point(weights, place.turn, block.bound, block.curve),
+            found.score,
+            found.curvature,
+            found.spread,
+            math.hypot(found.score_noise, place.baseline.misled) if score_noise else 0.0,
+            found.curvature_noise,
+            events,
+            found.spread_noise,
+            steeper=steeper,
+            lean=lean,
+        )
+
+    def tilted(self, change: Floats, variance: float) -> float:
+        """Return by how much the tilt changes if level and weights do, drawn to 0 if it had this variance."""
+        if self.lean is None:
+            return 0.0
+        moved, noise = self.steeper
+        away = np.linalg.solve(self.point.turn.T, change)
+        found = (moved - float(self.lean @ away)) * variance / (variance + noise**2)
+        return min(max(found, -STEEPER), STEEPER)
 
     def precision(self, covariance: Floats) -> Floats:
         """Return how much the step tells, if the covariance of the weights is this before it.
@@ -179,6 +219,55 @@ class HazardStep(Step):
     def left(self) -> Floats:
         """How far it may have ended from where scores are 0: second order in what it changed."""
         return np.asarray(LEFT * self.moved * (self.point.turn.T @ self.change))
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of scores, curvature and spread along (1, tilt, x - centre), and the noise of each."""
+
+    score: Floats
+    curvature: Floats
+    spread: Floats
+    score_noise: float
+    curvature_noise: float
+    spread_noise: float
+
+    def without_tilt(self, baseline: Baseline, events: float) -> tuple[_Sums, Floats, tuple[float, float]]:
+        """Return the sums along (1, x - centre) less what goes with the tilt, and the change of that.
+
+        With k the curvature along the tilt, and c its products with the others, scores s become s - c t / k,
+        t that of the tilt, and the curvature C - cc' / k: what is left if the tilt is solved for. k is known
+        well, from events by cell, unless what is expected is far off, which it shows; c is drawn to 0 as far
+        as noise hides it (James and Stein). What is wrong in c counts as noise as far as the tilt was wrong.
+        """
+        rest = np.delete(np.arange(len(self.score)), 1)
+        kept = min(max(float(self.curvature[0, 0]), self.curvature_noise, _FLAT * events) / events, 1.0)
+        k = max(
+            kept * float(baseline.events @ baseline.tilt**2),
+            float(self.curvature[1, 1]) - CERTAIN * self.curvature_noise,
+            _FLAT * events,
+        )
+        cross = self.curvature[1, rest]
+        chance = len(cross) * self.curvature_noise**2
+        clear = max(0.0, 1 - chance / (float(cross @ cross) + _TINY))
+        lean, tilt = clear * cross / k, float(self.score[1])
+        wrong = math.sqrt(max(clear, 1 / len(cross))) * self.curvature_noise / k
+        longer = 1 + float(lean @ lean)
+        less = np.eye(len(self.score))[rest]
+        less[:, 1] = -lean
+        curvature = self.curvature[np.ix_(rest, rest)] - k * np.outer(lean, lean)
+        return (
+            _Sums(
+                less @ self.score,
+                curvature,
+                less @ self.spread @ less.T,
+                math.hypot(self.score_noise * math.sqrt(longer), wrong * max(abs(tilt), self.score_noise)),
+                self.curvature_noise,
+                self.spread_noise * longer,
+            ),
+            lean,
+            (-tilt / k, self.score_noise / k),
+        )
 
 
 def believed(steps: Sequence[Step], covariance: Floats) -> Belief:
