@@ -31,7 +31,7 @@ from cape.engine.schemes import Cost
 from cape.engine.schemes.cape import MOST_STEPS
 from cape.engine.schemes.scheme import Int64
 from cape.engine.stages import Stages
-from cape.errors import InvalidInput
+from cape.errors import CapeError, InvalidInput
 from cape.noise import GAUSSIAN, Ring
 
 __all__ = ["AnalysisSession", "StageResult"]
@@ -211,3 +211,10 @@ class AnalysisSession:
             self.query = next(self._conversation) if answer is None else self._conversation.send(answer)
         except StopIteration as stop:
             self._found = stop.value if isinstance(stop.value, AnalysisResult) else AnalysisResult(stop.value)
+        except CapeError:
+            raise
+        except (np.linalg.LinAlgError, ArithmeticError) as error:  # of totals that rows and noise do not make
+            raise InvalidInput(
+                f"{self.analysis.kind!r} cannot go on from the total of stage {self.stage}: no table and no "
+                "noise of this size makes it. Ask who added it up, and start the analysis again"
+            ) from error

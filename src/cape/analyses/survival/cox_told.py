@@ -89,7 +89,7 @@ class Told:
                     label,
                     float(values[place]),
                     sampling,
-                    math.hypot(math.sqrt(at.privacy), at.bias),
+                    math.hypot(math.sqrt(max(at.privacy, 0.0)), at.bias),
                     (-limit, limit),
                     at,
                 )
