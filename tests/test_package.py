@@ -53,6 +53,7 @@ LAYERS = [
     "engine",
     "learning",
     "analyses",
+    "synthetic",
     "study",
     "steward",
     "coordinator",

@@ -23,7 +23,7 @@ from cape.errors import (
 )
 
 if TYPE_CHECKING:
-    from cape import learning, noise, privacy, secagg
+    from cape import learning, noise, privacy, secagg, synthetic
     from cape.analyses import (
         ECDF,
         GLM,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         RankTest,
         StandardDeviation,
         Sum,
+        SyntheticData,
         TableOne,
         Tables,
         Variance,
@@ -92,6 +93,7 @@ _HOMES = {
         RankTest
         StandardDeviation
         Sum
+        SyntheticData
         TableOne
         Tables
         Variance
@@ -105,6 +107,7 @@ _HOMES = {
     "cape.secagg": "secagg",
     "cape.sklearn": "sklearn",  # not in __all__, like torch: they need an extra
     "cape.study": "Study",
+    "cape.synthetic": "synthetic",
     "cape.torch": "torch",
 }
 # name -> the module that holds it; a module's own name stands for the module itself
@@ -163,6 +166,7 @@ __all__ = [
     "StandardDeviation",
     "Study",
     "Sum",
+    "SyntheticData",
     "TableOne",
     "Tables",
     "TooFewSites",
@@ -173,6 +177,7 @@ __all__ = [
     "noise",
     "privacy",
     "secagg",
+    "synthetic",
 ]
 
 

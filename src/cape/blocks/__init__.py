@@ -19,6 +19,7 @@ from cape.blocks.gradient import Gradient
 from cape.blocks.gram import Gram
 from cape.blocks.grouped import Grouped
 from cape.blocks.martingale import Martingale
+from cape.blocks.merged import Merged
 from cape.blocks.moments import Moments
 from cape.blocks.nearest import Nearest
 from cape.blocks.products import GroupedProducts
@@ -49,6 +50,7 @@ __all__ = [
     "Grouped",
     "GroupedProducts",
     "Martingale",
+    "Merged",
     "Moments",
     "Nearest",
     "Residuals",
