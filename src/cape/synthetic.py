@@ -1,10 +1,11 @@
 """Intervals for what is computed from synthetic rows: they count people, privacy noise and synthesis.
 
-`combine` repeats the whole study on the computer, m times: rows are drawn from the fitted model, the same tables
-are measured with fresh noise of the same size, a model is fitted to them, and synthetic rows are drawn from that.
-How what you compute varies among the repetitions is how it varies among studies like this one, and how far their
-mean is from the model's own value is the bias that noise and fitting cause. Both are released numbers' work: it
-costs no privacy. What it cannot count is what was never measured: an association that the model does not have.
+`combine` repeats the whole study on the computer, m times: rows are drawn from the fitted model, the same
+tables are measured with fresh noise of the same size, a model is fitted to them, and synthetic rows are drawn
+from that. How what you compute varies among the repetitions is how it varies among studies like this one, and
+how far their mean is from the model's own value is the bias that noise and fitting cause. Both are released
+numbers' work: it costs no privacy. What it cannot count is what was never measured: an association that the
+model does not have.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from cape import privacy
-from cape.blocks import Counts, Custom, Gram, Grouped, GroupedProducts, Moments, Squares
+from cape.blocks import Counts, Custom, Gram, Grouped, GroupedProducts, Merged, Moments, Squares
 from cape.blocks.predicted import Errors, ErrorSquares, Risks
 from cape.blocks.survival import Exits, woven
 from cape.data import Number
@@ -74,6 +74,17 @@ def parts(block, schema, table):
         width = t.shape[1]
         cross = [t[:, i] * t[:, j] for i in range(width) for j in range(i + 1, width)]
         return [whole[:, None].astype(float), t, t * t, np.stack(cross, axis=1)]
+    if isinstance(block, Merged):
+        groups = []
+        for axis, merged in zip(block.axes, block.groups, strict=True):
+            place = codes(table, axis, schema)
+            groups.append(np.array(merged)[np.where(place < 0, len(merged) - 1, place)])
+        found = []
+        for each in block.tables:
+            shape = tuple(block.sizes[i] for i in each)
+            cell = np.ravel_multi_index([groups[i] for i in each], shape)
+            found.append((cell[:, None] == np.arange(math.prod(shape))).astype(float))
+        return found
     if isinstance(block, Counts):
         if not block.axes:
             return [np.ones((rows, 1))]

@@ -37,6 +37,7 @@ from cape.analyses import (
     RankTest,
     StandardDeviation,
     Sum,
+    SyntheticData,
     TableOne,
     Variance,
 )
@@ -116,6 +117,8 @@ ANALYSES = [
     TableOne("age", "bmi", "stage", by="disease"),
     TableOne("sex", by="disease"),
     TableOne("age", by="stage"),
+    SyntheticData(["age", "bmi", "stage"], bins=3),
+    SyntheticData(["sex", "disease"]),
     CorrelationTest("age", "chol"),
     CorrelationTest("age", "bmi", method="spearman", edges={"bmi": [-3, -2, 1]}),
     Count(by="stage"),

@@ -92,6 +92,8 @@ LEFT = {  # and those that stay as they are
     "threshold",
     "trend",
     "watch",
+    "impossible",  # facts about columns that `columns` names
+    "determines",
     "formula",  # no request may have one: it is expanded to target and features before
     "quantiles",
     "horizon",

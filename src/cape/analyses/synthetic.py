@@ -17,6 +17,7 @@ from cape.analyses.synthetic_choices import (
     choose_pairs,
     groups_of,
     many_groups,
+    merged_counts,
     nearest_counts,
     scales_of,
 )
@@ -47,6 +48,7 @@ from cape.show.numbers import count
 __all__ = ["SyntheticData"]
 
 _STAGES = (0.3, 0.2, 0.5)  # of the share: each column, all pairs coarsely, the chosen pairs
+_EXPECTED = 2  # chosen pairs for each column, of which groups are made before they are known
 _BINS = 32  # of a number, where nothing else is said
 _MOST_LEVELS = 1024  # of a column
 _MOST_COLUMNS = 100
@@ -58,13 +60,14 @@ class SyntheticData(Analysis):
     """Synthetic rows that resemble the data in all tables of two columns, as far as noise allows.
 
     >>> SyntheticData(["age", "sex", "stage", "ill"], edges={"age": [18, 40, 65, 90]})
-    >>> SyntheticData(["sex", "pregnant", "ward", "hospital"], impossible=[{"sex": "male", "pregnant": "yes"}])
+    >>> SyntheticData(["sex", "pregnant", "age"], impossible=[{"sex": "male", "pregnant": "yes"}])
 
-    In three stages. First the counts of each column's values. Then all tables of two columns, coarsely: values are
-    merged into groups by the first counts. Then finer tables of the pairs that the second answers say matter. A
-    graphical model is fitted to all of them by mbi (the extra `synthetic`) when rows are first drawn:
-    `release.model.sample(rows, seed)`, as often as wanted. `release.model.evaluate()` says which tables of it are
-    trustworthy, and `cape.synthetic.combine` gives intervals for what is computed from synthetic rows.
+    In three stages. First the counts of each column's values. Then all tables of two columns, coarsely:
+    values are merged into groups by the first counts. Then finer tables of the pairs that the second answers
+    say matter. A graphical model is fitted to all of them by mbi (the extra `synthetic`) when rows are first
+    drawn: `release.model.sample(rows, seed)`, as often as wanted. `release.model.evaluate()` says which
+    tables of it are trustworthy, and `cape.synthetic.combine` gives intervals for what is computed from
+    synthetic rows.
 
     Args:
         columns: two or more: categories, and numbers, which are cut into bins.
@@ -77,20 +80,20 @@ class SyntheticData(Analysis):
 
     A missing cell is a value of its own, where the schema says that cells may be missing.
 
-    **Sensitivity** of every stage: sqrt(2 sum_t 1/s_t²) under replace-one, sqrt(sum_t 1/s_t²) under add-remove,
-    with s_t the scale of table t. A row that counts is in one cell of each table (`cape.blocks.merged`), whatever
-    the groups and the pairs are: replaced, it takes 1 from one cell and gives 1 to another (`one_hot`), in all
-    tables at once if the rows differ in all columns, across groups. So the claim holds for any earlier answer,
-    also one that was made up; groups and pairs follow from released numbers only, and are free.
+    **Sensitivity** of every stage: sqrt(2 sum_t 1/s_t²) under replace-one, sqrt(sum_t 1/s_t²) under
+    add-remove, with s_t the scale of table t. A row that counts is in one cell of each table
+    (`cape.blocks.merged`), whatever the groups and the pairs are: replaced, it takes 1 from one cell and
+    gives 1 to another (`one_hot`), in all tables at once if the rows differ in all columns, across groups. So
+    the claim holds for any earlier answer, also one that was made up; groups and pairs follow from released
+    numbers only, and are free.
     """
 
     kind: ClassVar[str] = "synthetic-data"
     example: ClassVar[dict[str, Any]] = {"columns": ["age", "sex", "disease"], "bins": 4}
     decisive: ClassVar[int] = 0
     whole: ClassVar[bool] = True
+    synthetic: ClassVar[bool] = True
     least: ClassVar[int] = 2
-    ways: ClassVar[int] = 2
-    """How many columns the tables that it measures have at most: a site may cap it."""
     columns: tuple[str, ...]
     rows: int | None
     edges: tuple[tuple[str, tuple[float, ...]], ...]
@@ -136,8 +139,8 @@ class SyntheticData(Analysis):
                 raise InvalidInput(f"column {axis.column!r} has one value in the schema; leave it out")
             if many > _MOST_LEVELS:
                 raise InvalidInput(
-                    f"column {axis.column!r} has {many:,} values, more than the {_MOST_LEVELS:,} that synthetic "
-                    "data can hold; cut it more coarsely, as in bins = 100, or merge categories under [derive]"
+                    f"column {axis.column!r} has {many:,} values, more than {_MOST_LEVELS:,}; "
+                    "cut it more coarsely, as in bins = 100, or merge categories under [derive]"
                 )
         return found
 
@@ -171,21 +174,19 @@ class SyntheticData(Analysis):
         unit = _unit(first, answer)
         pairs = tuple(itertools.combinations(range(len(axes)), 2))
         noise = unit * math.sqrt(_STAGES[0] / _STAGES[1] * len(pairs))
-        coarse = _groups(counts, rows, many_groups(rows, noise), apart, axes)
+        coarse = _groups(counts, rows, many_groups(sizes, rows, noise), apart, axes)
         second = _ask(Merged(axes, coarse, pairs), neighbours)
         answer = yield second
         doubles = Stage.of(second, answer)
         table = Coarse(
             rows,
-            tuple(
-                np.bincount(np.array(group), each, max(group) + 1)
-                for group, each in zip(coarse, counts, strict=True)
-            ),
+            tuple(merged_counts(each, group) for group, each in zip(coarse, counts, strict=True)),
             {pair: doubles.tables[pair] for pair in pairs},
             {pair: doubles.noise[pair] for pair in pairs},
         )
         least = unit * math.sqrt(_STAGES[0] / _STAGES[2])
-        fine = _groups(counts, rows, many_groups(rows, least * math.sqrt(2 * len(axes))), apart, axes, coarse)
+        many = many_groups(sizes, rows, least * math.sqrt(_EXPECTED * len(axes)))
+        fine = _groups(counts, rows, many, apart, axes, coarse)
         chosen = choose_pairs(table, [max(each) + 1 for each in fine], least, tuple(facts.possible))
         third = _ask(Merged(axes, fine, tuple(chosen)), neighbours)
         answer = yield third
@@ -224,12 +225,12 @@ class SyntheticData(Analysis):
         unit = noise[0][0] / (query.flat_scales[0] * query.sensitivity) * math.sqrt(one_hot(neighbours, 2))
         pairs = len(axes) * (len(axes) - 1) // 2
         told = [("each column", len(axes), float(np.mean(sizes)), noise[0][0])]
-        many = (pairs, min(pairs, 2 * len(axes)))
+        many = (pairs, min(pairs, _EXPECTED * len(axes)))
         for part, (what, tables) in enumerate(
             zip(("all pairs, coarsely", "pairs that matter, at most"), many, strict=True), 1
         ):
             each = unit * math.sqrt(_STAGES[0] / _STAGES[part] * tables)
-            groups = [min(size, many_groups(rows, each)) for size in sizes]
+            groups = list(map(min, sizes, many_groups(sizes, rows, each)))
             cells = float(np.mean([a * b for a, b in itertools.combinations(groups, 2)]))
             told.append((what, tables, cells, each))
         found = tuple(
@@ -303,7 +304,7 @@ def _total(singles: Stage, answer: Answer) -> float:
 def _groups(
     counts: Sequence[Floats],
     rows: float,
-    many: int,
+    many: Sequence[int],
     apart: Sequence[Sequence[int]],
     axes: Sequence[Axis],
     within: Sequence[Sequence[int]] | None = None,
@@ -313,7 +314,7 @@ def _groups(
     for i, (each, labels, axis) in enumerate(zip(counts, apart, axes, strict=True)):
         if within is not None:
             labels = [label * len(each) + group for label, group in zip(labels, within[i], strict=True)]
-        found.append(groups_of(each / rows, many, labels, axis.edges is not None))
+        found.append(groups_of(each / rows, many[i], labels, axis.edges is not None))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.analyses.synthetic_choices import beyond_noise
+from cape.analyses.synthetic_choices import beyond_noise, merged_counts
 from cape.arrays import Floats
 from cape.engine.estimates import Estimate
 
@@ -35,7 +35,7 @@ def associations(model: SyntheticModel) -> list[Association]:
     """Return how strongly all pairs go together, from coarse tables; the strongest first."""
     measured = model.measured
     merged = [
-        np.bincount(np.array(groups), counts, max(groups) + 1)
+        merged_counts(counts, groups)
         for groups, counts in zip(measured.doubles.groups, measured.counts, strict=True)
     ]
     found = []
@@ -69,7 +69,7 @@ def evaluated(model: SyntheticModel, within: float) -> pl.DataFrame:
 
     measured, rows = model.measured, model.measured.rows
     singles, doubles, chosen = measured.singles, measured.doubles, measured.chosen
-    found = []
+    found: list[tuple[list[str], str, float, float | None]] = []
     for i, name in enumerate(model.columns):
         kept = int((measured.counts[i] > 0).sum())  # counts that noise hides are 0, as most of them are
         noise = min(_DISTANCE * max(kept - 1, 1) * singles.noise[i,] / rows, 1.0)

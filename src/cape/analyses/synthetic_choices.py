@@ -1,8 +1,8 @@
 """What synthetic data asks next, from released numbers alone: groups of values, and pairs of columns.
 
-Everything here is a function of released numbers and public facts, so it costs nothing, and every site computes
-the same from them. Whatever they are, also made up, groups and pairs are valid: what is asked then has the
-sensitivity that `SyntheticData` proves for any groups and pairs.
+Everything here is a function of released numbers and public facts, so it costs nothing, and every site
+computes the same from them. Whatever they are, also made up, groups and pairs are valid: what is asked then
+has the sensitivity that `SyntheticData` proves for any groups and pairs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ __all__ = [
     "choose_pairs",
     "groups_of",
     "many_groups",
+    "merged_counts",
     "nearest_counts",
     "scales_of",
     "total_cells",
 ]
 
 Pair = tuple[int, int]
-_NOISE = 0.075  # of the rows: what noise may add up to in the cells of a table, by which groups are chosen
+_NOISE = 0.05  # of the rows: what noise may add up to in the cells of a table, by which groups are chosen
 _FEWEST, _MOST = 2, 24  # groups of a column
 _DISTANCE = 0.4  # of cells times noise: half the mean of |noise| is the distance that it makes
 _SHAPE = 0.8  # the mean of |x| over its root mean square
@@ -54,16 +55,28 @@ def nearest_counts(counts: Floats, total: float) -> Floats:
     return np.asarray(np.maximum(counts - over[last], 0.0))
 
 
-def many_groups(rows: float, noise: float) -> int:
-    """Return how many groups a column gets in tables of two with this noise: cells times noise is limited."""
-    return int(min(max(round(math.sqrt(_NOISE * rows / noise)), _FEWEST), _MOST))
+def merged_counts(counts: Floats, groups: Sequence[int]) -> Floats:
+    """Return the counts of groups of levels."""
+    return np.bincount(np.array(groups), counts, max(groups) + 1).astype(np.float64)
+
+
+def many_groups(levels: Sequence[int], rows: float, noise: float) -> tuple[int, ...]:
+    """Return how many groups each column gets in tables of two with this noise: cells times noise is limited.
+
+    A column of many levels gets more groups where the others have few.
+    """
+    cells = _NOISE * rows / max(noise, _LEAST * _NOISE)
+    each = [math.log(min(many, max(math.sqrt(cells), _FEWEST))) for many in levels]
+    others = [math.exp((math.fsum(each) - own) / max(len(each) - 1, 1)) for own in each]
+    return tuple(int(min(max(round(cells / other), _FEWEST), _MOST)) for other in others)
 
 
 def groups_of(shares: Floats, many: int, apart: Sequence[int], ordered: bool) -> tuple[int, ...]:
     """Return the group of each level: `many` groups, or as few more as `apart` needs.
 
-    Levels that differ in `apart` are never merged. Ordered levels are merged with their neighbours, so that the
-    sum of squared shares of merged groups is least: common ones stay alone. Others are merged into the rest.
+    Levels that differ in `apart` are never merged. Ordered levels are merged with their neighbours, so that
+    the sum of squared shares of merged groups is least: common ones stay alone. Others are merged into the
+    rest.
     """
     if len(shares) <= many:
         return tuple(range(len(shares)))
@@ -87,11 +100,11 @@ def _runs(shares: Floats, many: int, apart: Integers) -> Integers:
             cost = np.where(changes[start] == changes[end - 1], best[k - 1, start] + share**2, np.inf)
             cuts[k, end] = np.argmin(cost)
             best[k, end] = cost[cuts[k, end]]
-    found, end = np.zeros(size, np.int64), size
+    found, last = np.zeros(size, np.int64), size
     for k in range(many, 0, -1):
-        start = int(cuts[k, end])
-        found[start:end] = k - 1
-        end = start
+        first = int(cuts[k, last])
+        found[first:last] = k - 1
+        last = first
     return found
 
 
@@ -212,7 +225,7 @@ def _add(pair: Pair, chosen: list[Pair], links: dict[int, set[int]]) -> None:
 def _more_noise(chosen: Sequence[Pair], pair: Pair, sizes: Sequence[int], unit: float) -> float:
     """Return how many more rows the noise of all tables moves if one more is measured."""
     parts = [(sizes[a] * sizes[b]) ** (2 / 3) for a, b in [*chosen, pair]]
-    return _DISTANCE * unit * (math.fsum(parts) ** 1.5 - math.fsum(parts[:-1]) ** 1.5)
+    return float(_DISTANCE * unit * (math.fsum(parts) ** 1.5 - math.fsum(parts[:-1]) ** 1.5))
 
 
 def _through(coarse: Coarse, tables: Mapping[Pair, Floats], of: int, given: int) -> Floats:

@@ -1,6 +1,7 @@
 """Public facts about pairs of columns: what no row can hold, and which value follows from another.
 
-They are stated by people, never read from rows. A model gives such cells no mass, and no synthetic row has one.
+They are stated by people, never read from rows. A model gives such cells no mass, and no synthetic row has
+one.
 """
 
 from __future__ import annotations

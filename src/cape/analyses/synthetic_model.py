@@ -12,7 +12,7 @@ import numpy as np
 
 from cape import check
 from cape.analyses.marginals import Levels
-from cape.analyses.synthetic_choices import nearest_counts
+from cape.analyses.synthetic_choices import merged_counts, nearest_counts
 from cape.analyses.synthetic_fit import Measurement, Network, Potentials, drawn, fit
 from cape.arrays import Flags, Floats, Integers
 from cape.blocks import Axis, Merged
@@ -38,8 +38,8 @@ _MOST_SHOWN = 12  # columns of a picture
 _MOST_LISTED = 15
 _LEAST_COUNT = 1e-9
 _PICTURE = (
-    "How strongly columns go together: Cramér's V of the released coarse tables, less what noise adds; 0 is not at "
-    "all, 1 is as strongly as can be. Point at a cell for its interval."
+    "How strongly columns go together: Cramér's V of the released coarse tables, less what noise adds; 0 is "
+    "not at all, 1 is as strongly as can be. Point at a cell for its interval."
 )
 
 
@@ -112,15 +112,15 @@ class Measured:
     def measurements(self) -> list[Measurement]:
         """Return what the model is fitted to: groups of each column, and chosen pairs.
 
-        A chosen pair's table is the mean, weighted by noise, of its own and its coarse one: counts within a coarse
-        cell are moved alike.
+        A chosen pair's table is the mean, weighted by noise, of its own and its coarse one: counts within a
+        coarse cell are moved alike.
         """
         found = []
         for i, counts in enumerate(self.counts):
             groups = np.array(self.chosen.groups[i])
             many = np.bincount(groups)
             noise = self.singles.noise[i,] * math.sqrt(float(np.minimum(many, _MERGED**2).mean()))
-            found.append(Measurement((i,), np.bincount(groups, counts, len(many)), noise))
+            found.append(Measurement((i,), merged_counts(counts, self.chosen.groups[i]), noise))
         for pair, table in self.chosen.tables.items():
             noise = self.chosen.noise[pair]
             coarse = self._coarse(pair)
@@ -168,15 +168,8 @@ class SyntheticModel(Shown):
     def potentials(self) -> Potentials:
         """The fitted log-potentials: needs the extra `synthetic`, and takes up to a minute."""
         measured = self.measured
-        steps = {} if self.start is None else {"steps": _REFIT}
-        return fit(
-            measured.chosen.sizes,
-            measured.measurements(),
-            measured.rows,
-            measured.possible,
-            self.start,
-            **steps,
-        )
+        told = (measured.chosen.sizes, measured.measurements(), measured.rows, measured.possible)
+        return fit(*told) if self.start is None else fit(*told, self.start, _REFIT)
 
     @cached_property
     def network(self) -> Network:
@@ -196,7 +189,8 @@ class SyntheticModel(Shown):
     def levels_of(self, rows: int, random: np.random.Generator, *, even: bool = True) -> list[Integers]:
         """Return the value of each drawn row, by column, as its place.
 
-        `even` spreads rows over shares as evenly as can be, so that tables vary less than of rows drawn by chance.
+        `even` spreads rows over shares as evenly as can be, so that tables vary less than of rows drawn by
+        chance.
         """
         groups = self.network.draw(rows, random, even=even)
         return [
@@ -236,8 +230,8 @@ class SyntheticModel(Shown):
         Errors are distances in total variation: the part of the rows that would have to move. `noise` is what
         privacy noise alone makes of it in the table that was measured; `misfit` is how far the model is from
         the released coarse table of a pair, less that table's own noise: for pairs that were not chosen, the
-        model has not seen it. `trustworthy` is whether both together are at most `within`. The coarse tables took
-        `shares[1]` of this analysis' budget share, and nothing else is spent.
+        model has not seen it. `trustworthy` is whether both together are at most `within`. The coarse tables
+        took `shares[1]` of this analysis' budget share, and nothing else is spent.
         """
         from cape.analyses.synthetic_check import evaluated
 
@@ -309,10 +303,10 @@ class SyntheticModel(Shown):
         pairs, all_pairs = len(measured.chosen.tables), len(measured.doubles.tables)
         return [
             f"Measured: {len(measured.axes)} columns, all {all_pairs} pairs coarsely, {pairs} pairs finely "
-            f"({', '.join(f'{share:.0%}' for share in self.shares)} of the budget share). What these pairs do not "
-            "say, synthetic rows do not know: three columns together, rare combinations, and anything about one "
-            "person. Analyses of synthetic rows are not exact: cape.synthetic.combine gives intervals, and a direct "
-            "release of the same analysis is more precise."
+            f"({', '.join(f'{share:.0%}' for share in self.shares)} of the budget share). What these pairs "
+            "do not say, synthetic rows do not know: three columns together, rare combinations, and anything "
+            "about one person. Analyses of synthetic rows are not exact: cape.synthetic.combine gives "
+            "intervals, and a direct release of the same analysis is more precise."
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Block(ABC):
       - `pushed`: how a database computes the same sums (`cape.blocks.sql`). Otherwise its rows are read.
       - `typical`: the sums over typical rows (`cape.blocks.typical`), for plans. Otherwise plans
         take them to be 0.
+      - `ways`, if it counts rows in the cells of tables: a site's policy may limit it.
       - `rate`, if it adds up a sample of the rows, which it draws from the stream of the pass.
       - `brings_code`, if it runs a function that came with it: a site never runs one for others.
 
@@ -82,6 +83,11 @@ class Block(ABC):
     @abstractmethod
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         """Return the arrays that the sums come in, or raise `InvalidInput` if it does not fit the schema."""
+
+    @property
+    def ways(self) -> int:
+        """How many columns the largest table of counts in its sums has; 0 if it counts no cells."""
+        return 0
 
     @property
     def rate(self) -> float:

@@ -89,6 +89,10 @@ class Counts(Block):
     def reads(self) -> tuple[str, ...]:
         return tuple(axis.column for axis in self.axes)
 
+    @property
+    def ways(self) -> int:
+        return len(self.axes)
+
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         shape = self._shape(schema)
         if math.prod(shape) > _MOST_CELLS:

@@ -50,6 +50,11 @@ class Grouped(Block):
         own = (name for block in self.blocks if block is not None for name in block.reads)
         return tuple(dict.fromkeys((*own, self.by)))
 
+    @property
+    def ways(self) -> int:
+        inner = max((block.ways for block in self.blocks if block is not None), default=0)
+        return inner + 1 if inner else 0
+
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         many = len(schema.category(self.by).values)
         if len(self.blocks) != many:

@@ -1,9 +1,9 @@
 """Tables of counts over columns whose values are merged into public groups, a missing cell among them.
 
 Claim. Every row that counts is in exactly one cell of every table, whatever its cells are.
-Reason. A value, a bin, or that a cell is missing has one place among a column's levels (`levels`), and a place
-has one group. Where the schema says that no cell is missing, none is read (`cape.data.cells`); were there one,
-it would count as the first level.
+Reason. A value, a bin, or that a cell is missing has one place among a column's levels (`levels`), and a
+place has one group. Where the schema says that no cell is missing, none is read (`cape.data.cells`); were
+there one, it would count as the first level.
 Tested in tests/blocks/test_merged.py and tests/analyses/test_sensitivity.py.
 """
 
@@ -48,6 +48,10 @@ class Merged(Block):
     def reads(self) -> tuple[str, ...]:
         used = dict.fromkeys(i for table in self.tables for i in table)
         return tuple(self.axes[i].column for i in used)
+
+    @property
+    def ways(self) -> int:
+        return max(map(len, self.tables), default=0)
 
     @property
     def sizes(self) -> tuple[int, ...]:

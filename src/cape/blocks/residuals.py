@@ -86,6 +86,10 @@ class Residuals(Block):
         used = dict.fromkeys(i for columns in self.sets for i in columns)
         return tuple(self.axes[i].column for i in used)
 
+    @property
+    def ways(self) -> int:
+        return max(map(len, self.sets), default=0)
+
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         values = self.values(schema)
         found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,6 +48,7 @@ def synth(
     if (study_file is None) == (schema is None):
         raise InvalidInput("name one study file, as in `cape synth study.toml`")
     study = rehearsed(Study.load(study_file or schema or ""), rows, seed)
+    tables: dict[str, Any] = {name: place.source() for name, place in study.sites.items()}
     written = {name: out / f"{_word(name)}.csv" for name in study.sites}
     taken = [str(path) for path in written.values() if path.exists() and not force]
     if len(set(written.values())) < len(written):
@@ -59,7 +60,7 @@ def synth(
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, path in written.items():
-            study.sites[name].source().write_csv(path)
+            tables[name].write_csv(path)
     except OSError as error:
         raise InvalidInput(f"--out {out} cannot be written: {error.strerror}") from None
     if as_json:
@@ -67,7 +68,7 @@ def synth(
         return
     typer.echo("Made up from the schema alone; these rows say nothing about anybody:")
     for name, path in written.items():
-        typer.echo(f"  {plain(name)}: {path}, {study.sites[name].source().height:,} rows")
+        typer.echo(f"  {plain(name)}: {path}, {tables[name].height:,} rows")
 
 
 def _word(name: str) -> str:

@@ -188,6 +188,8 @@ class Analysis(ABC):
     """Which of its stages pays for `query`, the one that decides how large its noise is: plans go by it."""
     whole: ClassVar[bool] = False
     """Whether estimates count people, and are shown without digits after the point."""
+    synthetic: ClassVar[bool] = False
+    """Whether what it releases is to draw synthetic rows from: a site may forbid that."""
     slopes: ClassVar[bool] = False
     """Whether an estimate that is named after a column is what one unit more of it does."""
 

@@ -25,6 +25,7 @@ class Code(StrEnum):
     NEIGHBOURS = "neighbours"
     ANALYSIS = "analysis"
     COLUMN = "column"
+    TABLES = "tables"  # synthetic data, or tables of more columns than the policy allows
     SCHEMA = "schema"  # a column's bounds or categories differ from this site's
     PERSON = "person"  # the study counts more rows of a person than this site allows, or none as a person's
     NOISE = "noise"  # the noise in the request is not what this site computes

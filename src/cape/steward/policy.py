@@ -1,8 +1,8 @@
 """A site's policy, `site.toml`: what a data steward allows, read completely before anything is answered.
 
 Claim. A `Policy` allows only what it states: a missing key has the cautious default, and an unknown key is an
-error. The one exception is `by_site`: numbers by site are allowed unless it is false. No request can change
-it; even whether the number of rows is public depends on the adjacency of the site's ledger alone.
+error. Three keys restrict what `analyses` allows, and restrict nothing where they are missing: `by_site`,
+`synthetic` and `ways`. No request can change it; even whether the number of rows is public depends on the adjacency of the site's ledger alone.
 Tested in tests/steward/test_policy.py.
 """
 
@@ -53,6 +53,9 @@ class Policy:
         data: where its rows are.
         schema: its columns, with its own bounds; a study must have the same bounds for those that it uses.
         analyses, columns, schemes, neighbours: the allowed kinds, columns, noise and adjacencies.
+        by_site: whether results may be given for each site.
+        synthetic: whether tables may be measured to draw synthetic rows from.
+        ways: how many columns a table of counts may have; None if that is not limited.
         min_rows: with fewer rows nothing is answered.
         person: whose rows are whose, and how many of a person's may count; None if each row is a person.
         expected_rows: a public estimate of the number of rows; required where the number itself is private.
@@ -73,6 +76,8 @@ class Policy:
     analyses: frozenset[str]
     columns: frozenset[str]
     by_site: bool
+    synthetic: bool
+    ways: int | None
     schemes: frozenset[str]
     neighbours: frozenset[str]
     min_rows: int
@@ -141,6 +146,8 @@ class _Allow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     analyses: Annotated[list[str], _some("mean")]
     columns: Annotated[list[str], _some("age")] | None = None
     by_site: bool = True
+    synthetic: bool = True
+    ways: Count | None = None
     schemes: Annotated[list[str], _some("cape")] = msgspec.field(default_factory=lambda: ["cape"])
     adjacency: Annotated[list[Neighbours], _some("replace-one")] | None = None
     neighbours: Annotated[list[Neighbours], _some("replace-one")] | None = None
@@ -225,6 +232,8 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         analyses=frozenset(allow.analyses),
         columns=frozenset(columns),
         by_site=allow.by_site,
+        synthetic=allow.synthetic,
+        ways=allow.ways,
         schemes=frozenset(allow.schemes),
         neighbours=frozenset(neighbours),
         expected_rows=site.expected_rows,

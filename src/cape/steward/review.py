@@ -62,6 +62,12 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             f"this site does not answer analyses of kind {kind!r}; its steward can add it to analyses under "
             "[allow] in site.toml",
         )
+    if asked.analysis.synthetic and not policy.synthetic:
+        raise Denied(
+            Code.TABLES,
+            "this site takes no part in synthetic data; leave the analysis out, or its steward can write "
+            "synthetic = true under [allow] in site.toml",
+        )
     setting, scheme = asked.setting, asked.scheme
     if scheme.name not in policy.schemes:
         allowed = " or ".join(f'"{each}"' for each in sorted(policy.schemes))
@@ -134,13 +140,20 @@ def check_person(policy: Policy, asked: ParsedAnalysis) -> None:
 
 
 def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
-    """Deny a query that reads a forbidden column, or one whose bounds differ from this site's."""
+    """Deny a query of forbidden columns, of too many in one table, or whose bounds differ from this site's."""
     theirs, columns = asked.setting.schema, columns_of(query.blocks)
     if theirs.by_site(columns) and not policy.by_site:
         raise Denied(
             Code.COLUMN,
             "this site does not answer questions that tell sites apart; leave out the column 'site', or its "
             "steward can write by_site = true under [allow] in site.toml",
+        )
+    ways = max((block.ways for block in query.blocks), default=0)
+    if policy.ways is not None and ways > policy.ways:
+        raise Denied(
+            Code.TABLES,
+            f"this site answers tables of at most {policy.ways} columns, not of {ways}; ask for smaller tables, "
+            "or its steward can raise ways under [allow] in site.toml",
         )
     for name in theirs.sources(columns):
         if name not in policy.columns:

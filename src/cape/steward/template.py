@@ -59,6 +59,10 @@ analyses = [
 # columns = ["age"]
 # Whether results may be given for each site, by the column "site" that every study has.
 # by_site = true
+# Whether tables may be measured to draw synthetic rows from, and how many columns a table of counts may have:
+# all that analyses allows, if you leave these out.
+# synthetic = false
+# ways = 2
 # "cape": the noise of all honest sites together protects you, under secure aggregation.
 # "conventional": your noise alone protects you; answers are less accurate.
 schemes = ["cape", "conventional"]
