@@ -1,4 +1,4 @@
-"""Shows the examples in docstrings as code: without it, Markdown takes `>>>` for a quotation in a quotation."""
+"""Shows the examples in docstrings as code; Markdown would take `>>>` for quotations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Doctests(griffe.Extension):
 
 
 def fenced(text: str) -> str:
-    """Return the text with fences around every run of lines that starts with `>>>` and ends at a blank line."""
+    """Return the text with fences around each run of lines from `>>>` to a blank line."""
     lines: list[str] = []
     inside = False
     for line in text.split("\n"):

@@ -1,4 +1,4 @@
-"""Gives the pages the package's version, which stands in one place, and the search box a name that is read aloud."""
+"""Gives the pages the package's version, and the search box a name for screen readers."""
 
 from __future__ import annotations
 
@@ -16,4 +16,5 @@ def on_config(config: Any) -> Any:
 
 def on_post_page(output: str, **kwargs: Any) -> str:
     """Name the dialog of the search, which the theme leaves without a name."""
-    return output.replace('data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"')
+    box = 'data-md-component="search" role="dialog"'
+    return output.replace(box, f'{box} aria-label="Search"')

@@ -1,4 +1,4 @@
-"""A real browser for tests of what people look at: Debian's Chromium, driven by Playwright, with the network off.
+"""A real browser for what people look at: Debian's Chromium, driven by Playwright, with the network off.
 
 `visit(path)` opens a file and `look` says what is wrong with it; pictures go to browser-out/, for people.
 """
@@ -54,7 +54,7 @@ def axe() -> Path:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    """Open a file or an address: `visit(path, width=360, dark=True, scripts=False)` returns Playwright's page.
+    """Open a file or an address: `visit(path, width=360, dark=True)` returns Playwright's page.
 
     A page that asks the network for anything, or whose scripts fail, fails the test.
     """
@@ -98,7 +98,7 @@ def _local(url: str) -> bool:
 
 @pytest.fixture
 def picture(request: pytest.FixtureRequest) -> Callable[..., Path]:
-    """Keep a picture of a page for people: `picture(page, "name")`, or `whole=False` for what the window shows."""
+    """Keep a picture of a page: `picture(page, "name")`, or `whole=False` for what the window shows."""
 
     def take(page: Page, name: str, *, whole: bool = True) -> Path:
         PICTURES.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What can be said of a page in a browser: what sticks out, what axe-core finds. Each returns a list, empty if all is well."""
+"""What is wrong with a page in a browser: what sticks out, what axe-core finds; empty if all is well."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _STICKS_OUT = """() => {
   const width = document.documentElement.clientWidth;
   const found = [];
   if (document.documentElement.scrollWidth > width)
-    found.push(`the page is ${document.documentElement.scrollWidth} pixels wide in a window of ${width}`);
-  const shown = e => e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true}) && e.getClientRects().length;
+    found.push(`the page has ${document.documentElement.scrollWidth} pixels, the window ${width}`);
+  const seen = {checkOpacity: true, checkVisibilityCSS: true};
+  const shown = e => e.checkVisibility(seen) && e.getClientRects().length;
   const name = e => {
-    const label = e.tagName.toLowerCase() + (e.id ? "#" + e.id : "")
-      + (typeof e.className === "string" && e.className ? "." + e.className.trim().split(/\\s+/).join(".") : "");
+    const classes = [...e.classList].map(one => "." + one).join("");
+    const label = e.tagName.toLowerCase() + (e.id ? "#" + e.id : "") + classes;
     return `${label} "${(e.textContent || e.alt || "").trim().replace(/\\s+/g, " ").slice(0, 60)}"`;
   };
   const excused = e => {  // what scrolls by itself, what only screen readers see, and closed drawers
@@ -33,7 +34,7 @@ _STICKS_OUT = """() => {
     const box = e.getBoundingClientRect();
     if (box.width < 2 || box.height < 2) continue;
     if (box.right > width + 1 || box.left < -1) {
-      found.push(`${name(e)} reaches from ${Math.round(box.left)} to ${Math.round(box.right)} of ${width} pixels`);
+      found.push(`${name(e)} is at ${Math.round(box.left)} to ${Math.round(box.right)} of ${width} pixels`);
       continue;
     }
     const style = getComputedStyle(e);
@@ -54,7 +55,7 @@ _STICKS_OUT = """() => {
 _AXE = """async rules => {
   const result = await axe.run(document, {resultTypes: ["violations"], preload: false, rules});
   return result.violations.filter(v => ["serious", "critical"].includes(v.impact)).flatMap(v =>
-    v.nodes.slice(0, 5).map(n => `${v.impact} ${v.id}: ${v.help}: ${n.target.join(" ")}: ${n.html.slice(0, 160)}`));
+    v.nodes.slice(0, 5).map(n => `${v.id} (${v.impact}): ${v.help}: ${n.target.join(" ")}: ${n.html}`));
 }"""
 
 
@@ -64,6 +65,6 @@ def sticks_out(page: Page) -> list[str]:
 
 
 def barriers(page: Page, axe: Path, *, without: tuple[str, ...] = ()) -> list[str]:
-    """Return the serious and critical violations that axe-core finds; `without` names rules that are left out."""
+    """Return what axe-core calls serious or critical; `without` names rules that are left out."""
     page.evaluate(axe.read_text(encoding="utf-8"))  # not a script tag: a page may forbid scripts of others
     return page.evaluate(_AXE, {rule: {"enabled": False} for rule in without})  # type: ignore[no-any-return]
