@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,14 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from cape import privacy
+from cape.analyses import TableOne
+from cape.cli.demo.data import at_sites
+from cape.cli.demo.hospitals import COLUMNS, GROUPS, SHARE, SITES
+from cape.data import Category, Schema
+from cape.engine.consortium import Consortium
 from cape.noise import SecureStream
 from cape.privacy import correlated, paper
+from cape.show import Intervals, Mark
 from cape.show.svg import draw
 
 HERE = Path(__file__).parent / "img"
@@ -56,17 +63,58 @@ def survival() -> None:
     known: dict[str, Any] = {"stream": SecureStream(b"survival".rjust(32))}
     exec(compile(example.replace(given, f"{given}    stream=stream,\n"), "survival.md", "exec"), known)
     ((panel,),) = (figure.panels for figure in known["curves"].model.figures())
+    _save(panel, "survival.svg")
+
+
+def demo() -> None:
+    """What `cape demo` releases of one column, by four schemes, with noise that is the same every time."""
+    schema = Schema(COLUMNS, diagnosis=Category(GROUPS, missing=False))
+    analysis = TableOne(*COLUMNS, by="diagnosis", bins=16)
+    released: dict[str, dict[str, Any]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the truth, which is public, and of much noise
+        for scheme in ("none", "pooled", "cape", "conventional", "local"):
+            consortium = Consortium(
+                at_sites(SITES),
+                schema,
+                privacy.Budget(epsilon=2.0, delta=1e-6),
+                colluding=1,
+                sizes=SITES,
+                scheme=scheme,
+                stream=SecureStream(f"demo {scheme}".encode().rjust(32)),
+            )
+            found = consortium.release(analysis, share=SHARE).estimates
+            released[scheme] = {estimate.label: estimate for estimate in found}
+    names = {
+        "pooled": "a trusted curator",
+        "cape": "CAPE, nobody trusted",
+        "conventional": "conventional",
+        "local": "largest site alone",
+    }
+    marks = [
+        Mark.of(released[scheme][label], f"{group}, {name}", released["none"][label].value)
+        for group in GROUPS
+        for label in [f"radius mean | diagnosis={group}"]
+        for scheme, name in names.items()
+    ]
+    _save(Intervals(tuple(marks)), "demo.svg")
+
+
+def _save(panel: Any, name: str) -> None:
+    """Draw a panel as a file of its own, in the light colours: pages show pictures on white."""
     style = files("cape.show").joinpath("figures.css").read_text(encoding="utf-8")
+    dark = style.index("@media (prefers-color-scheme: dark)")
+    style = style[:dark] + style[style.index("\n}\n", dark) + 3 :]
     shapes = draw(panel).replace(
         "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1
     )
     start = shapes.index(">") + 1
-    (HERE / "survival.svg").write_text(
-        f"{shapes[:start]}<style>{style}</style>{shapes[start:]}\n", encoding="utf-8"
-    )
+    text = f"{shapes[:start]}<style>{style}</style>{shapes[start:]}\n"
+    (HERE / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     guarantee()
     survival()
+    demo()
