@@ -71,3 +71,18 @@ def test_the_table_for_ethics_boards_is_computed():
     for epsilon, found in rows:
         power = ndtr(ndtri(0.05) + gaussian.mu(float(epsilon), 1e-6))
         assert float(found) == pytest.approx(100 * power, abs=0.051)
+
+
+def test_the_table_of_bets_is_computed():
+    text = (ROOT / "docs/choosing-epsilon.md").read_text()
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+)% \| ([\d.]+)% \|$", text, re.MULTILINE)
+    assert len(rows) == 6
+    for epsilon, *found in rows:
+        mu = gaussian.mu(float(epsilon), 1e-6)
+        bets = 100 * ndtr([mu / 2, ndtri(0.05) + mu])
+        assert [float(value) for value in found] == pytest.approx([mu, *bets], rel=0, abs=0.051)
+        assert float(found[0]) == pytest.approx(mu, abs=5.1e-5)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 80
