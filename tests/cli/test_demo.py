@@ -23,11 +23,17 @@ def test_demo_shows_a_table_the_truth_other_schemes_and_a_picture(tmp_path):
     assert done.returncode == 0, done.stderr
     for word in ("radius mean", "truth", "conventional", "local", "pooled", "80% is spent, 20% is left"):
         assert word in done.stdout
-    assert f"Picture: {tmp_path / 'cape-demo.html'}" in done.stdout
-    drawn = (tmp_path / "cape-demo.html").read_text()
+    report = tmp_path / "results" / "report.html"
+    assert str(report) in done.stdout
+    assert "Main findings" in report.read_text()
+    again = subprocess.run(
+        [sys.executable, "-m", "cape", "plan", str(tmp_path / "study.toml")], capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stderr
+    drawn = (tmp_path / "schemes.html").read_text()
     assert drawn.startswith("<!doctype html>")
-    assert drawn.count("<svg") == 3
-    assert drawn.count('class="dot"') == drawn.count('class="truth"') == 3 * 2 * 3
+    assert drawn.count("<svg") == 3 * 2  # for wide and for narrow pages
+    assert drawn.count('class="dot"') == drawn.count('class="truth"') == 3 * 2 * 3 * 2
     assert "http" not in drawn  # it opens without a network
     assert not done.stderr
 

@@ -15,8 +15,10 @@ from rich.table import Table
 from cape import check
 from cape.cli import screen, words
 from cape.cli.demo import theorem
-from cape.cli.demo.hospitals import COLUMNS, GROUPS, RUNS, SITES, Compared, Demo, rehearse
+from cape.cli.demo.hospitals import COLUMNS, GROUPS, RUNS, SITES, Compared, Demo, rehearse, written
+from cape.cli.folder import ResultsFolder
 from cape.cli.options import AsJson
+from cape.cli.results import Answered, Results
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.privacy import Budget
@@ -25,6 +27,8 @@ from cape.show.numbers import rounded
 __all__ = ["demo"]
 
 _SHOWN = ("mean", "SD", "median")
+_PICTURE = "schemes.html"
+_REPORT = Path("results") / "report.html"
 
 
 def demo(
@@ -35,7 +39,9 @@ def demo(
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to save the picture; default: a temporary folder."),
+        typer.Option(
+            metavar="DIR", help="Where to keep study file, rows and report; default: a temporary folder."
+        ),
     ] = None,
     guarantee: Annotated[
         bool,
@@ -54,30 +60,33 @@ def demo(
     if guarantee:
         theorem.show(budget, as_json)
         return
-    with screen.progress(RUNS + 2) as steps:
-        done = rehearse(budget, colluding, steps)
-        steps.start("drawing")
-        picture = _draw(done, out)
-    if as_json:
-        screen.print_json(_as_dict(done, picture))
-    else:
-        _show(screen.console(), done, picture)
-
-
-def _draw(done: Demo, out: Path | None) -> Path:
-    from cape.cli.demo.picture import draw
-
     try:
-        folder = Path(tempfile.mkdtemp(prefix="cape-")) if out is None else out
+        folder = Path(tempfile.mkdtemp(prefix="cape-demo-")) if out is None else out
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "cape-demo.html"
-        draw(done, path)
+        study = written(folder, budget, colluding)
+        with screen.progress(RUNS + 2) as steps:
+            done = rehearse(study, budget, colluding, steps)
+            steps.start("writing the report")
+            _keep(done, folder)
     except OSError as error:
         raise InvalidInput(f"--out: {out} cannot be written: {error.strerror}") from None
-    return path
+    if as_json:
+        screen.print_json(_as_dict(done, folder))
+    else:
+        _show(screen.console(), done, folder)
 
 
-def _as_dict(done: Demo, picture: Path) -> dict[str, Any]:
+def _keep(done: Demo, folder: Path) -> None:
+    """Write the results and the report of the study, and the picture of all schemes."""
+    from cape.cli.demo.picture import draw
+
+    draw(done, folder / _PICTURE)
+    with ResultsFolder.find(folder / "results", done.study, "cape", "run", again=True) as kept:
+        answered = [Answered(done.study.analyses[0], done.release)]
+        kept.keep(Results(done.study, "cape", done.budget, answered))
+
+
+def _as_dict(done: Demo, folder: Path) -> dict[str, Any]:
     budget = done.budget
     return {
         "epsilon": budget.epsilon,
@@ -97,11 +106,13 @@ def _as_dict(done: Demo, picture: Path) -> dict[str, Any]:
         "schemes": [asdict(row) for row in done.compared],
         "runs": RUNS,
         "left": float(budget.remaining),
-        "picture": str(picture),
+        "study": str(folder / "study.toml"),
+        "report": str(folder / _REPORT),
+        "picture": str(folder / _PICTURE),
     }
 
 
-def _show(console: Console, done: Demo, picture: Path) -> None:
+def _show(console: Console, done: Demo, folder: Path) -> None:
     budget = done.budget
     console.print(
         f"\n[bold]569 patients with a breast tumour at {len(SITES)} sites[/bold], whose "
@@ -113,7 +124,10 @@ def _show(console: Console, done: Demo, picture: Path) -> None:
     console.print(_table_one(done))
     console.print()
     console.print(_comparison(done.compared))
-    typer.echo(f"\nPicture: {picture}")
+    typer.echo(
+        f"\nStudy file:        {folder / 'study.toml'}\nReport:            {folder / _REPORT}\n"
+        f"Schemes compared:  {folder / _PICTURE}"
+    )
     console.print(
         f"\nBudget: {float(100 * budget.spent):g}% is spent, {float(100 * budget.remaining):g}% is left "
         "for the next question.\nNext, with your own data: cape init FILE.csv writes a study file; then cape "

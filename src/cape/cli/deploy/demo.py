@@ -84,9 +84,7 @@ def demo(
     """
     require_flare()
     if out is None:
-        with tempfile.TemporaryDirectory(prefix="cape-deploy-") as folder:
-            _play(Path(folder), as_json)
-        return
+        out = Path(tempfile.mkdtemp(prefix="cape-deploy-"))  # it stays, since the report in it is named
     if out.exists() and any(out.iterdir()):
         raise InvalidInput(f"--out: {out} is not empty, and nothing is overwritten: choose another folder")
     writable(out)
