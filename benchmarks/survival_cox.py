@@ -325,7 +325,8 @@ def survival_time() -> Result:
 
 
 CHOICES = {
-    "cox": ("FIRST", "LAST", "SPREAD", "TILTED"),
+    "by_hazards": ("FIRST", "LAST", "SPREAD"),
+    "cox": ("TILTED",),
     "cox_steps": ("REACH", "CELL", "BENT", "LEFT", "SURPRISE", "CERTAIN"),
     "cox_sensitivity": ("EXITS", "EVENTS", "TOTAL", "TIME", "SUM", "CURVE", "BASELINE"),
     "baseline": ("SHAPE",),

@@ -21,6 +21,7 @@ from tests.engine.questions import Average
 
 LONG = ("neural-network", "k-means")  # the same engine, and many stages
 STAGED = [kind for kind in KINDS if len(analysis_of(kind).stages()) > 1 and kind not in LONG]
+STAGED += ["mixed-model", "heterogeneity", "evaluate"]
 PLACES = Schema({**dict(SCHEMA.items()), "site": Category(("a", "b", "c", "d", "e"), missing=False)})
 
 
