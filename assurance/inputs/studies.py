@@ -27,6 +27,8 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "histogram", "column": "age", "bins": 6},
     {"kind": "histogram", "column": "age", "edges": [18, 40, 60, 90]},
     {"kind": "contingency-table", "columns": ["sex", "ill"]},
+    {"kind": "tables", "columns": ["age", "sex", "ill"], "ways": 3, "edges": {"age": [18, 40, 90]}},
+    {"kind": "tables", "columns": ["sex", "ill"], "workload": {"sex": 2.0}, "bins": 4},
     {"kind": "proportion", "columns": ["ill"], "by": "sex"},
     {"kind": "association", "columns": ["sex", "ill"], "trend": True},
     {"kind": "difference", "columns": ["weight"], "by": "ill"},

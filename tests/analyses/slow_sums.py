@@ -6,10 +6,12 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+from scipy.linalg import helmert
 
 from cape import privacy
 from cape.blocks import Counts, Custom, Gram, Grouped, GroupedProducts, Merged, Moments, Squares
 from cape.blocks.predicted import Errors, ErrorSquares, Risks
+from cape.blocks.residuals import Residuals
 from cape.blocks.survival import Exits, woven
 from cape.data import Number
 from cape.engine.query import Answer
@@ -99,6 +101,8 @@ def parts(block, schema, table):
         hot = np.zeros((rows, math.prod(shape)))
         hot[np.arange(rows)[kept], flat[kept]] = 1.0
         return [hot]
+    if isinstance(block, Residuals):
+        return residuals(block, schema, table)
     if isinstance(block, (Risks, Errors, ErrorSquares)):
         return predicted(block, schema, table)
     if isinstance(block, Exits):
@@ -107,6 +111,23 @@ def parts(block, schema, table):
     values = np.asarray(block.function(table), float).reshape(rows, block.size) / block.bound
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     return [np.trunc(values / np.maximum(norms, 1) / STEP) * STEP]
+
+
+def residuals(block, schema, table):
+    """What each row adds to the coordinates of every set: products of rows of orthonormal contrasts."""
+    rows = len(next(iter(table.values())))
+    contrasts = []
+    for axis in block.axes:
+        place = codes(table, axis, schema)
+        many = axis.bins(schema) + schema.stated[axis.column].missing
+        contrasts.append(helmert(many)[:, place].T if many > 1 else np.zeros((rows, 0)))  # -1 is the last
+    found = []
+    for columns in block.sets:
+        product = np.ones((rows, 1))
+        for i in columns:
+            product = (product[:, :, None] * contrasts[i][:, None, :]).reshape(rows, -1)
+        found.append(product)
+    return found
 
 
 def products(block, schema, table):

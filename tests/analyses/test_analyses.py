@@ -38,6 +38,7 @@ from cape.analyses import (
     Sum,
     SyntheticData,
     TableOne,
+    Tables,
     Variance,
     build,
 )
@@ -82,6 +83,9 @@ EVERY = [
     Histogram("bmi", bins=3),
     Histogram("stage"),
     ContingencyTable("sex", "disease"),
+    Tables(["age", "sex", "stage"], bins=3),
+    Tables(["bmi", "sex", "stage", "disease"], ways=3, workload={"sex": 4.0}, edges={"bmi": [10, 20, 60]}),
+    Tables(["sex", "stage", "disease"], workload=[["sex", "stage"], {"columns": ["disease"], "weight": 3}]),
     Difference("age", "bmi", by="sex"),
     Heterogeneity(Mean("age", "bmi"), by="stage"),
     Heterogeneity(Proportion("sex"), by="stage"),

@@ -39,6 +39,7 @@ from cape.analyses import (
     Sum,
     SyntheticData,
     TableOne,
+    Tables,
     Variance,
 )
 from cape.analyses.moments import Weights
@@ -101,6 +102,9 @@ ANALYSES = [
     Histogram("bmi", bins=7),
     Histogram("stage"),
     ContingencyTable("sex", "disease"),
+    Tables(["age", "sex", "stage"], bins=3),
+    Tables(["bmi", "sex", "stage", "disease"], ways=3, edges={"bmi": [-3, -1, 1]}, workload={"sex": 5}),
+    Tables(["stage", "dose", "disease"], workload=[["stage", "dose"], ["stage", "disease"]], bins=2),
     Association("sex", "stage", trend=True),
     Proportion("stage"),
     Difference("age", by="disease"),

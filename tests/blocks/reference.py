@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cape.blocks import Axis, Block, Counts, Design, Gram, Grouped, Moments, Squares
+from cape.blocks import Axis, Block, Counts, Design, Gram, Grouped, Moments, Residuals, Squares
 from cape.data import Number, Schema
 
 Row = dict[str, Any]
@@ -99,6 +99,8 @@ def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...
             if each is not None
             for array in sums([row for row, at in zip(rows, by, strict=True) if at == code], each, schema)
         )
+    if isinstance(block, Residuals):
+        return residuals(rows, block, schema)
     out = [np.zeros(array.shape, object) for array in block.arrays(schema)]
     for row in rows:
         if isinstance(block, Moments):
@@ -130,6 +132,37 @@ def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...
             if None not in places:
                 out[0][tuple(places)] += 1
     return tuple(out)
+
+
+def residuals(rows: list[Row], block: Residuals, schema: Schema) -> tuple[np.ndarray, ...]:
+    """The coordinates of every set, contrast by contrast, in Python's integers."""
+    missing = [bool(schema.stated[axis.column].missing) for axis in block.axes]
+    bins = [axis.bins(schema) for axis in block.axes]
+    cells = [
+        tuple(bins[i] if at is None else at for i, at in enumerate(place(row, a, schema) for a in block.axes))
+        for row in rows
+    ]
+    found = []
+    for columns in block.sets:
+        shape = [bins[i] - 1 + missing[i] for i in columns]
+        array = np.zeros(shape, object)
+        for js in np.ndindex(*shape):
+            d, square = 0, 1
+            for cell in cells:
+                weights = [
+                    1 if cell[i] <= j else -(j + 1) * (cell[i] == j + 1)
+                    for i, j in zip(columns, js, strict=True)
+                ]
+                d += math.prod(weights)
+            for j in js:
+                square *= (j + 1) * (j + 2)
+            length = math.sqrt(square)
+            exponent = math.frexp(length)[1]
+            weight = math.floor(math.ldexp(1.0, 31 + exponent) / length) - bool(columns)
+            shift = 11 + exponent
+            array[js] = (d * weight + (1 << shift - 1)) >> shift
+        found.append(array)
+    return tuple(found)
 
 
 def squares(rows: list[Row], block: Squares, schema: Schema) -> tuple[np.ndarray, ...]:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from cape.analyses import TableOne
-from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Grouped, Moments, Squares, Table
+from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Grouped, Moments, Residuals, Squares, Table
 from cape.blocks.sql import MOST_EDGES
 from cape.data import Category, Csv, Database, Number, Schema
 from cape.data.databases import SqlReader
@@ -48,6 +48,8 @@ BLOCKS = [
     Counts((Axis("chol", (0.0, 150.0, 200.25, 333.3, 400.0, 599.0)),)),
     Counts((Axis("visits", tuple(float(i) for i in range(0, 41, 2))),)),
     Counts(()),
+    Residuals((Axis("sex"), Axis("stage"), Axis("visits", (0.0, 20.0, 40.0))), ((), (0,), (0, 1, 2))),
+    Residuals((Axis("smoker"), Axis("sex"), Axis("stage")), ((0,), (0, 1), (2,), (1, 2))),
     Moments(()),
     Gram(()),
     Grouped("stage", (Moments(("chol", "age")),) * 4),

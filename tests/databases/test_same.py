@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from benchmarks.random_tables import DATABASES, Case, cases, differs, frames
-from cape.blocks import Axis, Counts, Gram, Moments, Table
+from cape.blocks import Axis, Counts, Gram, Moments, Residuals, Table
 from cape.data import Database, Person, Schema
 from cape.data.databases import SqlReader
 from cape.data.databases.embedded import SqliteReader
@@ -58,6 +58,7 @@ BLOCKS = [
     Gram(("x", "old", "both", "u")),
     Counts((Axis("both", np.linspace(36, 280, 33)),)),
     Counts(()),
+    Residuals((Axis("band"), Axis("old"), Axis("u")), ((), (0, 1), (0,), (1, 2), (0, 2))),
 ]
 WHERE = [None, "u = 'a' and both > 90", "old = 'yes' or k in (1, 2)", "y is null"]
 

@@ -94,6 +94,8 @@ LEFT = {  # and those that stay as they are
     "watch",
     "impossible",  # facts about columns that `columns` names
     "determines",
+    "ways",
+    "workload",  # weights of columns that `columns` names, or tables of them
     "formula",  # no request may have one: it is expanded to target and features before
     "quantiles",
     "horizon",

@@ -23,7 +23,7 @@ from cape.noise import SecureStream
 
 if TYPE_CHECKING:
     from cape.blocks.kept import Kept
-    from cape.blocks.sql import Ask, SqlColumns
+    from cape.blocks.sql import Ask, Several, SqlColumns
 
 __all__ = ["T_BITS", "Array", "Block", "Sums", "VectorBlock"]
 
@@ -111,7 +111,7 @@ class Block(ABC):
         """Return the sums over all vectors of a table; a sample is drawn from the stream."""
         raise NotImplementedError(f"{type(self).__name__} must say how it is added up at once")
 
-    def pushed(self, columns: SqlColumns) -> Ask | None:
+    def pushed(self, columns: SqlColumns) -> Ask | Several | None:
         """Return what a database is asked to add up; None if the rows are read instead."""
         return None
 

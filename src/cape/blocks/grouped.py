@@ -71,7 +71,7 @@ class Grouped(Block):
         for block in self.blocks:
             if block is not None and block not in asked:
                 ask = block.pushed(columns)
-                if ask is None:
+                if not isinstance(ask, Ask):
                     return None
                 asked[block] = ask
         asks = list(asked.values())

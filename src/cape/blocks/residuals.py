@@ -25,11 +25,11 @@ Tested in tests/blocks/test_residuals.py and tests/analyses/test_sensitivity.py.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,14 +39,17 @@ from cape.blocks.counts import Axis
 from cape.blocks.parts import Part, Pass
 from cape.data.schema import Schema
 from cape.errors import InvalidInput
+from cape.privacy.residuals import Columns, subsets
+
+if TYPE_CHECKING:
+    from cape.blocks.sql import Several, SqlColumns, Totals
 
 __all__ = ["Residuals", "basis", "levels", "rounding"]
 
 _MOST_CELLS = 1 << 26
+_MOST_ASKED = 100  # tables that a database is asked for; of more, the rows are read once
 _AT_ONCE = 1 << 16  # cells of a table that is made for every part
 _WIDE = 1 << 30  # products with w stay below 2^62
-
-Columns = tuple[int, ...]
 
 
 def levels(axis: Axis, schema: Schema) -> int:
@@ -112,13 +115,45 @@ class Residuals(Block):
         found: dict[Columns, Columns] = {}
         for columns in sorted(self.sets, key=len, reverse=True):
             if columns not in found:
-                for many in range(len(columns) + 1):
-                    for chosen in itertools.combinations(columns, many):
-                        found.setdefault(chosen, columns)
+                for chosen in subsets(columns):
+                    found.setdefault(chosen, columns)
         return {columns: found[columns] for columns in self.sets}
 
     def summer(self, run: Pass) -> _Tables:
         return _Tables(self, self.values(run.schema))
+
+    def pushed(self, columns: SqlColumns) -> Several | None:
+        """Return the counts of complete rows of each table; "missing" is what its margins have more.
+
+        Rows are read instead if there are many tables, or a column is cut at very many uneven edges.
+        """
+        from cape.blocks.sql import MOST_EDGES, Ask, Several
+
+        for cut in (axis.cut for axis in self.axes):
+            if cut is not None and cut.width is None and cut.count >= MOST_EDGES:
+                return None
+        largest = list(dict.fromkeys(self.largest.values()))
+        if len(largest) > _MOST_ASKED:
+            return None
+        bins = [axis.bins(columns.schema) for axis in self.axes]
+        values = self.values(columns.schema)
+        asked = list(dict.fromkeys(chosen for over in largest for chosen in subsets(over)))
+
+        def counter(chosen: Columns) -> Callable[[Mapping[int, Totals]], Sums]:
+            def counted(found: Mapping[int, Totals]) -> Sums:
+                cells = np.zeros(math.prod(bins[i] for i in chosen), np.int64)
+                for cell, totals in found.items():
+                    cells[cell] = totals.rows
+                return (cells.reshape([bins[i] for i in chosen]),)
+
+            return counted
+
+        def finish(found: Sequence[Sums]) -> Sums:
+            complete = {chosen: sums[0] for chosen, sums in zip(asked, found, strict=True)}
+            return self.coordinates({over: _with_missing(over, complete, bins, values) for over in largest})
+
+        by = [(axis.column, axis.cut) for axis in self.axes]
+        return Several([Ask(counter(chosen), by=[by[i] for i in chosen]) for chosen in asked], finish)
 
     def coordinates(self, counts: Mapping[Columns, Integers]) -> Sums:
         """Return the sums, from the counts of the largest sets."""
@@ -139,6 +174,20 @@ class Residuals(Block):
             reduce(np.multiply.outer, [parts[i] for i in columns], np.array(float(rows)))
             for columns in self.sets
         )
+
+
+def _with_missing(
+    over: Columns, complete: Mapping[Columns, Integers], bins: Sequence[int], values: Sequence[int]
+) -> Integers:
+    """Return a table with "missing" as a value: along each direction, what the margin without it has more."""
+    found = {chosen: complete[chosen] for chosen in subsets(over)}
+    for i in over:
+        if values[i] > bins[i]:
+            for chosen in [each for each in found if i in each]:
+                direction, outside = chosen.index(i), tuple(j for j in chosen if j != i)
+                more = found[outside] - found[chosen].sum(axis=direction)
+                found[chosen] = np.concatenate([found[chosen], np.expand_dims(more, direction)], direction)
+    return found[over]
 
 
 class _Tables:

@@ -30,7 +30,7 @@ relations that maximises T, which is concave.
 Reason. Cauchy-Schwarz; Lagrangian duality, as both sides are convex in s². With g_e = sum_B c_B(e) sqrt(V_B /
 c_B) / T, the mean of g_e under lambda is 1, and scales that are made larger by max_e sqrt(g_e) hold for every
 relation: the total variance is at most max_e g_e times the least that is possible. That ratio is brought
-below 1 + 1e-4 (`Scales.gap`).
+to about 1 + 1e-4 (`Scales.gap` says it).
 Among all unbiased linear releases with Gaussian noise none has less, for add-remove (Xiao and others,
 ResidualPlanner, 2023); an independent convex solver agrees on small tables for both relations.
 
@@ -65,6 +65,9 @@ _Kinds = tuple[int, ...]
 _MOST_RELATIONS = 1 << 16  # neighbour relations that are gone through
 _GAP = 1e-4
 _STEPS = 4000
+_ROUNDS = 30
+_SWAPPED = 16  # kinds of columns of which one is exchanged for another
+_STARTS = 3  # of a local search
 
 
 @dataclass(frozen=True)
@@ -335,18 +338,20 @@ def _maximised(rows: Floats, matters: Floats) -> tuple[Floats, float, float]:
     active = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), 64)).astype(int))
     active = np.union1d(active, rows.argmax(axis=0))
     mass = np.full(len(active), 1 / len(active))
-    while True:
+    for _ in range(_ROUNDS):
         mass = _climbed(rows[active], matters, mass)
         share = mass @ rows[active]
         total = float(np.sqrt(share * matters).sum())
         ratios = rows @ np.sqrt(matters / share) / total
         worst = float(ratios.max())
         fresh = np.setdiff1d(np.argsort(ratios)[-16:], active)
-        if worst <= 1 + _GAP or not fresh.size:
-            return share, total, max(worst, 1.0)
-        kept = mass > 1e-9
-        active = np.concatenate([active[kept], fresh])
-        mass = np.concatenate([mass[kept] * 0.9, np.full(len(fresh), 0.1 / len(fresh))])
+        if worst <= 1 + _GAP:
+            break
+        if fresh.size:
+            kept = mass > 1e-9
+            active = np.concatenate([active[kept], fresh])
+            mass = np.concatenate([mass[kept] * 0.9, np.full(len(fresh), 0.1 / len(fresh))])
+    return share, total, max(worst, 1.0)
 
 
 def _climbed(rows: Floats, matters: Floats, mass: Floats) -> Floats:
@@ -374,13 +379,32 @@ def _searched(problem: _Problem) -> tuple[Floats, float, float]:
         rows = np.vstack([problem.apart(np.array(found)), *more])
         share, total, _ = _maximised(rows, problem.matters)
         weights = np.sqrt(problem.matters / share) / total
-        best, at = _climb_columns(problem, weights, found[-1])
+        best, at = max(
+            (_climb_columns(problem, weights, start) for start in _starts(problem, weights, found)),
+            key=lambda each: each[0],
+        )
         known = float((rows @ weights).max())
         if best <= known * (1 + _GAP) or len(found) > 400:
             break
         found.append(at)
     worst = max(_bound(problem, weights), *(float(row @ weights) for row in more), known)
     return share, total, worst
+
+
+def _starts(
+    problem: _Problem, weights: Floats, found: Sequence[NDArray[np.int64]]
+) -> list[NDArray[np.int64]]:
+    """Return sets of differing columns to search from: the worst of those known, and of kinds in order."""
+    many = np.array([kind.many for kind in problem.kinds])
+    order = np.argsort([kind.values for kind in problem.kinds])
+    tried = [np.ceil(many * part).astype(np.int64) for part in (0.2, 0.4, 0.6, 0.8)]
+    for kinds in (order, order[::-1]):
+        for stop in range(1, len(kinds) + 1):
+            tried.append(many * np.isin(np.arange(len(many)), kinds[:stop]))
+            tried.append(-(-many // 2) * np.isin(np.arange(len(many)), kinds[:stop]))
+    tried += found
+    worst = np.argsort(problem.apart(np.array(tried)) @ weights)[::-1]
+    return [tried[i] for i in worst[:_STARTS]]
 
 
 def _climb_columns(
@@ -390,7 +414,9 @@ def _climb_columns(
     many = np.array([kind.many for kind in problem.kinds])
     at, best = start, float(problem.apart(start[None, :])[0] @ weights)
     while True:
-        moves = np.vstack([at + step * np.eye(len(at), dtype=np.int64) for step in (-1, 1)])
+        one = np.eye(len(at), dtype=np.int64)
+        swaps = (one[:, None] - one[None]).reshape(-1, len(at)) if len(at) <= _SWAPPED else one[:0]
+        moves = at + np.vstack([one, -one, swaps])
         moves = moves[((moves >= 0) & (moves <= many)).all(axis=1) & (moves > 0).any(axis=1)]
         reached = problem.apart(moves) @ weights
         place = int(reached.argmax())
@@ -404,9 +430,9 @@ def _bound(problem: _Problem, weights: Floats) -> float:
 
     With x_i = 1 for columns in D and r_i = n_i / (n_i - 1), sets of one and two columns add a quadratic
     a'x - x'Mx/2 with M >= 0 off its diagonal of zeros. As x_i² = x_i, adding diag(d) to M and d/2 to a
-    changes nothing; for a d that leaves no negative eigenvalue it is concave, and over the cube [0, 1]^k it lies
-    below its tangent at any point. A larger set adds at most 2 p_B n/(n - 1) / s_B², n its smallest number of
-    values.
+    changes nothing; for a d that leaves no negative eigenvalue it is concave, and over the cube [0, 1]^k it
+    lies below its tangent at any point. A larger set adds at most 2 p_B n/(n - 1) / s_B², n its smallest
+    number of values.
     """
     kind_of = np.repeat(np.arange(len(problem.kinds)), [kind.many for kind in problem.kinds])
     values = np.array([problem.kinds[k].values for k in kind_of], np.float64)

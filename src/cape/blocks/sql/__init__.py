@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cape.blocks.sql.columns import MOST_EDGES, SqlColumns
-from cape.blocks.sql.values import Ask, Totals, Value
+from cape.blocks.sql.values import Ask, Several, Totals, Value
 
-__all__ = ["MOST_EDGES", "Ask", "SqlColumns", "Totals", "Value"]
+__all__ = ["MOST_EDGES", "Ask", "Several", "SqlColumns", "Totals", "Value"]

@@ -22,7 +22,7 @@ from cape.blocks.kept import Kept
 from cape.blocks.made import Maker
 from cape.blocks.sql.columns import SqlColumns, fits
 from cape.blocks.sql.statements import Plan
-from cape.blocks.sql.values import Ask
+from cape.blocks.sql.values import Ask, Several
 from cape.data import faults
 from cape.data.databases import SqlReader
 from cape.data.databases.dialects import Kind
@@ -59,9 +59,14 @@ class Pushdown:
         if asks is not None:
             columns, wanted = asks
             reads = [name for block in blocks for name in block.reads]
-            plan = Plan(columns, wanted, self._schema.sources(reads))
+            each = [ask for one in wanted for ask in (one.asks if isinstance(one, Several) else (one,))]
+            plan = Plan(columns, each, self._schema.sources(reads))
             if self._answered(plan):
-                return plan.sums()
+                found = iter(plan.sums())
+                return [
+                    one.finish([next(found) for _ in one.asks]) if isinstance(one, Several) else next(found)
+                    for one in wanted
+                ]
         return self._batches.sums(blocks, stream)
 
     def keep(self, design: Design, most_cells: int) -> Kept | None:
@@ -87,13 +92,13 @@ class Pushdown:
         if columns is None or not self._answered(Plan(columns, [], names)):
             self._batches.check()
 
-    def _asks(self, blocks: Sequence[Block]) -> tuple[SqlColumns, list[Ask]] | None:
+    def _asks(self, blocks: Sequence[Block]) -> tuple[SqlColumns, list[Ask | Several]] | None:
         if any(block.rate < 1 or block.at_once for block in blocks):
             return None
         columns = self._columns([name for block in blocks for name in block.reads])
         if columns is None:
             return None
-        asks = []
+        asks: list[Ask | Several] = []
         for block in blocks:
             ask = block.pushed(columns)
             if ask is None:

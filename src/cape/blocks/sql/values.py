@@ -12,7 +12,7 @@ from cape.arrays import Integers
 from cape.blocks.bins import Bins
 from cape.data.databases.dialects import Dialect, Sql, combined
 
-__all__ = ["Ask", "Totals", "Value"]
+__all__ = ["Ask", "Several", "Totals", "Value"]
 
 
 @dataclass(frozen=True)
@@ -84,3 +84,11 @@ class Ask:
     products: Sequence[tuple[int, int]] = ()
     complete: Sequence[str] = ()
     by: Sequence[tuple[str, Bins | None]] = field(default=())
+
+
+@dataclass(frozen=True)
+class Several:
+    """Asks with divisions of their own, and what makes the block's sums of what all of them give."""
+
+    asks: Sequence[Ask]
+    finish: Callable[[Sequence[tuple[Integers, ...]]], tuple[Integers, ...]]
