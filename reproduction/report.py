@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cape.errors import InvalidInput
+from reproduction import main_claims
 from reproduction.figure import Claim
+from reproduction.main_claims import Judged
 from reproduction.registry import names
 from reproduction.seeds import FIRST_SEED
 from reproduction.store import write
@@ -76,8 +78,10 @@ def page(sections: Sequence[Section], shown: Mapping[str, str] | None = None) ->
     claims = [(section, claim) for section in sections for claim in section.claims]
     counts = {name: sum(claim.holds is holds for _, claim in claims) for holds, name in _COUNTED.items()}
     summary = ", ".join(f"{many} {name}" for name, many in counts.items() if many)
-    lines = [_HEAD, *(f"{line}\n" for line in _made(sections)), f"Of {len(claims)} claims: {summary}.\n"]
-    lines += ["| | claim | verdict |", "|---|---|---|"]
+    lines = [_HEAD, "## The ten main claims\n"]
+    lines += main_claims.table([Judged(section.name, claim.says, claim.holds) for section, claim in claims])
+    lines += ["", "## All claims\n", *(f"{line}\n" for line in _made(sections))]
+    lines += [f"Of {len(claims)} claims: {summary}.\n", "| | claim | verdict |", "|---|---|---|"]
     lines += [f"| [{s.name}](#{s.name}) | {_cell(c.says)} | {_verdict(c)} |" for s, c in claims]
     for section in sections:
         lines += ["", f"## {section.name}", "", f"**{section.title}.** {_how(section)}", ""]
