@@ -43,6 +43,7 @@ class Asking:
             "scheme": "cape",
             "epsilon": 1.0,
             "delta": 1e-6,
+            "noise": "gaussian",
             "colluding": 1,
             "min_sites": 3,
             "neighbours": "replace-one",

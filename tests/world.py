@@ -78,6 +78,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "scheme": "cape",
         "epsilon": 1.0,
         "delta": 1e-6,
+        "noise": "gaussian",
         "colluding": 1,
         "min_sites": 3,
         "neighbours": "replace-one",

@@ -81,6 +81,7 @@ def study(*analyses: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
         "scheme": "cape",
         "epsilon": 1.0,
         "delta": 1e-6,
+        "noise": "gaussian",
         "colluding": 1,
         "min_sites": 4,
         "neighbours": "replace-one",

@@ -103,6 +103,7 @@ class Answers(Surface):
         document["privacy"] = {
             "epsilon": given["epsilon"],
             "delta": 1e-6,
+            "noise": "gaussian",
             "scheme": "pooled",
             "neighbours": given["neighbours"],
         }

@@ -29,6 +29,7 @@ def study() -> dict[str, Any]:
         "scheme": "cape",
         "epsilon": 8.0,
         "delta": 1e-6,
+        "noise": "gaussian",
         "colluding": 1,
         "min_sites": 3,
         "neighbours": "replace-one",

@@ -37,7 +37,7 @@ def test_a_grant_is_in_the_ledger_already_and_priced_exactly(world: World):
     assert line.id == grant.number
     assert (line.study, line.kind, line.coordinator) == ("lungs", "mean", world.office.public)
     assert line.charged.mu_squared == Fraction(1, 4) * WHOLE
-    assert grant.mu_squared == line.charged.mu_squared
+    assert grant.paid == line.charged
     assert grant.rows == 400
     assert grant.parameters is not None
     assert (grant.parameters.threshold, grant.parameters.lying) == (3, True)
@@ -510,7 +510,7 @@ def test_a_coordinator_that_lies_gets_no_more_than_the_study_states(world: World
     stated = WHOLE
     spent = world.site.ledger.spent().mu_squared
     assert Fraction(7, 10) * stated < spent <= stated
-    assert spent == sum(each.mu_squared for each in found if isinstance(each, Grant))
+    assert spent == sum(each.paid.mu_squared for each in found if isinstance(each, Grant))
     refused = {each for each in found if isinstance(each, Refusal)}
     assert refused == {Refusal(Code.BUDGET, OWN)}
 
@@ -527,7 +527,7 @@ def test_a_study_that_spends_the_whole_budget_fits_exactly(world: World):
 
 def test_what_asks_nothing_of_the_table_costs_nothing(world: World):
     grant = world.granted(world.request(document(analyses=[{"kind": "count", "share": 0.5}])))
-    assert grant.mu_squared == 0
+    assert grant.paid.mu_squared == 0
     assert answer(grant, world.site.table()).size == 0
 
 

@@ -71,7 +71,7 @@ def test_what_is_wrong_is_named_with_its_place(what: str):
 WIRE: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"surprise": 1}, "unknown key 'surprise'; choose from epsilon, delta,"),
     "scheme": ({"scheme": "capes"}, "unknown scheme 'capes'; did you mean 'cape'?"),
-    "delta": ({"delta": 1}, "delta must lie strictly between 0 and 1, not 1"),
+    "delta": ({"delta": 1}, "delta must lie between 0 and 1; leave it out for a budget without delta, not 1"),
     "sites": ({"sites": ["a", 5, "c"]}, "entry 2 of sites must be a text, not 5"),
     "parties": ({"min_sites": 4}, "min_sites is 4, but there are only 3 sites"),
     "no share": ({"analyses": [{"kind": "count"}]}, "analysis 1 must be a table with a share"),

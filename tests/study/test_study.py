@@ -129,7 +129,7 @@ MISTAKES = [
     ("epsilon = 1.0", "epsillon = 1.0", "[privacy]: unknown key 'epsillon'; did you mean 'epsilon'?"),
     ("epsilon = 1.0\n", "", "[privacy]: the key 'epsilon' is missing"),
     ("epsilon = 1.0", "epsilon = 0", "[privacy]: epsilon must be a finite number above 0, not 0"),
-    ("delta = 1e-6", "delta = 1", "[privacy]: delta must lie strictly between 0 and 1"),
+    ("delta = 1e-6", "delta = 1", "[privacy]: delta must lie between 0 and 1"),
     ("colluding = 1", "colluding = 4", "[privacy]: colluding must be an integer at least 0 and at most 3"),
     ("min_sites = 3", "min_sites = 5", "[privacy]: min_sites is 5, but there are only 4 sites"),
     ("min_sites = 3", 'scheme = "capes"', "[privacy]: unknown scheme 'capes'; did you mean 'cape'?"),
@@ -362,3 +362,63 @@ def test_a_formula_in_a_study_file_is_a_target_and_features(write):
     assert said["target"] == "age"
     assert list(said["features"]) == ["spline(chol, 4)", "sex", "site", "spline(chol, 4):sex"]
     assert "formula" not in said
+
+
+LAPLACE = """
+[study]
+name = "lungs"
+[privacy]
+epsilon = 1.0
+{privacy}
+[schema]
+age = [18, 90]
+weight = [40, 140]
+sex = ["female", "male"]
+[sites]
+a = "a.csv"
+b = "b.csv"
+c = "c.csv"
+{analyses}
+"""
+FEW = '[[analysis]]\nkind = "histogram"\ncolumn = "sex"\n'
+MANY = '[[analysis]]\nkind = "covariance"\ncolumns = ["age", "weight"]\n'
+
+
+def noise_of(privacy: str, *analyses: str) -> cape.Study:
+    return cape.Study.parse(LAPLACE.format(privacy=privacy, analyses="\n".join(analyses)), Path("study.toml"))
+
+
+def test_a_study_without_delta_has_laplace_noise():
+    study = noise_of("", FEW)
+    assert study.budget.pure
+    assert study.setting.noise == "laplace"
+    assert study.guarantee(Fraction(1, 2)).pure == 0.5
+    assert study.to_dict()["noise"] == "laplace"
+    assert study.to_dict()["delta"] == 0
+
+
+def test_the_kind_of_noise_is_chosen_for_the_whole_study():
+    auto = 'delta = 1e-6\nnoise = "auto"'
+    few, many = noise_of(auto, FEW), noise_of(auto, FEW, MANY)
+    assert few.setting.noise == "laplace"
+    assert "Laplace noise, chosen for the whole study: its error is 0." in few.chosen
+    assert many.setting.noise == "gaussian"
+    assert "Covariance needs Gaussian noise" in many.chosen
+    assert noise_of("delta = 1e-6", FEW).setting.noise == "gaussian"
+    assert noise_of('delta = 1e-6\nnoise = "laplace"', FEW).setting.noise == "laplace"
+    strict = noise_of('delta = 0.01\nnoise = "auto"', FEW)
+    assert (strict.setting.noise == "gaussian") == ("Gaussian noise, chosen" in strict.chosen)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "analysis", "message"),
+    [
+        ("", MANY, r"\[\[analysis\]\] 1: Covariance needs delta: write delta = 1e-6 beside epsilon"),
+        ('noise = "gaussian"', FEW, 'noise = "gaussian" needs a delta'),
+        ('scheme = "cape-gaussian"', FEW, "makes Gaussian noise, which needs a delta"),
+        ('noise = "uniform"', FEW, "noise"),
+    ],
+)
+def test_what_laplace_noise_cannot_do_is_said_before_anything_runs(privacy, analysis, message):
+    with pytest.raises(cape.InvalidInput, match=message):
+        noise_of(privacy, analysis)

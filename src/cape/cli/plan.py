@@ -40,6 +40,8 @@ def _as_dict(study: Study, plans: list[tuple[Entry, Plan]]) -> dict[str, Any]:
         "analyses": [{"number": entry.number, **plan.to_dict()} for entry, plan in plans],
         "total": {"share": float(total.spent), "guarantee": study.guarantee(total.spent).to_dict()},
         "left": float(total.remaining),
+        "noise": study.setting.noise,
+        "chosen": study.chosen,
         "warnings": list(study.warnings),
     }
 
@@ -49,9 +51,11 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
     console.print(
         f"\n[bold]{escape(study.name)}[/bold]: {parties.sites} sites ({escape(', '.join(study.sites))}), "
         f"scheme [bold]{study.scheme}[/bold], {words.count(parties.colluding, 'site')} may collude, at least "
-        f"{parties.min_sites} must answer.\nBudget: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} "
-        f"(mu = {budget.mu:.4g}). Numbers are standard deviations of privacy noise, in the column's unit.\n"
+        f"{parties.min_sites} must answer.\n{words.budget(budget)} "
+        "Numbers are standard deviations of privacy noise, in the column's unit.\n"
     )
+    if study.chosen:
+        console.print(f"{escape(study.chosen)}\n")
     for entry, plan in plans:
         title = (
             f"{entry.number}. {plan.analysis.sentence}: share {entry.share:.4g}, "
@@ -73,7 +77,8 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         console.print(f"\n[dim]{words.bet(promised)}[/dim]")
     if any(plan.shapes.assumed for _, plan in plans):
         console.print(f"\n[dim]{escape(LEGEND)}[/dim]")
-    console.print("\n[dim]Expected error is the mean |error| from privacy noise: 0.8 of its SD.[/dim]")
+    part = 0.8 if study.setting.noise == "gaussian" else 0.7
+    console.print(f"\n[dim]Expected error is the mean |error| from privacy noise: {part} of its SD.[/dim]")
     console.print(
         f"[dim]Planned for {plans[0][1].rows:,} rows"
         + (" (1,000 a site assumed; give rows in the study file for yours)" if study.sizes is None else "")
@@ -82,7 +87,7 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
 
 
 def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{entry.number}. {plan.analysis.kind}",
             f"{study.cost(entry):.4g}",
@@ -95,4 +100,7 @@ def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
     whole = study.guarantee(total.spent)
     rows.append(("total", f"{float(total.spent):.4g}", f"{whole.mu:.4g}", f"{whole.epsilon:.4g}"))
     rows.append(("left", f"{float(total.remaining):.4g}", "", ""))
+    if study.setting.noise == "laplace":  # there mu is no measure
+        rows = [(name, share, epsilon) for name, share, _, epsilon in rows]
+        return Table(("", "share", "epsilon"), tuple(rows), "The budget")
     return Table(("", "share", "mu", f"epsilon at {study.budget.delta:g}"), tuple(rows), "The budget")

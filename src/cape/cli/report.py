@@ -190,23 +190,42 @@ def _budget(results: Results) -> str:
         failed, promise = results.failed, results.study.guarantee(results.lost, results.scheme)
         name, share = f"{failed.number}. {failed.analysis.kind}, failed", words.percent(float(results.lost))
         rows.append((name, share, _finite(promise.mu), _finite(promise.epsilon), *[""] * 4))
-    total = (
+    total: tuple[str, ...] = (
         "total",
         words.percent(float(results.budget.spent)),
         _finite(results.guarantee.mu),
         _finite(results.guarantee.epsilon),
         *_costs([each.release.cost for each in results.answered]),
     )
-    epsilon = f"ε at {results.budget.delta:g}"
-    names = ("", "share", "mu", epsilon, "rounds", "kB in total", "kB per site, at most", "seconds")
+    budget, pure = results.budget, results.study.setting.noise == "laplace"
+    stated = f"ε = {budget.epsilon:g}, " + ("no δ" if budget.pure else f"δ = {budget.delta:g}")
+    why = "epsilons of releases with Laplace noise do" if pure else "mu² does"
+    epsilon = "ε" if pure else f"ε at {budget.delta:g}"
+    names: tuple[str, ...] = (
+        "",
+        "share",
+        "mu",
+        epsilon,
+        "rounds",
+        "kB in total",
+        "kB per site, at most",
+        "seconds",
+    )
+    if pure:  # there mu is no measure
+        names, total = _without_mu(names), _without_mu(total)
+        rows = [_without_mu(row) for row in rows]
     return (
         f'<section id="cost"><h2>What it cost</h2><div class="budget">{parts}</div>'
-        f"<p>Budget of the study: ε = {results.budget.epsilon:g}, δ = {results.budget.delta:g}. "
+        f"<p>Budget of the study: {stated}. "
         f"{words.percent(float(results.budget.spent))} is spent, "
-        f"{words.percent(float(results.budget.remaining))} is left. Shares add up because mu² "
-        f"does.{' ' * bool(results.scope)}{escape(results.scope)}</p>"
+        f"{words.percent(float(results.budget.remaining))} is left. Shares add up because "
+        f"{why}.{' ' * bool(results.scope)}{escape(results.scope)}</p>"
         f"{html.table(Table(names, (*rows, total)), 'costs')}</section>"
     )
+
+
+def _without_mu(row: tuple[str, ...]) -> tuple[str, ...]:
+    return (*row[:2], *row[3:])
 
 
 def _costs(costs: Sequence[Cost]) -> tuple[str, str, str, str]:

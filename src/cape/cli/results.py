@@ -146,7 +146,7 @@ class Results:
             "budget": {
                 "epsilon": self.budget.epsilon,
                 "delta": self.budget.delta,
-                "mu": self.budget.mu,
+                "mu": None if self.budget.pure else self.budget.mu,
                 "spent": float(self.budget.spent),
                 "left": float(self.budget.remaining),
             },

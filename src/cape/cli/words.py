@@ -12,6 +12,7 @@ from cape.engine.execute import Progress
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES
 from cape.engine.stages import Setting
+from cape.privacy import Budget
 from cape.show.numbers import count
 from cape.study.sites import SourceSpec
 
@@ -19,6 +20,7 @@ __all__ = [
     "adversary",
     "assumptions",
     "bet",
+    "budget",
     "capital",
     "count",
     "guarantee",
@@ -60,6 +62,13 @@ def step(done: Progress) -> str:
     return f"step {done.done:,} of {done.of:,}{spent}, {done.seconds:.2g} s per step{note}"
 
 
+def budget(budget: Budget) -> str:
+    """Return a budget in a sentence."""
+    if budget.pure:
+        return f"Budget: epsilon = {budget.epsilon:g}, no delta."
+    return f"Budget: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} (mu = {budget.mu:.4g})."
+
+
 def protected(guarantee: ReleaseGuarantee) -> str:
     """Return whose data the guarantee is about, and what may change in it."""
     mine = "row" if guarantee.person is None else "rows"
@@ -70,6 +79,8 @@ def protected(guarantee: ReleaseGuarantee) -> str:
 
 def loss(guarantee: ReleaseGuarantee) -> str:
     """Return the privacy loss in one line."""
+    if guarantee.pure is not None:
+        return f"epsilon = {guarantee.pure:.4g} with no delta"
     return f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g} (mu = {guarantee.mu:.4g})"
 
 
@@ -88,18 +99,28 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers together
         if guarantee.neighbours == "replace-one"
         else "if that person had not been in the data at all"
     )
+    exactly = (
+        "exactly accounted."
+        if guarantee.pure is None
+        else "whatever is released would have been released then with at least "
+        f"1/{math.exp(guarantee.pure):.4g} of the probability, so nobody can ever be sure."
+    )
+    comma = "," if guarantee.pure is None else ":"
     return [
         f"Whatever somebody concludes about a person from {seen}, they would have concluded nearly the same "
         f"{other}. How nearly is a number that holds for every person and every adversary, whatever else the "
-        f"adversary knows: {loss(guarantee)}, exactly accounted.",
+        f"adversary knows: {loss(guarantee)}{comma} {exactly}",
         bet(guarantee),
         f"This holds against {adversary(guarantee)}.",
     ]
 
 
 def bet(guarantee: ReleaseGuarantee) -> str:
-    """Return what mu means for an adversary who has to guess."""
+    """Return what mu, or a pure epsilon, means for an adversary who has to guess."""
     power = float(ndtr(ndtri(_FALSE_ALARMS) + guarantee.mu))
+    if guarantee.pure is not None:
+        times = math.exp(guarantee.pure)
+        power = min(times * _FALSE_ALARMS, 1 - (1 - _FALSE_ALARMS) / times)
     mine = "row is" if guarantee.person is None else "rows are"
     return (
         f"As a bet: suppose that somebody who knows all other rows tries to tell whether a person's {mine} "

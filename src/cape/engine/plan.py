@@ -20,11 +20,12 @@ from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_sch
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.noise import GAUSSIAN, Kind, Law
+from cape.noise.parts import KINDS
 from cape.privacy import gaussian
 from cape.show import Shown, Table
 from cape.show.numbers import number
 
-__all__ = ["BESIDE", "Plan", "make_plan"]
+__all__ = ["BESIDE", "Plan", "make_plan", "noise_ratio"]
 
 Times = Callable[[Setting, Mapping[str, int]], float]
 
@@ -256,6 +257,26 @@ def make_plan(
         _law(setting, scheme) if query.blocks else GAUSSIAN,
         _other(analysis, query, setting, scheme, share, given, now),
     )
+
+
+def noise_ratio(
+    analysis: Analysis, setting: Setting, scheme: str, share: float, sizes: Mapping[str, int] | None
+) -> float | None:
+    """Return how many times the median number's Gaussian noise its Laplace noise is; None of public facts.
+
+    Raises `InvalidInput` where there is no Laplace noise for this analysis or scheme.
+    """
+    setting = setting.of(analysis)
+    given = dict(sizes) if sizes else {str(i): 1000 for i in range(setting.parties.sites)}
+    query = analysis.query(setting.schema, setting.neighbours)
+    found = []
+    for kind in KINDS:
+        there, made = replace(setting, noise=kind), make_scheme(scheme, kind)
+        Stages.of(analysis, there, made, share)
+        found.append(_expected(analysis, query, there, made, share, given))
+    one, other = found
+    times = sorted(other[label] / one[label] for label in one if 0 < one[label] < math.inf)
+    return times[(len(times) - 1) // 2] if times else None
 
 
 def _law(setting: Setting, scheme: Scheme) -> Law:

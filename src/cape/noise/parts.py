@@ -67,7 +67,7 @@ class LaplacePart:
 
     def law(self, std: float) -> Law:
         """Return the law of a sum of such parts with this standard deviation in all."""
-        return Law(float(self.shape) * (std / self.std) ** 2) if std > 0 else GAUSSIAN
+        return Law(round(float(self.shape) * (std / self.std) ** 2, 9)) if std > 0 else GAUSSIAN
 
 
 Part: TypeAlias = GaussianPart | LaplacePart

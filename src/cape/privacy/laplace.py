@@ -13,8 +13,8 @@ larger without a bound that is worth anything (1.18 times at 0.9, and at 1/2 it 
 Claim. Releases that are mu-GDP together with pure ones whose epsilons are given have at most `delta(epsilon,
 mu, pures)`, and this is the smallest delta that follows from these numbers alone.
 Reason. An epsilon-private release is dominated by randomised response: its loss is +epsilon with probability
-e^epsilon/(1 + e^epsilon), else -epsilon (Kairouz, Oh & Viswanath 2015). Losses of independent releases add, and
-dominating pairs compose (Zhu, Dong & Wang 2022), so delta is the mean of the Gaussian delta at epsilon minus
+e^epsilon/(1 + e^epsilon), else -epsilon (Kairouz, Oh & Viswanath 2015). Losses of independent releases add,
+and dominating pairs compose (Zhu, Dong & Wang 2022), so delta is the mean of the Gaussian delta at epsilon minus
 the loss of all responses together. Their sums are exact fractions; where they become more than 4,096, they
 are rounded up to a grid: never optimistic. For one pure release the formula has two terms.
 Tested in tests/privacy/test_laplace.py: against the exact view of small sums with colluders and losses,
@@ -55,8 +55,8 @@ def epsilon(sensitivity: float, scale: float, shape: Number = 1) -> float:
     scale = check.real("scale", scale, above=0.0)
     if not shape >= 1:
         raise InvalidInput(
-            f"the shapes of honest sites must add up to at least 1, not {float(shape):.4g}: less Laplace noise "
-            "than that loses far more than its part"
+            f"the shapes of honest sites must add up to at least 1, not {float(shape):.4g}: less Laplace "
+            "noise than that loses far more than its part"
         )
     return sensitivity / scale
 

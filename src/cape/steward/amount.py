@@ -4,9 +4,10 @@ Claim. Sums and comparisons of amounts never err on the low side. A sum has one 
 an `Allowance` of (epsilon, delta) covers is (epsilon, delta)-private, exactly: delta(epsilon, mu) + extra <=
 delta, with mu² and extra the exact sums.
 
-Reason. mu² of Gaussian releases adds, and so does epsilon of pure ones. A pure release beside Gaussian ones:
-(epsilon₁, delta)- and (epsilon₂, 0)-private together are (epsilon₁ + epsilon₂, delta)-private, so delta is
-taken at epsilon minus the pure sum. A pure epsilon is never converted to a mu.
+Reason. mu² of Gaussian releases adds, and so does epsilon of pure ones. Pure releases beside Gaussian ones:
+the sum of their epsilons is one pure release, whose privacy loss and that of a Gaussian one are convolved
+exactly (`cape.privacy.laplace`): never above adding the two epsilons. A pure epsilon is never converted to a mu. An
+allowance without delta covers pure releases only.
 From add-remove to replace-one: replacing a record is removing one and adding another. A test of level a
 between D and D' = D - x + y passes through D - x; with f = G_mu the power of any test is at most
 1 - f(1 - f(a)) = Phi(2 mu - z_a), the trade-off of 2 mu-GDP (Dong, Roth & Su 2022, Theorem 2.14). So mu
@@ -34,7 +35,7 @@ from fractions import Fraction
 import msgspec
 
 from cape.errors import CapeError, InvalidInput
-from cape.privacy import gaussian
+from cape.privacy import laplace
 from cape.study.places import Delta, Epsilon
 
 __all__ = ["ADJACENCIES", "UNITS", "Allowance", "Amount", "Basis", "Incomparable", "Limit", "total", "under"]
@@ -119,27 +120,34 @@ class Amount:
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon at this delta, after subtracting `extra` from it."""
         left = delta - _float(self.extra)
-        return gaussian.epsilon(left, self.mu) + _float(self.pure) if left > 0 else math.inf
+        if left < 0 or (left == 0 and self.mu_squared):
+            return math.inf
+        return laplace.composed_epsilon(left, self.mu, [self.pure])
 
 
 class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An (epsilon, delta) that may be spent."""
+    """An (epsilon, delta) that may be spent; without delta, by pure releases only."""
 
     epsilon: Epsilon
-    delta: Delta
+    delta: Delta = 0.0
 
     def covers(self, amount: Amount) -> bool:
-        """Return whether releases of this total cost are (epsilon, delta)-private."""
-        epsilon, delta = Fraction(self.epsilon) - amount.pure, Fraction(self.delta) - amount.extra
-        if epsilon < 0 or delta < 0:
+        """Return whether releases of this total cost are (epsilon, delta)-private.
+
+        Epsilon is what people wrote, in decimals: seven tenths cover seven releases of a tenth.
+        """
+        delta = Fraction(self.delta) - amount.extra
+        if delta < 0:
             return False
         if not amount.mu_squared:
-            return True
-        below = math.nextafter(float(epsilon), 0.0) if amount.pure else self.epsilon
-        return Fraction(gaussian.delta(below, amount.mu)) * _ABOVE + _LEAST <= delta
+            return amount.pure <= Fraction(repr(self.epsilon))
+        found = laplace.delta(self.epsilon, amount.mu, [amount.pure] if amount.pure else [])
+        return Fraction(found) * _ABOVE + _LEAST <= delta
 
     def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:g} at delta = {self.delta:g}"
+        return f"epsilon = {self.epsilon:g} " + (
+            f"at delta = {self.delta:g}" if self.delta else "without delta"
+        )
 
 
 @dataclass(frozen=True)

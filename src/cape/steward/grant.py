@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import NoReturn, TypeVar
 
 from polars.exceptions import PanicException
@@ -95,11 +94,11 @@ class Grant(Agreed):
 
     Attributes:
         number: the line of the ledger.
-        mu_squared: what the ledger was charged for this stage, or for its run.
+        paid: what the ledger was charged for this stage, or for its run.
     """
 
     number: int
-    mu_squared: Fraction
+    paid: Amount
     once: _Once = field(default_factory=_Once, repr=False)
 
 
@@ -129,8 +128,7 @@ class Offer(Agreed):
             number = self.ledger.reserve(self.entry, self.limits)
         self.log(f"granted {self.who}: line {number} of the ledger, {self.request.study_hash[:16]}")
         agreed = {name: getattr(self, name) for name in Agreed.__dataclass_fields__}
-        paid = self.entry.cost.mu_squared + self.entry.once.mu_squared
-        return Grant(**agreed, number=number, mu_squared=paid)
+        return Grant(**agreed, number=number, paid=self.entry.cost + self.entry.once)
 
 
 def answer(grant: Grant, table: Table, stream: SecureStream | None = None) -> Int64:

@@ -30,7 +30,7 @@ from cape.engine.schemes import Parties
 from cape.engine.schemes.cape import cape_choices
 from cape.engine.session import AnalysisSession, StageResult
 from cape.errors import BadMessage, InvalidInput
-from cape.noise import SecureStream
+from cape.noise import Kind, SecureStream
 from cape.secagg.keys import KEY_BYTES, MAX_SITES, Identity, Roster
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES, Parameters
 from cape.steward import envelope
@@ -105,6 +105,11 @@ class Request:
         return str(self.study.get("name"))
 
     @property
+    def noise(self) -> Kind:
+        """The kind of noise of the study: Gaussian, unless it says otherwise."""
+        return "laplace" if self.study.get("noise") == "laplace" else "gaussian"
+
+    @property
     def study_hash(self) -> str:
         """The hash of the whole study: what a steward approves."""
         return hash_of(self.study)
@@ -129,7 +134,7 @@ class Request:
             length,
             steps=self.steps,
             bits=self.bits,
-            **(cape_choices(parties) | {"lying": True}),
+            **(cape_choices(parties, self.noise) | {"lying": True}),
         )
 
     def signed(self, identity: Identity, nonce: bytes | None = None) -> Request:

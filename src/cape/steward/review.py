@@ -10,13 +10,14 @@ Tested in tests/steward/test_decide.py: each refusal once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from cape.blocks import Block
 from cape.data import Schema
 from cape.data.columns import Column
-from cape.engine.calibration import Calibration
+from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.query import Query
 from cape.errors import InvalidInput
 from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
@@ -40,6 +41,7 @@ __all__ = [
 
 _CLOSE = 1 + 1e-9
 _BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add to what a study states
+_STAGES = 1000  # whose sparse graphs may fail, of a study that states no delta
 
 
 def question(study: dict[str, object], number: int, model: object = None) -> ParsedAnalysis:
@@ -214,6 +216,8 @@ def price(asked: ParsedAnalysis, stage: int, query: Query, local_std: float) -> 
         raise Denied(Code.REQUEST, "an analysis over samples must ask for something in every stage")
     if not query.blocks:  # the stage does not use the table
         return Amount(), Amount()
+    if stages.pure:
+        return _pure_price(asked, stage, query, local_std), Amount()
     whole = Fraction(stages.mu) ** 2
     if stages.sampling < 1:
         return Amount(extra=_beside(asked)), Amount(stages.cost(len(stages)) * whole, _given_up(asked))
@@ -222,6 +226,23 @@ def price(asked: ParsedAnalysis, stage: int, query: Query, local_std: float) -> 
     if asked.scheme.cost_mu(local_std, setting.parties) ** 2 > float(cost.mu_squared) * _CLOSE:
         raise Denied(Code.SITE, "this site could not calibrate its noise", "cost_mu is above the price")
     return cost, Amount()
+
+
+def _pure_price(asked: ParsedAnalysis, stage: int, query: Query, local_std: float) -> Amount:
+    """Return what a stage with Laplace noise costs; deny it if the exact loss of the view is above that.
+
+    The sensitivity is that of the site's own query, never of the request.
+    """
+    setting, scheme = asked.setting, asked.scheme
+    cost = Amount(extra=_beside(asked), pure=asked.stages.epsilon(stage))
+    part = scheme.part(setting.parties)
+    scale = local_std * RESOLUTION / part.std  # per unit of a site's L1 sensitivity
+    loss = (
+        scheme.cost_epsilon(scheme.moved_l1(setting.parties), scale, setting.parties) if scale else math.inf
+    )
+    if loss > float(cost.pure) * _CLOSE:
+        raise Denied(Code.SITE, "this site could not calibrate its noise", "cost_epsilon is above the price")
+    return cost
 
 
 def _beside(asked: ParsedAnalysis) -> Fraction:
@@ -264,7 +285,8 @@ def whole_price(policy: Policy, asked: ParsedAnalysis) -> Amount:
         return Amount()
     given_up = _given_up(asked) if stages.sampling < 1 else 0
     extra = len(stages) * _beside(asked) + given_up
-    return charged(policy, asked, Amount(asked.release_mu_squared, extra))
+    mu_squared, pure = asked.price()
+    return charged(policy, asked, Amount(mu_squared, extra, pure))
 
 
 def limits_of(policy: Policy, asked: ParsedAnalysis, study_hash: str) -> tuple[Limit, ...]:
@@ -275,7 +297,12 @@ def limits_of(policy: Policy, asked: ParsedAnalysis, study_hash: str) -> tuple[L
     and samples add to delta is bounded by a tenth of it.
     """
     budget = asked.setting.budget
-    stated = Amount(Fraction(budget.mu) ** 2, Fraction(budget.delta) * _BESIDE)
+    beside = Fraction(budget.delta) * _BESIDE
+    if asked.stages.pure:  # without delta, what sparse graphs may add is that of many stages
+        beside = max(beside, _STAGES * _beside(asked))
+        stated = Amount(extra=beside, pure=budget.part(1))
+    else:
+        stated = Amount(Fraction(budget.mu) ** 2, beside)
     own = Limit(
         "that the study itself states (earlier submissions count)",
         charged(policy, asked, stated),

@@ -81,7 +81,8 @@ other_honest = 1
 colluding = 1
 
 # What may be spent, as (epsilon, delta): smaller values protect better. A refused release costs nothing; a
-# release that broke off may still have cost something. Years are calendar years, in UTC.
+# release that broke off may still have cost something. Years are calendar years, in UTC. Without delta, only
+# releases with Laplace noise are covered, which need none.
 [budget]
 release = {epsilon = 1.0, delta = 1e-6}        # the most that one analysis may cost
 coordinator = {epsilon = 1.0, delta = 1e-6}    # what each coordinator may spend in a year

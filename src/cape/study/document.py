@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -21,10 +21,11 @@ from cape import check
 from cape.analyses import build, build_after
 from cape.data import Person, Schema
 from cape.engine.query import Analysis, Neighbours
-from cape.engine.schemes import SCHEMES, Parties, Scheme
+from cape.engine.schemes import SCHEMES, Parties, Scheme, make_scheme
 from cape.engine.session import AnalysisSession
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
+from cape.noise import Kind
 from cape.privacy import Budget
 from cape.study import places
 from cape.study.places import Count, Delta, Epsilon, Natural, Text
@@ -39,7 +40,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The [privacy] section of a study: budget, parties, scheme and adjacency."""
 
     epsilon: Epsilon
-    delta: Delta
+    delta: Delta = 0.0
+    noise: Literal["gaussian", "laplace", "auto"] | None = None
     colluding: Natural | None = None
     min_sites: Count | None = None
     scheme: str = "cape"
@@ -47,14 +49,18 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         places.one_of("scheme", self.scheme, SCHEMES)
+        if not self.delta and self.noise == "gaussian":
+            raise InvalidInput('noise = "gaussian" needs a delta, such as delta = 1e-6 beside epsilon')
 
     def parties(self, sites: int) -> Parties:
         """Return the parties of a study with so many sites; the scheme has the defaults."""
         return SCHEMES[self.scheme]().parties(sites, self.colluding, self.min_sites)
 
     def setting(self, schema: Schema, sites: int) -> Setting:
-        """Return what all noise is calibrated to."""
-        return Setting(schema, Budget(self.epsilon, self.delta), self.parties(sites), self.neighbours)
+        """Return what all noise is calibrated to; Gaussian noise where the kind is still to be chosen."""
+        budget = Budget(self.epsilon, self.delta)
+        kind: Kind = "laplace" if self.noise == "laplace" else "gaussian"
+        return Setting(schema, budget, self.parties(sites), self.neighbours, kind)
 
 
 class Document(Terms, frozen=True, kw_only=True):
@@ -62,6 +68,8 @@ class Document(Terms, frozen=True, kw_only=True):
 
     name: Text
     description: str
+    delta: Delta
+    noise: Kind
     colluding: Natural
     min_sites: Count
     scheme: str
@@ -109,10 +117,12 @@ class ParsedAnalysis:
         """Return the analysis at its first stage."""
         return AnalysisSession(self.analysis, self.stages)
 
-    @property
-    def release_mu_squared(self) -> Fraction:
-        """What all stages together cost."""
-        return self.stages.cost(len(self.stages)) * Fraction(self.stages.mu) ** 2
+    def price(self, stages: int | None = None) -> tuple[Fraction, Fraction]:
+        """Return mu² and pure epsilon of the first stages, or of all: one of them is 0."""
+        share = self.stages.cost(len(self.stages) if stages is None else stages)
+        if not share or self.stages.pure:
+            return Fraction(0), self.setting.budget.part(share) if share else Fraction(0)
+        return share * Fraction(self.stages.mu) ** 2, Fraction(0)
 
 
 def read(study: Mapping[str, Any], number: int, model: Any = None) -> ParsedAnalysis:
@@ -133,7 +143,7 @@ def read(study: Mapping[str, Any], number: int, model: Any = None) -> ParsedAnal
     if earlier is not None and earlier < number:
         _require_plain(told.analyses[earlier - 1])
     analysis = build_after(told.analyses, number, model)
-    scheme = SCHEMES[told.scheme]()
+    scheme = make_scheme(told.scheme, setting.noise)
     stages = Stages.of(analysis, setting, scheme, share)
     setting = stages.setting
     _ = stages.slack  # raises if delta is too small for sampling

@@ -29,7 +29,9 @@ Text = Annotated[str, Meta(pattern=r"\S")]
 Natural = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Epsilon = Annotated[float, Meta(gt=0, le=sys.float_info.max, description="must be a finite number above 0")]
-Delta = Annotated[float, Meta(gt=0, lt=1, description="must lie strictly between 0 and 1")]
+Delta = Annotated[
+    float, Meta(ge=0, lt=1, description="must lie between 0 and 1; leave it out for a budget without delta")
+]
 
 _Kind = TypeVar("_Kind")
 _LONGEST, _PLACE = 600, 250  # characters

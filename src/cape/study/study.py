@@ -16,11 +16,11 @@ from msgspec import Meta
 from cape import check
 from cape.analyses import build_after, model_from_json
 from cape.data import Person, Schema
-from cape.engine.plan import Plan, make_plan
+from cape.engine.plan import Plan, make_plan, noise_ratio
 from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
-from cape.engine.schemes import SCHEMES, Scheme
-from cape.engine.stages import Setting
+from cape.engine.schemes import SCHEMES, Scheme, make_scheme
+from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.privacy import Budget
 from cape.study import places
@@ -71,6 +71,8 @@ class Study:
     warnings: tuple[str, ...] = ()
     rehearsal: bool = False
     """Whether its rows are made up (`cape.study.rehearsal`)."""
+    chosen: str = ""
+    """Which kind of noise was chosen and why, where the file says noise = "auto"."""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -122,10 +124,10 @@ class Study:
     def guarantee(self, share: Fraction, scheme: str | None = None) -> ReleaseGuarantee:
         """Return the guarantee of releases that together spend this share."""
         found = self.setting.guarantee(self._scheme(scheme), float(share or 1))
-        return found if share or found.mu == math.inf else replace(found, mu=0.0)
+        return found if share or found.mu == math.inf else replace(found, mu=0.0, pure=None)
 
     def _scheme(self, name: str | None) -> Scheme:
-        return SCHEMES[scheme_name(name or self.scheme)]()
+        return make_scheme(scheme_name(name or self.scheme), self.setting.noise)
 
     def to_dict(self) -> dict[str, Any]:
         """Return its public part as plain data: no path and no connection."""
@@ -136,6 +138,7 @@ class Study:
             "scheme": self.scheme,
             "epsilon": setting.budget.epsilon,
             "delta": setting.budget.delta,
+            "noise": setting.noise,
             "colluding": setting.parties.colluding,
             "min_sites": setting.parties.min_sites,
             "neighbours": setting.neighbours,
@@ -163,6 +166,7 @@ class Study:
             colluding=self.setting.parties.colluding,
             min_sites=self.setting.parties.min_sites,
             scheme=scheme_name(scheme or self.scheme),
+            noise=self.setting.noise,
             neighbours=self.setting.neighbours,
             sizes=self.sizes,
             stream=stream,
@@ -208,9 +212,46 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
         warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and issued later
         setting = file.privacy.setting(schema, len(sites))
     entries = _entries(_with_models(file.analysis, path.parent), setting)
+    chosen = ""
+    if file.privacy.noise == "auto":
+        setting, chosen = _choose(setting, file.privacy.scheme, entries, sites)
+    if setting.noise == "laplace":
+        with places.at("[privacy]"):
+            made = make_scheme(file.privacy.scheme, "laplace")
+        for entry in entries:
+            with places.at(f"[[analysis]] {entry.number}"):
+                Stages.of(entry.analysis, setting, made, entry.share)
     said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
     about = (file.study.name, file.study.description, file.study.where)
-    return Study(path, *about, setting, file.privacy.scheme, sites, entries, tuple(said))
+    return Study(path, *about, setting, file.privacy.scheme, sites, entries, tuple(said), chosen=chosen)
+
+
+def _choose(
+    setting: Setting, scheme: str, entries: Sequence[Entry], sites: Mapping[str, SourceSpec]
+) -> tuple[Setting, str]:
+    """Return the setting with the kind of noise whose error is smaller for the whole study, and why.
+
+    Compared is the geometric mean, over the analyses, of how many times as large the noise of the median
+    number is: of public numbers only, with the rows that people expect.
+    """
+    if setting.budget.pure:
+        return setting, "Laplace noise: the budget has no delta."
+    sizes = {name: site.rows for name, site in sites.items() if site.rows is not None}
+    times = []
+    for entry in entries:
+        try:
+            found = noise_ratio(entry.analysis, setting, scheme, entry.share, sizes)
+        except InvalidInput as error:
+            return replace(setting, noise="gaussian"), f"Gaussian noise: {error}."
+        times += [] if found is None else [math.log(found)]
+    mean = math.exp(sum(times) / len(times)) if times else 1.0
+    better, kind = ("Laplace", "laplace") if mean < 1 else ("Gaussian", "gaussian")
+    other = "Gaussian" if mean < 1 else "Laplace"
+    said = (
+        f"{better} noise, chosen for the whole study: its error is {min(mean, 1 / mean):.3g} times that of "
+        f"{other} noise (geometric mean over the analyses)."
+    )
+    return replace(setting, noise="laplace" if kind == "laplace" else "gaussian"), said
 
 
 def _weak(budget: Budget, sites: Mapping[str, SourceSpec]) -> list[str]:
