@@ -4,6 +4,7 @@ import json
 import shutil
 
 import polars as pl
+import pytest
 
 
 def test_a_study_is_rehearsed_where_no_file_exists(cape, study):
@@ -52,3 +53,48 @@ def test_made_up_files_fit_the_study(cape, study):
 def test_synth_wants_one_study(cape, study):
     assert cape("synth").code == 2
     assert cape("synth", study, "--schema", study).code == 2
+
+
+SYNTHETIC = """
+[[analysis]]
+kind = "synthetic-data"
+columns = ["age", "sex", "ill"]
+bins = 4
+rows = 70
+impossible = [{sex = "male", ill = "yes"}]
+"""
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A model that is not fitted by mbi, which takes seconds to load: it has no potentials."""
+    monkeypatch.setattr("cape.analyses.synthetic_model.fit", lambda *told: {})
+
+
+def test_a_run_writes_synthetic_rows_and_their_card(cape, study, quick):
+    text = study.read_text()
+    study.write_text(text[: text.index("[[analysis]]")] + SYNTHETIC)
+    out = study.parent / "out"
+    done = cape("run", study, "--out", out)
+    assert done.code == 0, done.err
+    assert "synthetic.csv" in done.out
+    rows = pl.read_csv(out / "synthetic.csv")
+    assert rows.shape == (70, 3)
+    assert rows.filter((pl.col("sex") == "male") & (pl.col("ill") == "yes")).is_empty()
+    card = (out / "synthetic.md").read_text()
+    for word in ("epsilon = 2 at delta = 1e-06", "What was measured", "cannot be learnt", "facts about sex × ill"):
+        assert word in card
+    assert "REHEARSAL" not in card
+    assert "associations" in (out / "report.html").read_text()
+    told = cape("run", "--rehearse", study, "--out", study.parent / "trial")
+    assert told.code == 0, told.err
+    assert "REHEARSAL" in (study.parent / "trial" / "synthetic.md").read_text()
+
+
+def test_two_synthetic_tables_of_a_study_have_files_of_their_own(cape, study, quick):
+    text = study.read_text()
+    study.write_text(text[: text.index("[[analysis]]")] + SYNTHETIC + SYNTHETIC.replace("70", "30"))
+    out = study.parent / "out"
+    assert cape("run", study, "--out", out).code == 0
+    assert pl.read_csv(out / "synthetic-1.csv").height == 70
+    assert pl.read_csv(out / "synthetic-2.csv").height == 30

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from cape import check
 from cape.analyses.histogram import one_hot
+from cape.analyses.synthetic_card import data_card
 from cape.analyses.synthetic_choices import (
     Coarse,
     choose_pairs,
@@ -44,6 +45,9 @@ from cape.engine.query import (
 from cape.errors import InvalidInput
 from cape.show import Table
 from cape.show.numbers import count
+
+if TYPE_CHECKING:
+    from cape.engine.result import Release
 
 __all__ = ["SyntheticData"]
 
@@ -264,6 +268,13 @@ class SyntheticData(Analysis):
                 given.setdefault(name, {})[other] = dict(values)
             found["determines"] = given
         return found
+
+    def files(self, release: Release) -> Mapping[str, str]:
+        """Return synthetic rows, and a card that says what they are: fits the model."""
+        return {
+            "synthetic.csv": release.model.sample().write_csv(),
+            "synthetic.md": data_card(release.model, release),
+        }
 
     def smaller(self, schema: Schema) -> Iterable[Analysis]:  # type: ignore[override]
         """Yield the same of fewer columns, where no fact names one that is left out."""

@@ -47,6 +47,7 @@ class ResultsFolder:
         self.path = path
         self._owner = {"hash": hash_of(document(study) | {"scheme": scheme}), "by": by}
         self._report: Path | None = None
+        self._written: dict[int, list[Path]] = {}
         writable(path)
         self._lock = os.open(path, os.O_RDONLY)
         try:
@@ -108,7 +109,29 @@ class ResultsFolder:
         except OSError as error:
             raise InvalidInput(f"--out: {self.path} cannot be written: {error.strerror}") from None
         self._report = report
-        return [self.path / RESULTS, report]
+        return [self.path / RESULTS, report, *self._beside(results)]
+
+    def _beside(self, results: Results) -> list[Path]:
+        """Write the files that go with releases, once each; return all of them."""
+        kinds = [entry.analysis.kind for entry in results.study.analyses]
+        for each in results.answered:
+            entry = each.entry
+            if entry.number in self._written:
+                continue
+            paths = []
+            for name, text in entry.analysis.files(each.release).items():
+                stem, dot, suffix = name.rpartition(".")
+                mark = f"-{entry.number}" if kinds.count(entry.analysis.kind) > 1 else ""
+                path = self.path / f"{stem}{mark}{dot}{suffix}"
+                if results.study.rehearsal and suffix == "md":
+                    text = f"> REHEARSAL: {results.study.warnings[0]}.\n\n{text}"
+                try:
+                    files.replace(path, text.encode())
+                except OSError as error:
+                    raise InvalidInput(f"--out: {path} cannot be written: {error.strerror}") from None
+                paths.append(path)
+            self._written[entry.number] = paths
+        return [path for paths in self._written.values() for path in paths]
 
     def to_dict(self, results: Results) -> dict[str, Any]:
         """Return the results of all runs in this folder, as plain data."""

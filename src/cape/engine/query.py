@@ -11,7 +11,7 @@ import functools
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -354,6 +354,10 @@ class Analysis(ABC):
         if units is not None and len(marks) > 1:
             return [to_scale(marks, units)]
         return [Figure((Intervals(marks),), DOTS)] if marks else []
+
+    def files(self, release: Release) -> Mapping[str, str]:
+        """Return files that go with a release, by name: `cape run --out` writes them beside the report."""
+        return {}
 
     def notes(self, release: Release) -> Sequence[str]:
         """Return what follows from a release besides, or should be known of it, in sentences."""
