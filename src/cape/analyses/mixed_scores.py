@@ -34,6 +34,7 @@ from cape.arrays import Floats
 __all__ = ["fit_scores"]
 
 _LEAST = 1e-3  # of the largest eigenvalue of a spread
+_BEND = 0.2
 _FURTHEST = 4.0  # how many times a variance of residuals may be smaller than scores were cut for
 
 
@@ -117,6 +118,7 @@ def _observed(
         load[here] = np.eye(own)
         pull, back = np.hstack([-pulled.T, np.eye(rest)]), mine @ inverse
         moved = unsure / 2 * (float(t @ t) * np.eye(own) + np.outer(t, t))
+        moved = moved + _bent(t, point.residual) * np.outer(told.scores[group], told.scores[group])
         sampling[np.ix_(here, here)] = back @ spread[:own, :own] @ back.T
         noise[np.ix_(here, here)] = back @ (of_scores[:own, :own] + moved) @ back.T
         if rest:
@@ -136,6 +138,7 @@ def _observed(
         change = np.linalg.solve(within, cross)
         values[among] = cross + within @ common @ point.weights[0]
         design[among, :-1] = within @ common
+        noise[np.ix_(among, among)] += _bent(change, point.residual) * np.outer(cross, cross)
         noise[np.ix_(among, among)] += (
             told.curve_noise**2 / 2 * (float(change @ change) * np.eye(rest) + np.outer(change, change))
         )
@@ -156,6 +159,15 @@ def _observed(
         tuple(range(own)) * sum(used),
         level=True,
     )
+
+
+def _bent(change: Floats, residual: float) -> float:
+    """Return which part of a change, squared, may be off because scores are not linear in it.
+
+    Of normal residuals that are cut near their SD, a step is too large by about a fifth of the square of
+    what it changes them by, in SDs.
+    """
+    return (_BEND * float(change @ change) / residual**2) ** 2
 
 
 def _positive(spread: Floats) -> Floats:

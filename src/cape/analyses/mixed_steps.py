@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from cape.analyses.matrices import shrunk
 from cape.analyses.site_scores import Point, ScoreSums, moved_squared
@@ -34,8 +35,12 @@ _FAR = 4.0  # SDs: the furthest cut, and where residuals are cut for their mean
 _NOISY = 0.1  # of the sampling variance: noise that a cut further out may leave
 _LONGEST = 0.9  # of the length of a typical row
 _SQUARE = 1.5  # of the square of it
-_PLACE, _LEVEL, _LITTLE = 0.5, 0.5, 0.02  # weights of places in the second stage, and of levels in the last
+_PLACE, _LEVEL, _LITTLE = 0.5, 0.7, 0.02  # weights of places in the second stage, and of levels in the last
+_LIKELY = 0.3  # of the variance of the target: what features are expected to explain
+_STILL = 0.3  # of the variance of residuals: what a step leaves of it at least
 _DOUBT = 0.5  # of the variance of residuals: that of a common effect before scores are seen, in units of z
+_USUAL = 0.6  # the curvature a row has on average, in units of z, if residuals are cut where they should be
+_SHORT = 0.75  # of it: what a step takes it to be at least, where most rows were cut
 _FLAT = 0.1  # of the mean eigenvalue: the smallest that rows are whitened by
 _MOST_APART = 100.0  # how many times as far as by rows sites are taken to differ
 _NARROW = 30.0  # half the width of the bounds, in the smallest SD of residuals that is expected
@@ -60,7 +65,8 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
     own = means.of_target(sums, n, variance)
     # slopes of z, drawn to 0
     cross = white @ (sums.whole[:-1, -1] / total - (n / total * own) @ means.x)[among]
-    kept = 1 / (1 + float(noise[1, -1]) * (white**2).sum(axis=1) * len(cross) / variance)
+    likely = _LIKELY * variance / len(cross)
+    kept = 1 / (1 + float(noise[1:-1, -1].max()) * (white**2).sum(axis=1) / likely)
     slopes = np.zeros(size)
     slopes[among] = white.T @ (kept * cross)
     weights = np.tile(slopes, (many, 1))
@@ -73,6 +79,7 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
     else:
         explained = max(explained - float(sums.groups[:, 0, -1].sum() / total) ** 2, 0.0)
     left = max(variance - explained, doubt, _EXPLAINED * variance, _NARROW**-2.0)
+    left += likely * float((1 - kept).sum())  # what slopes that noise hides add to residuals here
     turns = np.zeros((many, size, size))
     turns[:, range(size), order] = 1.0
     turns[:, 1:, 0] -= means.x[:, order[1:]] if centred else 0.0
@@ -103,8 +110,8 @@ def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
     """
     point, n, total = told.point, np.maximum(told.counts, 2.0), told.total
     own, size, many = point.own, point.width, len(told.counts)
-    curvature, _ = told.per_row
-    curvature = _floored(curvature)
+    seen, _ = told.per_row
+    curvature = _floored(seen, _SHORT * _USUAL)
     noise = told.score_noise**2
     sampling = np.maximum(np.diag(told.spread) / total, 0.0)
     # common effects, drawn to where they were
@@ -122,7 +129,7 @@ def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
     usual = n @ moved / total
     start = np.array([turn[:own] for turn in np.linalg.inv(point.turns).transpose(0, 2, 1)])
     found = moved + np.einsum("kij,kj->ki", start, point.weights)  # own coefficients of z
-    apart = np.maximum((found - n @ found / total) ** 2 - errors, 0.0).mean(axis=0)
+    apart = np.maximum(((found - n @ found / total) ** 2 - errors).mean(axis=0), 0.0)
     kept = apart / (apart + errors)
     moved = usual + kept * (moved - usual)
     changes = np.hstack([moved, np.tile(change[own:], (many, 1))])
@@ -146,7 +153,13 @@ def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
         gram /= float(np.trace(gram)) / size
     turns = np.linalg.inv(np.linalg.cholesky(_floored(gram))) @ turns
     asked = replace(
-        point, weights=weights, turns=turns, unsure=unsure, place_weight=_LITTLE, level_weight=_LEVEL
+        point,
+        weights=weights,
+        turns=turns,
+        residual=_residual(point, float(np.diag(seen).mean()), changes),
+        unsure=unsure,
+        place_weight=_LITTLE,
+        level_weight=_LEVEL,
     )
     return _clipped(asked, n, apart, unit)
 
@@ -176,10 +189,18 @@ def _clipped(point: Point, n: Floats, apart: Floats, unit: float) -> Point:
     )
 
 
-def _floored(gram: Floats) -> Floats:
+def _residual(point: Point, curvature: float, changes: Floats) -> float:
+    """Return the SD of residuals after a step, from how many were cut before it, as of normal ones."""
+    part = min(max(curvature / _USUAL, 0.1), 1.2) * (2 * float(ndtr(_CUT)) - 1)
+    before = point.residual * min(max(_CUT / float(ndtri((1 + part) / 2)), 0.5), 2.0)
+    moved = float((changes**2).sum(axis=1).mean())
+    return min(math.sqrt(max(before**2 - moved, _STILL * before**2)), 1.0)
+
+
+def _floored(gram: Floats, least: float = 1e-12) -> Floats:
     """Return a symmetric matrix without eigenvalues that are far below the others."""
     values, vectors = np.linalg.eigh(gram)
-    least = max(_FLAT * float(values.mean()), 1e-12)
+    least = max(_FLAT * float(values.mean()), least)
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 
