@@ -39,6 +39,7 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "kaplan-meier", "time": "weight", "event": "ill", "by": "sex", "edges": [60, 80, 100]},
     {"kind": "log-rank", "time": "weight", "event": "ill", "by": "sex", "weighting": "peto", "bins": 4},
     {"kind": "cox", "time": "weight", "event": "ill", "features": ["age"], "strata": ["sex"], "bins": 4},
+    {"kind": "survival-regression", "time": "weight", "event": "ill", "features": ["age"], "rounds": 2},
     {"kind": "ecdf", "columns": ["age"], "bins": 16},
     {"kind": "quantiles", "columns": ["age"], "probs": [0.25, 0.5], "bins": 16},
     {"kind": "table-one", "columns": ["age", "sex"], "by": "ill", "bins": 16},

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         RankTest,
         StandardDeviation,
         Sum,
+        SurvivalRegression,
         SyntheticData,
         TableOne,
         Tables,
@@ -94,6 +95,7 @@ _HOMES = {
         StandardDeviation
         Sum
         SyntheticData
+        SurvivalRegression
         TableOne
         Tables
         Variance
@@ -166,6 +168,7 @@ __all__ = [
     "StandardDeviation",
     "Study",
     "Sum",
+    "SurvivalRegression",
     "SyntheticData",
     "TableOne",
     "Tables",

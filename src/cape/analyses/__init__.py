@@ -30,6 +30,7 @@ from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
+from cape.analyses.survival.parametric import SurvivalRegression
 from cape.analyses.synthetic import SyntheticData
 from cape.analyses.table_one import TableOne
 from cape.analyses.tables import Tables
@@ -65,6 +66,7 @@ __all__ = [
     "RankTest",
     "StandardDeviation",
     "Sum",
+    "SurvivalRegression",
     "SyntheticData",
     "TableOne",
     "Tables",

@@ -27,6 +27,7 @@ from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
+from cape.analyses.survival.parametric import SurvivalRegression
 from cape.analyses.synthetic import SyntheticData
 from cape.analyses.table_one import TableOne
 from cape.analyses.tables import Tables
@@ -61,6 +62,7 @@ KINDS: dict[str, type[Analysis]] = {
         KaplanMeier,
         LogRank,
         Cox,
+        SurvivalRegression,
         LinearRegression,
         LogisticRegression,
         GLM,

@@ -76,7 +76,7 @@ NO_NUMBERS = tuple(kind for kind, said in _ASKED.items() if not {"x", "y"} & {*_
 """Kinds whose example reads no number: they have no such edges."""
 
 _CUT = ("variance", "standard-deviation", "ecdf", "quantiles", "table-one")
-_TIMES = ("kaplan-meier", "log-rank", "cox")  # of columns that are not negative
+_TIMES = ("kaplan-meier", "log-rank", "cox", "survival-regression")  # of columns that are not negative
 _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
     # a coefficient times the bounds is beyond what a site computes with; a Poisson variable is not below 0
     (-1e300, 1e300): (*_TIMES, "evaluate", "glm"),

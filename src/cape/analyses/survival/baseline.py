@@ -110,7 +110,8 @@ class Baseline:
                 vary,
             )
 
-        together = stratum(slice(None), 1.0, np.ones(bins), SHAPE)
+        widths = np.diff(block.follow_up.times.edges)
+        together = stratum(slice(None), 1.0, widths / float(widths.mean()), SHAPE)
         found = [together]
         if strata > 1:
             shape = together.hazards / float(together.hazards.mean())

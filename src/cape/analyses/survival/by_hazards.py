@@ -85,6 +85,10 @@ class ByHazards(Analysis):
         """Return the axis of time of the steps."""
         raise NotImplementedError
 
+    def _followed(self, place: Place, schema: Schema) -> FollowUp:
+        """Return the axis of time at a place."""
+        return self._follow_up(schema)
+
     def _exposure(self, schema: Schema) -> Exposure:
         """Return the first question."""
         return Exposure(self._design, self._follow_up(schema))
@@ -132,8 +136,8 @@ class ByHazards(Analysis):
         return self._told((yield from self._asked(schema, neighbours)), schema)
 
     def _asked(self, schema: Schema, neighbours: Neighbours) -> Generator[Query, Answer, Asked]:
-        design, follow_up, shares = self._design, self._follow_up(schema), self.stages()
-        follow_up.check(schema, design)
+        design, shares = self._design, self.stages()
+        self._follow_up(schema).check(schema, design)
         first = self._exposure(schema)
         query = exposure_query(first, schema, neighbours)
         answer = yield query
@@ -144,7 +148,7 @@ class ByHazards(Analysis):
         place = self._begun(answer, first)
         steps: list[HazardStep] = []
         for i in range(len(shares) - 1):
-            trend = self._trend(place.baseline, i)
+            trend, follow_up = self._trend(place.baseline, i), self._followed(place, schema)
             sensitivity = martingale_query(place.block(design, follow_up), neighbours).sensitivity
             block = place.block(design, follow_up, clipping(place, unit * sensitivity), trend)
             answer = yield martingale_query(block, neighbours)

@@ -49,9 +49,10 @@ class Cox(ByHazards):
     over rows of martingale scores at the hazards found so far, with its curvature and its spread, and for
     events less what was expected by bin, which corrects the baseline. Its level, and its slope in time, are
     found together with the coefficients; noise in the rest of its shape moves these to second order only,
-    and as far as those at risk change otherwise than along a line in time. Rows far from the others count less, and rows that
-    expect many events are followed until they expect a public number of them, as far as noise makes that
-    worth while, in a way that leaves the mean of scores at 0. All steps are combined, by how much each tells.
+    and as far as those at risk change otherwise than along a line in time. Rows far from the others count
+    less, and rows that expect many events are followed until they expect a public number of them, as far as
+    noise makes that worth while, in a way that leaves the mean of scores at 0. All steps are combined, by how
+    much each tells.
 
     Coefficients are drawn to 0 as far as noise hides them. Intervals are not; they count noise, sampling by a
     sandwich estimate (robust errors), and what the last step leaves.

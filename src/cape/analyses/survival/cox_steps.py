@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.matrices import symmetric
+from cape.analyses.matrices import nearest_positive, spectral, symmetric
 from cape.analyses.regression.scores import FAR, MISFIT, NEAR, ROUGH, Belief, Point, Step
 from cape.analyses.survival.baseline import Baseline
 from cape.arrays import Floats
@@ -28,6 +28,7 @@ CELL = 0.1  # of the events in a cell: the noise that a longer reach may make
 BENT = 0.02  # the noise in the curvature, in events, before it is clipped for it
 LEFT = 0.5  # of the change of log-hazards, squared, that a step may be wrong by: a Poisson likelihood's
 CERTAIN = 3.0  # times noise: from there on the curvature along the tilt is more than events say
+KNOWN = 0.9  # of the tilt's direction: so much of it must stand out of noise
 STEEPER = 1.0  # the most by which one step changes the tilt
 SURPRISE = 3.0  # times what noise explains of a step's distance from earlier ones, squared
 _TINY = 1e-150
@@ -130,11 +131,13 @@ class HazardStep(Step):
         spread_noise: above the diagonal.
         steeper: by how much the tilt changes the baseline if level and weights stay, and its noise.
         lean: how level and weights go with the tilt: what changes it as they do.
+        shape: the variances of the tilt from sampling and from noise, if it is solved for with all else.
     """
 
     spread_noise: float = 0.0
     steeper: tuple[float, float] = (0.0, 0.0)
     lean: Floats | None = None
+    shape: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def at(cls, answer: Answer, block: Martingale, place: Place) -> HazardStep:
@@ -150,8 +153,9 @@ class HazardStep(Step):
             block.curve * curvature_noise,
             block.bound**2 * spread_noise,
         )
-        lean, steeper = None, (0.0, 0.0)
+        lean, steeper, shape = None, (0.0, 0.0), (0.0, 0.0)
         if block.tilt:
+            shape = found.of_tilt(place.baseline, events)
             found, lean, steeper = found.without_tilt(place.baseline, events)
         weights = np.concatenate([[place.level], place.weights])
         return cls(
@@ -165,16 +169,18 @@ class HazardStep(Step):
             found.spread_noise,
             steeper=steeper,
             lean=lean,
+            shape=shape,
         )
 
-    def tilted(self, change: Floats, variance: float) -> float:
+    def tilted(self, change: Floats, variance: float, most: float = STEEPER) -> float:
         """Return by how much the tilt changes if level and weights do, drawn to 0 if it had this variance."""
         if self.lean is None:
             return 0.0
         moved, noise = self.steeper
         away = np.linalg.solve(self.point.turn.T, change)
-        found = (moved - float(self.lean @ away)) * variance / (variance + noise**2)
-        return min(max(found, -STEEPER), STEEPER)
+        gain = 1.0 if math.isinf(variance) else variance / (variance + noise**2)
+        found = (moved - float(self.lean @ away)) * gain
+        return min(max(found, -most), most)
 
     def precision(self, covariance: Floats) -> Floats:
         """Return how much the step tells, if the covariance of the weights is this before it.
@@ -241,12 +247,7 @@ class _Sums:
         as noise hides it (James and Stein). What is wrong in c counts as noise as far as the tilt was wrong.
         """
         rest = np.delete(np.arange(len(self.score)), 1)
-        kept = min(max(float(self.curvature[0, 0]), self.curvature_noise, _FLAT * events) / events, 1.0)
-        k = max(
-            kept * float(baseline.events @ baseline.tilt**2),
-            float(self.curvature[1, 1]) - CERTAIN * self.curvature_noise,
-            _FLAT * events,
-        )
+        k = self._along_tilt(baseline, events)
         cross = self.curvature[1, rest]
         chance = len(cross) * self.curvature_noise**2
         clear = max(0.0, 1 - chance / (float(cross @ cross) + _TINY))
@@ -268,6 +269,26 @@ class _Sums:
             lean,
             (-tilt / k, self.score_noise / k),
         )
+
+    def _along_tilt(self, baseline: Baseline, events: float) -> float:
+        """Return the curvature along the tilt."""
+        kept = min(max(float(self.curvature[0, 0]), self.curvature_noise, _FLAT * events) / events, 1.0)
+        known = kept * float(baseline.events @ baseline.tilt**2) if self.curvature_noise else 0.0
+        seen = float(self.curvature[1, 1]) - CERTAIN * self.curvature_noise
+        return max(known, seen, _FLAT * events)
+
+    def of_tilt(self, baseline: Baseline, events: float) -> tuple[float, float]:
+        """Return the variances of the tilt from sampling and from noise, level and weights solved for too."""
+        curvature = self.curvature.copy()
+        curvature[1, 1] = self._along_tilt(baseline, events)
+        values, vectors = np.linalg.eigh(curvature)
+        edge = max(spectral(len(values), self.curvature_noise), _FLAT * events)
+        inverses = np.where(values > edge, 1 / np.maximum(values, edge), 0.0)
+        row = (vectors[1] * inverses) @ vectors.T
+        if float(vectors[1] ** 2 @ (values > edge)) < KNOWN:  # noise hides what goes with the tilt
+            row = np.eye(len(values))[1] / curvature[1, 1]
+        sampling = float(row @ nearest_positive(self.spread) @ row)
+        return sampling, self.score_noise**2 * float(row @ row)
 
 
 def believed(steps: Sequence[Step], covariance: Floats) -> Belief:

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from benchmarks.conversation import conducted
+from cape import Budget, Consortium, SurvivalRegression, privacy
+from cape.analyses.registry import build
+from cape.data import Category, Number, Schema
+from cape.engine.query import AnalysisResult, Neighbours
+from cape.errors import InvalidInput, TooNoisyWarning
+
+SCHEMA = Schema(
+    a=Number(-1, 1, missing=False),
+    b=Number(0, 2, missing=False),
+    c=Category(("u", "v"), missing=False),
+    t=Number(0, 5, missing=False),
+    e=Category(("no", "yes"), missing=False),
+    start=Number(0, 5, missing=False),
+)
+TRUE = {"a": 0.6, "b": -0.4, "c=v": 0.5, "shape": 1.3}
+FEATURES = ["a", "b", "c"]
+
+
+def people(n: int, seed: int, shape: float = 1.3, *, late: bool = False) -> dict[str, Any]:
+    """Rows of Weibull's law, some of them censored, some at risk from later on."""
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.uniform(-1, 1, n), rng.uniform(0, 2, n), rng.integers(0, 2, n)
+    r = np.exp(0.6 * a - 0.4 * b + 0.5 * c)
+    start = np.where(rng.random(n) < 0.5, rng.uniform(0, 0.5, n), 0.0) if late else np.zeros(n)
+    t = (start**shape + rng.exponential(size=n) / r) ** (1 / shape)
+    censored = np.minimum(start + rng.exponential(2.5, n), 5.0)
+    return {
+        "a": a, "b": b, "c": np.array(["u", "v"])[c], "t": np.minimum(t, censored),
+        "e": np.where(t <= censored, "yes", "no"), "start": start,
+    }  # fmt: skip
+
+
+def found(
+    table: dict[str, Any],
+    mu: float = math.inf,
+    seed: int = 0,
+    neighbours: Neighbours = "replace-one",
+    **how: Any,
+) -> AnalysisResult:
+    analysis = SurvivalRegression("t", "e", FEATURES, **how)
+    return conducted(analysis, table, SCHEMA, mu, np.random.default_rng(seed), neighbours)
+
+
+def values(result: AnalysisResult) -> np.ndarray:
+    return np.array([each.value for each in result.estimates])
+
+
+@pytest.mark.parametrize("shape", [0.6, 1.0, 1.3, 3.0])
+def test_without_noise_it_is_lifelines_weibull_regression(shape: float) -> None:
+    """To 1e-3, a fiftieth of a standard error: hazards are constant within cells, whose ends are 2% apart."""
+    lifelines = pytest.importorskip("lifelines")
+    import pandas as pd
+
+    table = people(1500, 3, shape)
+    x = np.column_stack([table["a"], table["b"] - 1, table["c"] == "v"]).astype(float)
+    frame = pd.DataFrame(x, columns=list("abc")).assign(t=table["t"], e=(table["e"] == "yes") * 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = lifelines.WeibullAFTFitter().fit(frame, "t", "e")
+        rows = pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, -1.0], "c": [0.0, 1.0]})
+        median = fit.predict_median(rows).to_numpy()
+        survival = fit.predict_survival_function(rows, [0.3, 1.0, 4.0]).to_numpy().T
+    known = math.exp(fit.params_["rho_", "Intercept"])
+    result = found(table, rounds=8)
+    ours = values(result)
+    assert ours[3] == pytest.approx(known, rel=1e-3)
+    assert np.abs(ours[:3] + known * fit.params_["lambda_"][list("abc")].to_numpy()).max() < 1e-3
+    new = {"a": [0.0, 1.0], "b": [1.0, 0.0], "c": ["u", "v"]}
+    assert result.model.predict_quantile(new) == pytest.approx(median, rel=1e-3)
+    assert result.model.predict_survival(new, [0.3, 1.0, 4.0]) == pytest.approx(survival, abs=1e-3)
+    ratios = np.exp(fit.params_["lambda_"][list("abc")].to_numpy())
+    assert np.array(list(result.model.time_ratios.values())) == pytest.approx(ratios, rel=1e-3)
+
+
+def test_without_noise_an_exponential_law_is_a_poisson_model_of_events() -> None:
+    import statsmodels.api as sm
+
+    table = people(2000, 4, 1.0)
+    x = np.column_stack([np.ones(2000), table["a"], table["b"] - 1, table["c"] == "v"]).astype(float)
+    event = (table["e"] == "yes").astype(float)
+    known = sm.GLM(event, x, sm.families.Poisson(), offset=np.log(table["t"])).fit(tol=1e-12)
+    result = found(table, distribution="exponential", rounds=12)
+    assert np.abs(values(result) - known.params[1:]).max() < 1e-4
+    assert result.model.shape == ()
+    at = result.model.predict_survival({"a": [0.5], "b": [1.0], "c": ["u"]}, [2.0])[0, 0]
+    assert at == pytest.approx(math.exp(-2 * math.exp(known.params[0] + 0.5 * known.params[1])), abs=1e-4)
+
+
+def test_late_entry_does_not_bias() -> None:
+    table = people(20_000, 5, late=True)
+    analysis = SurvivalRegression("t", "e", FEATURES, entry="start", rounds=8)
+    result = conducted(analysis, table, SCHEMA, math.inf, np.random.default_rng(0))
+    errors = np.array([each.standard_error for each in result.estimates])
+    assert (np.abs(values(result) - list(TRUE.values())) < 3.5 * errors).all()
+
+
+@pytest.mark.slow(3)
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_intervals_with_noise_hold_the_truth(neighbours: Neighbours) -> None:
+    mu, inside = float(privacy.mu(3.0, 1e-3)), []
+    for seed in range(15):
+        result = found(people(3000, 100 + seed), mu, seed, neighbours)
+        for each in result.estimates:
+            low, high = each.interval()
+            inside.append(low <= TRUE[each.label] <= high)
+    assert np.mean(inside) >= 0.88  # 60 intervals of 95%: fewer than 53 have a probability of 0.9%
+
+
+def test_a_release_prints_and_can_be_read_back() -> None:
+    sites = {str(seed): pl.DataFrame(people(900, seed)) for seed in range(4)}
+    consortium = Consortium(sites, SCHEMA, budget=Budget(3, 1e-3))
+    release = consortium.release(SurvivalRegression("t", "e", formula="a + c", rounds=2), share=1.0)
+    assert "Shape of Weibull's law" in str(release)
+    assert set(release.interval(0.95)) == {"a", "c=v", "shape"}
+    assert release.model.to_dict()["law"]["shape"] == pytest.approx(release.model.law.shape)
+    assert release.model.test("a", "c=v").freedom == 2
+    assert release.model.hazard_ratios["a"] == pytest.approx(math.exp(release.model.coefficients["a"]))
+
+
+def test_few_rows_warn_and_intervals_are_wide() -> None:
+    with pytest.warns(TooNoisyWarning, match="unreliable|standard errors"):
+        result = found(people(60, 1), 0.2)
+    assert all(each.interval()[1] - each.interval()[0] > 1 for each in result.estimates)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({"features": ["a"], "distribution": "piecewise"}, "piecewise exponential regression is cape.Cox"),
+        ({"features": ["a"], "distribution": "weibul"}, "weibull"),
+        ({"features": ["t"]}, "'t' is named twice"),
+        ({"features": ["a"], "entry": "t"}, "'t' is named twice"),
+        ({"features": ["a"], "rounds": 0}, "rounds"),
+        ({}, "must have features, or a formula"),
+        ({"formula": "t ~ a"}, "has no target"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(made: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        SurvivalRegression("t", "e", **made)
+
+
+def test_a_study_file_says_the_same() -> None:
+    analysis = SurvivalRegression("t", "e", ["a", "c"], "exponential", entry="start", rounds=3, norm=0.5)
+    assert build(analysis.to_dict()) == analysis
+    assert analysis.describe().startswith("exponential regression of e by t on a and c, at risk from start")
+    with pytest.raises(InvalidInput, match="part must be between 0 and 1"):
+        found(people(500, 1)).model.predict_quantile({"a": [0.0], "b": [0.0], "c": ["u"]}, 1.0)
