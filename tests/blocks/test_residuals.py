@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cape.analyses.tables import Tables
 from cape.blocks import Axis, Residuals, Table
-from cape.blocks.residuals import _coordinates, _lengths, basis
+from cape.blocks.residuals import _coordinates, _lengths, basis, rounding
 from cape.data import Category, Number, Person, Schema
 from tests.slices import examples
 
@@ -136,3 +136,10 @@ def test_a_missing_cell_where_none_may_be_counts_as_the_first_value():
         for each in (rows, filled)
     )
     assert (one[0][0] == other[0][0]).all()
+
+
+def test_rounding_counts_one_unit_an_entry():
+    assert rounding([3, 5], [1.0, 2.0]) == pytest.approx(2.0**-20 * math.sqrt(3 + 5 / 4))
+    query = ASKED.query(SCHEMA, "replace-one")
+    sizes = [array.size for array in query.arrays(SCHEMA)]
+    assert query.sensitivity > 1 + rounding(sizes, query.flat_scales) > 1

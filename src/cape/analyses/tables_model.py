@@ -146,9 +146,11 @@ class TablesModel(Shown):
                 told = f"{test.statistic:.1f} ({test.freedom})", p_value(test.p_value)
             rows.append((name, f"{strength.value:.2f}", between(strength.interval(LEVEL), 0.01), *told))
         many = len(self._pairs())
-        tried = "" if many <= _TESTED else f" of {count(many, 'pair')}, {_TESTED} were worked out."
-        caption = f"Privacy noise is counted. P values are those of single tests;{tried}".rstrip(";")
-        caption = caption if caption.endswith(".") else f"{caption}; there are {count(many, 'pair')}."
+        caption = "Privacy noise is counted."
+        if many > _TESTED:
+            caption += f" Of {many:,} pairs, the {_TESTED} that stand out most were worked out."
+        if many > 1:
+            caption += " P values are those of single tests, not adjusted for their number."
         columns = ("", "Cramér's V", "95% interval", "chi-square (df)", "P")
         more = len(self.associations) - len(rows)
         return Table(columns, tuple(rows), "Largest associations", caption, more=more)
