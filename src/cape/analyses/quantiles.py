@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
 
 from cape import check
+from cape.analyses import search
 from cape.analyses.by_group import ByGroup
 from cape.analyses.moments import enough
 from cape.analyses.tree import Tree, check_bins, level_axes, sizes
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
-from cape.data import Schema
+from cape.data import Number, Schema
 from cape.engine.arguments import digits_apart, joined, names, written
 from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Line, Mark
 from cape.show.figures import DOTS, dots
 
-__all__ = ["ECDF", "Curve", "Quantiles", "proportion_error"]
+__all__ = ["ECDF", "MOST_SEARCHED", "Curve", "Quantiles", "proportion_error"]
 
+MOST_SEARCHED = 9
+"""How many quantiles are searched for. The last stage of a search leaves noise that grows with the root of their
+number; from about 12 (Gaussian) or 15 (Laplace) on, counts in bins are better."""
+_BINS = 256
 
 _CURVE = "The share of people below each value; the band is the 95% interval at each point."
 
@@ -227,20 +232,74 @@ class ECDF(_FromTree):
 
 @dataclass(frozen=True, init=False)
 class Quantiles(_FromTree):
-    """Quantiles of each column in the population, from counts in `bins` equal parts of the bounds.
+    """Quantiles of each column in the population, by a search in three stages or from counts in equal bins.
 
-    Intervals end at edges of bins. Sensitivity sqrt(2 L columns) under replace-one and sqrt((L + 1)
-    columns) under add-remove, with bins = 4^L, however many quantiles are asked for. Proof: `_FromTree`.
+    Up to nine quantiles are searched for: each stage asks for few counts, at edges that the answers before it
+    choose (`search`). More of them, or any number where `bins` are given, are read off counts in `bins` equal
+    parts of the bounds at several resolutions, whose errors are the same everywhere. Intervals end at edges.
+
+    **Sensitivity.** *Search*: in each stage a row is counted in one cell of each column, whatever its edges are:
+    sqrt(2 columns) under replace-one and sqrt(columns) under add-remove, 2 columns and columns in the L1 norm
+    (proof: `search`, `one_hot`). The last stage asks for one count of a column of which one quantile is wanted
+    and the number of rows is public: that moves by 1. *Bins*: sqrt(2 L columns) under replace-one and sqrt((L +
+    1) columns) under add-remove, with bins = 4^L, however many quantiles are asked for. Proof: `_FromTree`.
     """
 
     kind: ClassVar[str] = "quantiles"
     example: ClassVar[dict[str, Any]] = {"columns": ["age"], "bins": 16}
     probs: tuple[float, ...]
 
-    def __init__(self, *columns: str, probs: Iterable[float] = (0.25, 0.5, 0.75), bins: int = 256) -> None:
-        self._set(columns=names(columns), probs=_probs(probs), bins=check_bins(bins))
+    def __init__(
+        self, *columns: str, probs: Iterable[float] = (0.25, 0.5, 0.75), bins: int | None = None
+    ) -> None:
+        found = _probs(probs)
+        if bins is None and len(found) > MOST_SEARCHED:
+            bins = _BINS
+        self._set(
+            columns=names(columns), probs=found, bins=0 if bins is None else check_bins(bins)
+        )
+
+    @property
+    def searches(self) -> bool:
+        """Whether it searches in stages, rather than count in bins."""
+        return not self.bins
+
+    def stages(self) -> tuple[float, ...]:
+        return search.PARTS[self.laplace] if self.searches else (1.0,)
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the counts in bins; of a search the last stage, as typical rows would make it."""
+        if not self.searches:
+            return super().query(schema, neighbours)
+        return self._asked([self._typical_cut(name, schema, neighbours) for name in self.columns], neighbours)
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask in stages, or for all bins at once."""
+        if not self.searches:
+            return (yield from super().conduct(schema, neighbours))
+        parts, number = self.stages(), schema.number
+        cuts = [search.first(name, number(name)) for name in self.columns]
+        ranks = {name: search.Ranks(number(name).low, number(name).high) for name in self.columns}
+        for stage in range(len(parts)):
+            answer = yield self._asked(cuts, neighbours)
+            released = zip(cuts, answer.sums, answer.noise, strict=True)
+            for cut, (counts,), (noise,) in released:
+                ranks[cut.name] = _told(ranks[cut.name], cut.counted(counts, noise), answer, cut.column)
+            if stage + 1 == len(parts):
+                return self._found(ranks, answer.schema)
+            later = parts[stage] / parts[stage + 1]
+            noise = max(noise for (noise,) in answer.noise) * (later if self.laplace else math.sqrt(later))
+            made = search.last if stage else search.brackets
+            cuts = [
+                made(name, number(name), ranks[name], self.probs, noise, _public(schema, name, neighbours))
+                for name in self.columns
+            ]
+        raise AssertionError("the last stage returns")
 
     def finish(self, answer: Answer) -> list[Estimate]:
+        """Return what counts in bins say; of a search what its last stage would, after typical ones."""
+        if self.searches:
+            return self._found(self._typically(answer), answer.schema)
         estimates = []
         for name, curve in zip(self.columns, self.curves(answer), strict=True):
             column = answer.schema.number(name)
@@ -251,8 +310,57 @@ class Quantiles(_FromTree):
         warn_of_unknown(estimates)
         return estimates
 
+    def _asked(self, cuts: Sequence[search.Cut], neighbours: Neighbours) -> Query:
+        l1 = sum(cut.l1(neighbours) for cut in cuts)
+        squared = sum(cut.l2(neighbours) ** 2 for cut in cuts)
+        return Query(tuple(cut.block for cut in cuts), ((1.0,),) * len(cuts), math.sqrt(squared), l1=l1)
+
+    def _found(self, ranks: Mapping[str, search.Ranks], schema: Schema) -> list[Estimate]:
+        estimates = []
+        for name in self.columns:
+            column, known = schema.number(name), ranks[name]
+            clear = enough(known.count, known.count_noise)
+            for prob in self.probs:
+                label = f"{name} quantile {prob:g}"
+                hidden = unknown(label, column.low, column.high)
+                estimates.append(known.estimate(label, prob) if clear else hidden)
+        warn_of_unknown(estimates)
+        return estimates
+
+    def _typical_cut(self, name: str, schema: Schema, neighbours: Neighbours) -> search.Cut:
+        """Return the last stage's cut of typical rows."""
+        column = schema.number(name)
+        search.first(name, column)  # refuses bounds that are too far apart
+        edges = np.linspace(column.low, column.high, _BINS + 1)
+        below = np.append(0.0, np.cumsum(Axis(name, _cut(edges)).fractions(schema)))
+        inner = search.inner(np.interp(self.probs, below, _cut(edges)).tolist(), column.low, column.high)
+        public = _public(schema, name, neighbours) and len(inner) == 1
+        return search.Cut(name, column, inner, public)
+
+    def _typically(self, answer: Answer) -> dict[str, search.Ranks]:
+        """Return what is known after a last stage, if the earlier ones saw typical rows."""
+        schema, parts = answer.schema, self.stages()
+        neighbours: Neighbours = "add-remove" if answer.rows is None else "replace-one"
+        earlier = parts[-1] / parts[-2]
+        ranks = {}
+        for name, (counts,), (noise,) in zip(self.columns, answer.sums, answer.noise, strict=True):
+            column, cut = schema.number(name), self._typical_cut(name, schema, neighbours)
+            edges = _cut(np.linspace(column.low, column.high, 65))
+            rows = float(np.sum(counts)) if answer.rows is None else float(answer.rows)
+            typical = rows * Axis(name, edges).fractions(schema)
+            before = noise * (earlier if self.laplace else math.sqrt(earlier))
+            known = search.Counted(edges[1:-1], typical, before)
+            begun = search.Ranks(column.low, column.high, (known,))
+            ranks[name] = _told(begun, cut.counted(counts, noise), answer, column)
+        return ranks
+
     def describe(self) -> str:
-        return f"quantiles {joined([f'{prob:g}' for prob in self.probs])} of {joined(self.columns)}"
+        how = "a search in three stages" if self.searches else f"counts in {self.bins} bins"
+        asked = f"quantiles {joined([f'{prob:g}' for prob in self.probs])} of {joined(self.columns)}"
+        return f"{asked}, by {how}" if self.searches else f"{asked}, from {how}"
+
+    def keys(self) -> dict[str, Any]:
+        return {key: value for key, value in super().keys().items() if key != "bins" or value}
 
     def figures(self, release: Release) -> Sequence[Figure]:
         marks, many = dots(release.estimates, release.title), len(self.probs)
@@ -273,3 +381,18 @@ def _probs(given: Any) -> tuple[float, ...]:
             f"probs must be different and at least one, as in (0.25, 0.5), not {list(probs)!r}"
         )
     return probs
+
+
+def _public(schema: Schema, name: str, neighbours: Neighbours) -> bool:
+    """Return whether everyone knows how many rows have a value of a column."""
+    return neighbours == "replace-one" and not schema.number(name).missing
+
+
+def _told(ranks: search.Ranks, counted: search.Counted, answer: Answer, column: Number) -> search.Ranks:
+    total = None if answer.rows is None or column.missing else float(answer.rows)
+    return replace(ranks, counted=(*ranks.counted, counted), total=total, law=answer.law)
+
+
+def _cut(edges: Floats) -> Floats:
+    """Return edges that rise, where bounds are so near each other that some coincide."""
+    return np.unique(edges)
