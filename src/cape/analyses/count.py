@@ -32,8 +32,8 @@ class Count(ByGroup):
     **Sensitivity.** sqrt(k), k the number of private counts, for both relations. A row enters each count
     as 0 or 1, so adding, removing or replacing one row changes each by 1 at most, and k of them by sqrt(k)
     in the L2 norm; a row that all of them count, against none or against one with missing cells, attains
-    it; in the L1 norm the same row moves them by k. Under replace-one a count of all rows, or of a column that is never missing, is public: it is
-    neither asked for nor paid for.
+    it; in the L1 norm the same row moves them by k. Under replace-one a count of all rows, or of a column
+    that is never missing, is public: it is neither asked for nor paid for.
     """
 
     kind: ClassVar[str] = "count"

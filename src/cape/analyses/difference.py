@@ -11,12 +11,12 @@ bounds, 1.03 half way, 1.08 at a bound.
 Columns that never miss a cell count the same people, and their counts are averaged: with c = 3/4 / sqrt(k)
 each, the average of k counts has the weight 3/4 sqrt(k), and more is left for squares. Under add-remove D² is
 a + b + c, and b stays 1/4.
-*Laplace noise.* In the L1 norm, with u, w and v one over the scales, a row that moves to another group changes a
-column by 2 (u + w + v): nothing is free. As in `Mean`, v = 0.6 (0.6 k^(-1/3) if k columns share the count), and
-w = 1/4, more than there, because tests divide by the variance.
+*Laplace noise.* In the L1 norm, with u, w and v one over the scales, a row that moves to another group
+changes a column by 2 (u + w + v): nothing is free. As in `Mean`, v = 0.6 (0.6 k^(-1/3) if k columns share
+the count), and w = 1/4, more than there, because tests divide by the variance.
 
-Claim. One row moves the sums, each divided by its scale, by at most the root of `Difference.moved`; in the L1 norm by
-`Difference.moved_l1`.
+Claim. One row moves the sums, each divided by its scale, by at most the root of `Difference.moved`; in the
+L1 norm by `Difference.moved_l1`.
 Reason. A row of one group adds a t² + b t⁴ + c for each column, at most R = the sum of a + b + c (|t| = 1).
 
 - *Added or removed*: R.
@@ -24,9 +24,9 @@ Reason. A row of one group adds a t² + b t⁴ + c for each column, at most R = 
 - *Replaced, into another group*: groups share no number, so the squares of the two rows add: 2 R.
 - *Replaced, group missing, or by a row that does not count* (the schema is open): R.
 
-In the L1 norm a row holds at most R1 = the sum of u + w + v. Added, removed or replaced by a row that does not
-count it moves the sums by R1, replaced in any way by 2 R1 (the triangle inequality), which two rows of different
-groups with |t| = 1 attain.
+In the L1 norm a row holds at most R1 = the sum of u + w + v. Added, removed or replaced by a row that does
+not count it moves the sums by R1, replaced in any way by 2 R1 (the triangle inequality), which two rows of
+different groups with |t| = 1 attain.
 
 Tested in tests/analyses/test_sensitivity.py.
 """

@@ -114,11 +114,11 @@ class Mean(_FromMoments):
     phi⁵/4 and 1 + 1 + 2 <= 4. Under add-remove sqrt(2 columns): weights 1, 1/4, 3/4 add up to 2; k columns
     that are never missing share the work of counting, 3/4 / sqrt(k) each.
 
-    *Laplace noise.* In the L1 norm, with one over the scales as weights, squares are free up to half the weight
-    of the sum if no cell is missing, and squares and the count together up to its weight: 1/4 and 3/4. The
-    sensitivity is 2 columns, again that of the sum alone. Under add-remove nothing is free: (u + w + v)² (1/u² +
-    m²/(k v²)), the variance of a mean m if k columns share the count, is least at v = u (m²/k)^(1/3). With v =
-    0.6 k^(-1/3), right half way to a bound (m = 1/2), and w = 0.2 it is 1.8 columns.
+    *Laplace noise.* In the L1 norm, with one over the scales as weights, squares are free up to half the
+    weight of the sum if no cell is missing, and squares and the count together up to its weight: 1/4 and
+    3/4. The sensitivity is 2 columns, again that of the sum alone. Under add-remove nothing is free: (u + w
+    + v)² (1/u² + m²/(k v²)), the variance of a mean m if k columns share the count, is least at v = u
+    (m²/k)^(1/3). With v = 0.6 k^(-1/3), right half way to a bound (m = 1/2), and w = 0.2 it is 1.8 columns.
     """
 
     kind: ClassVar[str] = "mean"
@@ -230,10 +230,10 @@ class Sum(ByGroup, OfColumns):
     variance (at r = 1, bounds such as (0, b)), but only tables that can run a function could add it up.
     If no cell is missing the count is public, and half sum(t) is best.
 
-    *Laplace noise.* With u and v one over the scales, one row moves a column by u + v under add-remove in the L1
-    norm, and by max(2 u, u + v) under replace-one, or 2 u if no cell is missing. The noise of the sum has a
-    variance proportional to (one row's move)² (half² / u² + middle² / v²): least at v = u r^(2/3) (Hölder), and
-    under replace-one at v = u if r <= 1. Each column moves by 2, or by 1 under add-remove.
+    *Laplace noise.* With u and v one over the scales, one row moves a column by u + v under add-remove in
+    the L1 norm, and by max(2 u, u + v) under replace-one, or 2 u if no cell is missing. The noise of the sum
+    has a variance proportional to (one row's move)² (half² / u² + middle² / v²): least at v = u r^(2/3)
+    (Hölder), and under replace-one at v = u if r <= 1. Each column moves by 2, or by 1 under add-remove.
     """
 
     kind: ClassVar[str] = "sum"

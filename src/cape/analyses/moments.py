@@ -18,9 +18,10 @@ Reason. A row holds t in [-1, 1], or misses the cell and adds nothing. It is cou
 In the L1 norm, with u, w, v one over the scales of the sums of t, of t² and of the count:
 
 - *Added or removed, or replaced by a row that misses the cell*: u |t| + w t² + v <= u + w + v, at |t| = 1.
-- *Replaced, both present*: as above d = |t - t'| leaves |t + t'| <= 2 - d, so that u d + w |t² - t'²| <= d (u +
-  w (2 - d)), which t = 1 and t' = 1 - d attain. It rises up to d = 1 + u / (2 w): to 2 u at d = 2 if 2 w <= u, so
-  that the second moment is *free* up to half the weight of the first, and to (u + 2 w)² / (4 w) otherwise.
+- *Replaced, both present*: as above d = |t - t'| leaves |t + t'| <= 2 - d, so that u d + w |t² - t'²| <= d
+  (u + w (2 - d)), which t = 1 and t' = 1 - d attain. It rises up to d = 1 + u / (2 w): to 2 u at d = 2 if 2
+  w <= u, so that the second moment is *free* up to half the weight of the first, and to (u + 2 w)² / (4 w)
+  otherwise.
 
 Rounding toward zero maps [-1, 1] into itself, so the bounds hold on the grid. Different columns move
 independently: their squares add, and so do their moves in the L1 norm.

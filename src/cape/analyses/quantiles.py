@@ -29,8 +29,8 @@ from cape.show.figures import DOTS, dots
 __all__ = ["ECDF", "MOST_SEARCHED", "Curve", "Quantiles", "proportion_error"]
 
 MOST_SEARCHED = 9
-"""How many quantiles are searched for. The last stage of a search leaves noise that grows with the root of their
-number; from about 12 (Gaussian) or 15 (Laplace) on, counts in bins are better."""
+"""How many quantiles are searched for. The last stage of a search leaves noise that grows with the root of
+their number; from about 12 (Gaussian) or 15 (Laplace) on, counts in bins are better."""
 _BINS = 256
 
 _CURVE = "The share of people below each value; the band is the 95% interval at each point."
@@ -141,9 +141,9 @@ class _FromTree(ByGroup):
 
     Columns move independently, so their squares add: sqrt(2 L columns) or sqrt((L + 1) columns).
 
-    In the L1 norm, with v one over the scale of the total, the same rows move a column by L + v under add-remove
-    and by max(2 L, L + v) = 2 L under replace-one, with v = L. Under Laplace noise v = 1/4 under add-remove: the
-    total matters little to shares, and the levels' own counts say it too.
+    In the L1 norm, with v one over the scale of the total, the same rows move a column by L + v under
+    add-remove and by max(2 L, L + v) = 2 L under replace-one, with v = L. Under Laplace noise v = 1/4 under
+    add-remove: the total matters little to shares, and the levels' own counts say it too.
     """
 
     columns: tuple[str, ...]
@@ -238,11 +238,12 @@ class Quantiles(_FromTree):
     choose (`search`). More of them, or any number where `bins` are given, are read off counts in `bins` equal
     parts of the bounds at several resolutions, whose errors are the same everywhere. Intervals end at edges.
 
-    **Sensitivity.** *Search*: in each stage a row is counted in one cell of each column, whatever its edges are:
-    sqrt(2 columns) under replace-one and sqrt(columns) under add-remove, 2 columns and columns in the L1 norm
-    (proof: `search`, `one_hot`). The last stage asks for one count of a column of which one quantile is wanted
-    and the number of rows is public: that moves by 1. *Bins*: sqrt(2 L columns) under replace-one and sqrt((L +
-    1) columns) under add-remove, with bins = 4^L, however many quantiles are asked for. Proof: `_FromTree`.
+    **Sensitivity.** *Search*: in each stage a row is counted in one cell of each column, whatever its edges
+    are: sqrt(2 columns) under replace-one and sqrt(columns) under add-remove, 2 columns and columns in the
+    L1 norm (proof: `search`, `one_hot`). The last stage asks for one count of a column of which one quantile
+    is wanted and the number of rows is public: that moves by 1. *Bins*: sqrt(2 L columns) under replace-one
+    and sqrt((L + 1) columns) under add-remove, with bins = 4^L, however many quantiles are asked for. Proof:
+    `_FromTree`.
     """
 
     kind: ClassVar[str] = "quantiles"
@@ -255,9 +256,7 @@ class Quantiles(_FromTree):
         found = _probs(probs)
         if bins is None and len(found) > MOST_SEARCHED:
             bins = _BINS
-        self._set(
-            columns=names(columns), probs=found, bins=0 if bins is None else check_bins(bins)
-        )
+        self._set(columns=names(columns), probs=found, bins=0 if bins is None else check_bins(bins))
 
     @property
     def searches(self) -> bool:

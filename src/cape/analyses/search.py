@@ -1,22 +1,25 @@
 """Where quantiles lie, found in three stages: few counts, at edges that earlier answers choose.
 
-1. Counts in equal parts of the bounds, and in ever smaller ones near the lower bound, where many columns crowd.
+1. Counts in equal parts of the bounds, and in ever smaller ones near the lower bound, where many columns
+crowd.
 2. Counts in cells of each *bracket*: the edges between which a quantile lies, noise and sampling counted.
 3. Counts below one edge for each quantile, the nearest to it, with most of the budget.
 
 A hierarchy (`tree`) knows every count below a point equally well; this one only those that matter.
 
-Claim. One row moves a stage's counts of a column by at most `Cut.l1` in the L1 norm and `Cut.l2` in the L2 norm,
-whatever its edges are, and so whatever was released before, or was said to be.
-Reason. Edges are finite, rise and lie within the bounds (`inner` keeps no others, `Axis` refuses them), so that a
-row falls into one cell, or into none where it is missing: `one_hot`. A single count below an edge moves by 1.
+Claim. One row moves a stage's counts of a column by at most `Cut.l1` in the L1 norm and `Cut.l2` in the L2
+norm, whatever its edges are, and so whatever was released before, or was said to be.
+Reason. Edges are finite, rise and lie within the bounds (`inner` keeps no others, `Axis` refuses them), so
+that a row falls into one cell, or into none where it is missing: `one_hot`. A single count below an edge
+moves by 1.
 Tested in tests/analyses/test_search.py, also with answers that were made up.
 
-*Fit.* The edges of all stages cut the bounds into atoms. Every count is a sum of atoms plus independent noise of
-a known scale: weighted least squares gives all counts below edges, without bias, and their errors. Intervals
-(Woodruff's) come from this fit and end at edges, so that they hold whatever lies between edges.
-*Value.* Between edges the fit says nothing. The value is read off a second fit, in which densities of neighbouring
-atoms are alike, up to 0.7 of them: that matters only where noise outweighs the atoms, and interpolates there.
+*Fit.* The edges of all stages cut the bounds into atoms. Every count is a sum of atoms plus independent
+noise of a known scale: weighted least squares gives all counts below edges, without bias, and their errors.
+Intervals (Woodruff's) come from this fit and end at edges, so that they hold whatever lies between edges.
+*Value.* Between edges the fit says nothing. The value is read off a second fit, in which densities of
+neighbouring atoms are alike, up to 0.7 of them: that matters only where noise outweighs the atoms, and
+interpolates there.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ PARTS = {False: (0.15, 0.25, 0.6), True: (0.2, 0.3, 0.5)}
 
 _EVEN, _NEAR = 16, 6  # parts of the first stage, and how often the lowest of them is halved
 _BRACKET = 3.0  # standard errors
-_CELL = 2.5  # noise in a cell that it should hold, in rows
-_FEWEST, _MOST = 4, 64  # cells of a bracket, and of all brackets together
+_CELL = 1.5  # noise in a cell that it should hold, in rows
+_FEWEST, _MOST = 4, 192  # cells of a bracket, and of all brackets together
 _ALIKE = 0.7  # how far densities of neighbouring atoms differ
 _FAR = 4.0  # noise that a quantile may be away from an edge
 _EXACT = 1e3  # how much better than any count a public total is known
@@ -256,7 +259,8 @@ class Woodruff:
 
 
 def _rising(prefixes: Floats, count: float) -> Floats:
-    """Return shares that rise, half way between the running maximum and the running minimum from the right."""
+    """Return shares that rise, half way between the running maximum and the running minimum from the
+    right."""
     shares = np.clip(prefixes / max(count, 1.0), 0.0, 1.0)
     up = np.maximum.accumulate(shares)
     found = (up + np.minimum.accumulate(shares[::-1])[::-1]) / 2
@@ -290,9 +294,7 @@ def brackets(
     return Cut(name, column, inner(edges, low, high))
 
 
-def last(
-    name: str, column: Number, ranks: Ranks, probs: Sequence[float], noise: float, public: bool
-) -> Cut:
+def last(name: str, column: Number, ranks: Ranks, probs: Sequence[float], noise: float, public: bool) -> Cut:
     """Return the cut of the last stage; with a public total one count is enough for one quantile."""
     inside, shares = ranks.edges[1:-1], ranks._likely[1:-1] * ranks.count
     edges: list[float] = []

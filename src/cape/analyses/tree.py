@@ -18,9 +18,10 @@ BRANCHING), plus what the child adds within itself in the same way. So prefix k 
 of a flat histogram's bin) for 64 and 256 bins is 2.11 and 2.69 with branching 2, 2.07 and 2.68 with 4, 3.17
 with 16 (256 bins), and 3.29 and 6.54 flat. 2 and 4 are as good, and 4 sends two thirds of the numbers. All
 levels get the same noise: the best geometric split is better by less than 3%.
-*Laplace noise* is scaled by the L1 norm, so that L levels cost L times as much, not sqrt(L) times: few are better.
-`sizes` takes the number of levels with the least error, which is 3.09 for 64 bins (8 parts of 8), 4.48 for 256 (16
-of 16) and 8.14 for 4096 (16 of 16 of 16) in the same units; four-fold branching has 3.59, 5.36 and 9.56.
+*Laplace noise* is scaled by the L1 norm, so that L levels cost L times as much, not sqrt(L) times: few are
+better. `sizes` takes the number of levels with the least error, which is 3.09 for 64 bins (8 parts of 8),
+4.48 for 256 (16 of 16) and 8.14 for 4096 (16 of 16 of 16) in the same units; four-fold branching has 3.59,
+5.36 and 9.56.
 Tested in tests/analyses/test_tree.py, against brute-force least squares.
 """
 

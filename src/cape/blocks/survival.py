@@ -13,18 +13,20 @@ with unit diagonal for which the variance is least is the solution of a convex p
 of these sums for 20 bins is 3.24 with counts by themselves, 2.11 with a dyadic tree, 1.80 with W; for 64 bins
 5.70, 2.52 and 2.17.
 
-*Laplace noise* is scaled by the L1 norm, in which a column of this W is long: 3.2 for 21 cells. There the counts
-by themselves are better, W = I: 3.3 against 5.8 in the same units for 20 bins, 5.7 against 11 for 64. A block
-that is `plain` releases them.
+*Laplace noise* is scaled by the L1 norm, in which a column of this W is long: 3.2 for 21 cells. There the
+counts by themselves are better, W = I: 3.3 against 5.8 in the same units for 20 bins, 5.7 against 11 for 64.
+A block that is `plain` releases them.
 
 Claim. One row moves the sums by a column of W: by at most `norm`, added or removed, and by at most sqrt(2)
-`norm`, replaced, however many bins, events and groups there are; in the L1 norm by `norm_l1`, and by twice that.
+`norm`, replaced, however many bins, events and groups there are; in the L1 norm by `norm_l1`, and by twice
+that.
 Reason. A row leaves once, so it counts in one cell of one series. `norm` is the longest column, computed from
 the integers of W. Two columns of different series stand in different entries: their squares add. Two of one
 series differ by |a|² + |b|² - 2 a'b <= 2 norm², because a'b >= 0: `_made` refuses another W. The sums are
 exact because W is integers of 2^-20, the same at every site: it is made by +, -, *, / and square roots of
-single float64 numbers, which IEEE 754 rounds in one way, and cut toward zero. In the L1 norm a row adds at most
-the longest column, and two rows are at most the sum of both apart, which rows of different series attain.
+single float64 numbers, which IEEE 754 rounds in one way, and cut toward zero. In the L1 norm a row adds at
+most the longest column, and two rows are at most the sum of both apart, which rows of different series
+attain.
 Tested in tests/blocks/test_survival.py and tests/analyses/test_sensitivity.py.
 """
 

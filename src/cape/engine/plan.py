@@ -205,7 +205,7 @@ def make_plan(
 
     `left` is what is left of the budget, as a share.
     """
-    setting, parties = setting.of(analysis), setting.parties
+    analysis, setting, parties = setting.asked(analysis), setting.of(analysis), setting.parties
     given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
     if len(given) != parties.sites:
         raise InvalidInput(f"sizes must be given for each of the {parties.sites} sites, not for {len(given)}")
@@ -226,7 +226,7 @@ def make_plan(
     def forecast(
         analysis: Analysis, setting: Setting, share: float, more: float
     ) -> tuple[dict[str, float], Limits]:
-        setting = setting.of(analysis)
+        analysis, setting = setting.asked(analysis), setting.of(analysis)
         query = analysis.query(setting.schema, setting.neighbours)
         larger = {name: round(more * rows) for name, rows in given.items()}
 
@@ -268,12 +268,13 @@ def noise_ratio(
     """
     setting = setting.of(analysis)
     given = dict(sizes) if sizes else {str(i): 1000 for i in range(setting.parties.sites)}
-    query = analysis.query(setting.schema, setting.neighbours)
     found = []
     for kind in KINDS:
         there, made = replace(setting, noise=kind), make_scheme(scheme, kind)
-        Stages.of(analysis, there, made, share)
-        found.append(_expected(analysis, query, there, made, share, given))
+        asked = there.asked(analysis)
+        query = asked.query(setting.schema, setting.neighbours)
+        Stages.of(asked, there, made, share)
+        found.append(_expected(asked, query, there, made, share, given))
     one, other = found
     times = sorted(other[label] / one[label] for label in one if 0 < one[label] < math.inf)
     return times[(len(times) - 1) // 2] if times else None
@@ -301,8 +302,9 @@ def _other(
     kind: Kind = "laplace" if setting.noise == "gaussian" else "gaussian"
     try:
         there, made = replace(setting, noise=kind), make_scheme(scheme.name, kind)
-        Stages.of(analysis, there, made, share)
-        found = _expected(analysis, query, there, made, share, sizes)
+        asked = there.asked(analysis)
+        Stages.of(asked, there, made, share)
+        found = _expected(asked, asked.query(setting.schema, setting.neighbours), there, made, share, sizes)
     except InvalidInput:
         return {}
     return {label: found[label] for label in labels}

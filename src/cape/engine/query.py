@@ -195,8 +195,8 @@ class Analysis(ABC):
 
     where: str | None = field(default=None, kw_only=True, repr=False)
     laplace: bool = field(default=False, init=False, repr=False, compare=False)
-    """Whether its sums get Laplace noise: set by `under`. What suits L2 may not suit L1, so it may ask otherwise;
-    every query that states `l1` holds under either noise."""
+    """Whether its sums get Laplace noise: set by `under`. What suits L2 may not suit L1, so it may ask
+    otherwise; every query that states `l1` holds under either noise."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

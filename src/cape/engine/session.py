@@ -68,8 +68,9 @@ class AnalysisSession:
     """
 
     def __init__(self, analysis: Analysis, stages: Stages, *, resumable: bool = False) -> None:
-        self.analysis, self.stages = analysis, stages
         setting = stages.setting
+        analysis = setting.asked(analysis)
+        self.analysis, self.stages = analysis, stages
         self.resume: ResumePoint | None = None
         self._conversation: Conversation
         if resumable:

@@ -75,6 +75,10 @@ class Setting:
         l1 = None if query.l1 is None or query.of_person is not None else rows * query.l1
         return replace(query, sensitivity=query.of_person or rows * query.sensitivity, l1=l1)
 
+    def asked(self, analysis: Analysis) -> Analysis:
+        """Return an analysis as it is asked under the kind of noise of this setting."""
+        return analysis.under(self.noise == "laplace")
+
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""
         return self if analysis.where is None else replace(self, schema=self.schema.only(analysis.where))
@@ -144,6 +148,7 @@ class Stages:
     @classmethod
     def of(cls, analysis: Analysis, setting: Setting, scheme: Scheme, share: float) -> Stages:
         """Return the stages of an analysis."""
+        analysis = setting.asked(analysis)
         given = [Fraction(check.real("stages", part, above=0.0)) for part in analysis.stages()]
         if not given:
             raise InvalidInput("an analysis must have at least one stage")

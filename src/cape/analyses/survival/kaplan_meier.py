@@ -40,8 +40,8 @@ class KaplanMeier(OfTimes):
     sampling and privacy noise. Within bins hazards are taken to be constant; with `at_edges` times are taken
     to be the ends of their bins, as they are if they were recorded in whole years and edges are whole years.
 
-    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove, or a little less; 2 and 1 in the L1 norm under
-    Laplace noise: `OfTimes` has the proof.
+    **Sensitivity** sqrt(2) under replace-one, 1 under add-remove, or a little less; 2 and 1 in the L1 norm
+    under Laplace noise: `OfTimes` has the proof.
     """
 
     kind: ClassVar[str] = "kaplan-meier"

@@ -171,8 +171,8 @@ def risk_tables(
 ) -> list[RiskTable]:
     """Return the table of each group from group x event x cell of released sums.
 
-    `total` is the public number of rows of which none is left out; it is used if there is one group. `plain` if
-    counts were released by themselves.
+    `total` is the public number of rows of which none is left out; it is used if there is one group. `plain`
+    if counts were released by themselves.
     """
     groups, kinds, cells = released.shape
     known = total if groups == 1 and noise > 0 else None
