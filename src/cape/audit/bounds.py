@@ -17,7 +17,7 @@ to the truth than two where both rates are alike; two are where one of them is t
 Tested in tests/audit/test_bounds.py: coverage, exact on a whole trade-off, on Gaussians and on randomised
 response.
 
-`noise_scale` does assume something (normal noise), and says so.
+`noise_scale` and `laplace_scale` do assume something (the law of the noise), and say so.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "best_threshold",
     "epsilon_bound",
     "errors_of",
+    "laplace_scale",
     "mu_bound",
     "noise_scale",
     "upper_rate",
@@ -118,3 +119,14 @@ def noise_scale(sum_of_squares: float, count: int, error: float) -> tuple[float,
     low = math.sqrt(sum_of_squares / stats.chi2.isf(error / 2, count))
     high = math.sqrt(sum_of_squares / stats.chi2.ppf(error / 2, count))
     return low, high
+
+
+def laplace_scale(sum_of_sizes: float, count: int, error: float) -> tuple[float, float]:
+    """Return an interval for the scale of Laplace noise whose claimed scale is 1.
+
+    Magnitudes of Laplace noise are exponential, so that twice their sum over the scale is chi-square with
+    2 `count` degrees of freedom. As `noise_scale`, this tests the code.
+    """
+    low = 2 * sum_of_sizes / stats.chi2.isf(error / 2, 2 * count)
+    high = 2 * sum_of_sizes / stats.chi2.ppf(error / 2, 2 * count)
+    return float(low), float(high)

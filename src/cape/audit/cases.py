@@ -30,12 +30,12 @@ import difflib
 import math
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 from scipy import stats
 from scipy.special import ndtr
 
-from cape.audit.bounds import Errors, mu_bound
+from cape.audit.bounds import Errors, epsilon_bound, mu_bound
 from cape.audit.game import Silent
 from cape.audit.world import ANALYSES, OWN, SAMPLED
 from cape.data import Person
@@ -96,15 +96,21 @@ class Case:
     silent: Silent = ""
     forged: bool = False
     person: Person | None = None
+    pure: float | None = None
+    """The epsilon of a budget without delta; the bound is then on epsilon, directly."""
 
     @property
     def budget(self) -> Budget:
         """The budget of the release."""
+        if self.pure:
+            return Budget(self.pure)
         return Budget(epsilon(self.delta, self.mu), self.delta)
 
     @property
     def allowed(self) -> float:
         """The ratio that this number of runs shows in all but one of 10,000 audits, given `reach`."""
+        if self.pure:
+            return self._pure_allowed(self.pure)
         wrong = int(stats.binom.isf(_RARE, 2 * self.runs, ndtr(-self.reach * self.mu / 2)))
         errors = Errors(wrong // 2, self.runs, wrong - wrong // 2, self.runs)
         bound = mu_bound(errors, _ERROR)
@@ -112,6 +118,13 @@ class Case:
             return 0.0
         ratio = min(bound / self.mu, epsilon(self.delta, bound) / epsilon(self.delta, self.mu))
         return math.floor(100 * ratio) / 100
+
+    def _pure_allowed(self, epsilon: float) -> float:
+        """Return the same for Laplace noise: the test finds 1/2, and takes e^-epsilon/2 wrongly for found."""
+        wrong = stats.binom.isf(_RARE / 2, self.runs, math.exp(-self.reach * epsilon) / 2)
+        missed = stats.binom.isf(_RARE / 2, self.runs, 0.5)
+        bound = epsilon_bound(Errors(int(wrong), self.runs, int(missed), self.runs), 0.0, _ERROR)
+        return math.floor(100 * bound / epsilon) / 100
 
     def needed(self, fast: bool) -> float:
         """Return the least ratio allowed.
@@ -137,12 +150,13 @@ class Case:
     def search(self) -> tuple[object, ...]:
         """All that the search for its tables depends on."""
         asked = self.analysis, self.neighbours, self.mu, self.delta, self.sites, self.look, self.forged
-        return *asked, self.person
+        return *asked, self.person, self.pure
 
 
 def cases(fast: bool) -> list[Case]:
     """Return the whole table."""
     known = [*_schemes(fast), *_studies(fast), *_others(fast), *_persons(fast), *_losses(fast)]
+    known += _without_delta(fast)
     known += _deployed(fast)
     known += _flagged(fast)
     return [case for case in known if case.analysis not in SAMPLED or samples_too()]
@@ -268,6 +282,27 @@ def _losses(fast: bool) -> list[Case]:
         )
         for silent, said in _SILENT.items()
     ]
+
+
+def _without_delta(fast: bool) -> list[Case]:
+    """Laplace noise: one count at 5 sites, bins of which one moves, and a site that is lost.
+
+    Where a row moves k numbers the best test finds 1 in 2^k: with one it has power.
+    """
+    runs = 700 if fast else 4500
+
+    def row(said: str, analysis: str, scheme: str, **more: Any) -> Case:
+        name = f"{scheme}/{analysis}, no delta{said}"
+        return Case(name, analysis, scheme, runs, 1.0, 0.0, powered=False, direct=True, pure=2.0, **more)
+
+    found = [
+        row("", "count", "cape", sites=5),
+        row(", a site lost", "histogram", "cape", sites=4, spare=1, silent="mask", neighbours="add-remove"),
+    ]
+    if not fast:
+        others = ("conventional", "local", "pooled")
+        found += [row("", "histogram", scheme, neighbours="add-remove") for scheme in others]
+    return found
 
 
 def _deployed(fast: bool) -> list[Case]:

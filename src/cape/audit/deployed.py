@@ -223,6 +223,7 @@ def document(game: Game) -> dict[str, Any]:
         "scheme": game.scheme,
         "epsilon": game.budget.epsilon,
         "delta": game.budget.delta,
+        "noise": "laplace" if game.budget.pure else "gaussian",
         "colluding": game.colluding,
         "min_sites": game.min_sites,
         "neighbours": game.neighbours,

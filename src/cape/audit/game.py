@@ -20,7 +20,7 @@ from cape.engine.consortium import Consortium
 from cape.engine.query import Neighbours
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import CapeGaussian
-from cape.privacy import Budget
+from cape.privacy import Budget, laplace
 from cape.privacy.ladder import Ladder, ladder
 
 __all__ = ["Game", "Played", "Silent", "coin", "gather", "join", "play"]
@@ -97,7 +97,7 @@ class Played:
 
     @property
     def attained(self) -> float:
-        """The mu that these two tables attain, according to the design."""
+        """The mu that these two tables attain, according to the design; with Laplace noise, the epsilon."""
         return math.sqrt(self.moved)
 
 
@@ -188,6 +188,9 @@ def claimed(promises: list[ReleaseGuarantee], budget: Budget) -> tuple[float, fl
     and for one without a guarantee, it is the budget: separate guarantees make no claim about all releases
     together.
     """
+    if budget.pure:
+        epsilon = budget.epsilon if len(promises) > 1 else min(promises[0].epsilon, budget.epsilon)
+        return laplace.dominating_mu(epsilon), epsilon
     if len(promises) > 1 or not math.isfinite(promises[0].mu):
         return budget.mu, budget.epsilon
     return min(promises[0].mu, budget.mu), min(promises[0].epsilon, budget.epsilon)

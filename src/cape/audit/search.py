@@ -104,7 +104,7 @@ def _find(
         asked = forged_questions(Game(name, "conventional", start, budget, 0, neighbours, forged=True))
     else:
         asked = questions(name, neighbours, budget, start)
-    pair = _Pair(columns_of(name), asked, neighbours, start.schema)
+    pair = _Pair(columns_of(name), asked, neighbours, start.schema, 1 if budget.pure else 2)
     one, two = pair.search(stream)
     last: tuple[Row, ...] = (two,) if neighbours == "replace-one" else ()
     tables = Tables((*rest, *(one,) * held), (*rest, *last * held), others, person)
@@ -146,9 +146,10 @@ class _Pair:
     """Two rows whose cells are searched."""
 
     def __init__(
-        self, columns: tuple[str, ...], asked: Questions, neighbours: Neighbours, schema: Schema
+        self, columns: tuple[str, ...], asked: Questions, neighbours: Neighbours, schema: Schema, norm: int
     ) -> None:
         self._asked, self._neighbours, self._schema = asked, neighbours, schema
+        self._norm = norm  # in which rows are far apart: L2 for Gaussian noise, L1 for Laplace noise
         self._places = [list(SCHEMA).index(column) for column in columns]
         self._known: dict[Row, Floats] = {}
 
@@ -172,8 +173,8 @@ class _Pair:
     def apart(self, one: Row, two: Row) -> float:
         """Return the distance between the tables with these rows."""
         if self._neighbours == "add-remove":
-            return float(np.linalg.norm(self.vector(one)))
-        return float(np.linalg.norm(self.vector(one) - self.vector(two)))
+            return float(np.linalg.norm(self.vector(one), self._norm))
+        return float(np.linalg.norm(self.vector(one) - self.vector(two), self._norm))
 
     def search(self, stream: SecureStream) -> tuple[Row, Row]:
         """Return the best two rows: random ones first, then cell by cell."""
@@ -185,11 +186,11 @@ class _Pair:
                 row[place] = choices[stream.integer(len(choices))]
             rows.append(tuple(row))
         vectors = np.array([self.vector(row) for row in rows])
-        apart = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
+        apart = np.linalg.norm(vectors[:, None] - vectors[None], self._norm, axis=2)
         first, second = np.unravel_index(int(apart.argmax()), apart.shape)
         pair = [rows[int(first)], rows[int(second)]]
         if self._neighbours == "add-remove":
-            pair[0] = rows[int(np.linalg.norm(vectors, axis=1).argmax())]
+            pair[0] = rows[int(np.linalg.norm(vectors, self._norm, axis=1).argmax())]
         best = self.apart(*pair)
         for _ in range(_SWEEPS):
             before = best

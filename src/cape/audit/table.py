@@ -35,6 +35,7 @@ from cape.audit.bounds import (
     epsilon_bound,
     errors_of,
     mu_bound,
+    laplace_scale,
     noise_scale,
 )
 from cape.audit.cases import Case
@@ -128,17 +129,18 @@ def judge(case: Case, played: Played, searched: int, tests: int, fast: bool) -> 
             flagged.append(check)
     scale = None
     if "noise scale" in case.tests:
-        scale = noise_scale(played.squares, played.count, 2 * error)
+        of_noise = laplace_scale if case.pure else noise_scale
+        scale = of_noise(played.squares, played.count, 2 * error)
         if scale[1] < 1:
             flagged.append("noise scale")
-        if played.attained > claim_mu * (1 + ROUNDING):
+        if played.attained > (claim_epsilon if case.pure else claim_mu) * (1 + ROUNDING):
             flagged.append("attained")
     blind = _blind(case, played) or {*made, *(["noise scale"] if scale else [])} != {*case.tests}
     if blind:
         flagged.append("blind")
     best = max(mus.values())
     best_epsilon = max(eps.values())
-    its_epsilon = epsilon(case.delta, best) if best > 0 else 0.0
+    its_epsilon = best_epsilon if case.pure else epsilon(case.delta, best) if best > 0 else 0.0
     near = best_epsilon if case.direct else min(best / claim_mu * claim_epsilon, its_epsilon)
     return Row(
         case.name,
@@ -198,6 +200,8 @@ def _tests(case: Case, played: Played, claimed: float, error: float) -> dict[str
         assert played.extra is not None
         return {"support": [errors_of(played.extra > 0, present), errors_of(played.extra >= 0, present)]}
     threshold = claimed if case.direct else 0.0
+    if case.pure:  # as far as the ratio goes: there the test is best for epsilon
+        threshold = played.attained * (1 - 1e-6)
     found = {"likelihood ratio": [errors_of(played.ratios > threshold, present)]}
     if played.views is not None and played.views.size and len(np.unique(present)) == 2:
         found["learned"] = [learn(played.views, present, error)[0]]
