@@ -34,8 +34,8 @@ from cape.audit.bounds import (
     Errors,
     epsilon_bound,
     errors_of,
-    mu_bound,
     laplace_scale,
+    mu_bound,
     noise_scale,
 )
 from cape.audit.cases import Case
