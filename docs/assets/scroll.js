@@ -1,7 +1,7 @@
-// A table that is wider than its page scrolls by itself; this lets the keyboard scroll it, too.
+// Tables, code and pictures that are wider than the page scroll by themselves; the keyboard can scroll them, too.
 (() => {
   const reach = () => {
-    for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
+    for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code, .md-typeset p:has(> img)")) {
       if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0");
       else box.removeAttribute("tabindex");
     }
