@@ -21,6 +21,7 @@ from cape.data.columns import Category, Column, Number, as_date
 from cape.data.person import Person
 from cape.data.products import pieces, spline_of
 from cape.errors import InvalidInput
+from cape.show import Framed, Table
 
 if TYPE_CHECKING:
     from cape.data.expressions import Expression
@@ -45,7 +46,7 @@ class Site:
     table: Any
 
 
-class Schema(Mapping[str, Column]):
+class Schema(Framed, Mapping[str, Column]):
     """The columns of a study, and which rows of a table count.
 
     >>> Schema(age=(18, 90), sex=["female", "male"], visits=Number(0, 40, missing=False))
@@ -299,6 +300,14 @@ class Schema(Mapping[str, Column]):
             for name, c in self._stated.items()
             if not getattr(c, "made", False)
         }
+
+    def tables(self) -> list[Table]:
+        """Return the columns with their bounds or categories."""
+        rows = [
+            (name, column.label or "", _describe(column), (getattr(column, "unit", "") or ""))
+            for name, column in self.items()
+        ]
+        return [Table(("column", "label", "bounds or categories", "unit"), tuple(rows), words=True)]
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}={_describe(c)}' for name, c in self.items())})"

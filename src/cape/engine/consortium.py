@@ -38,11 +38,12 @@ from cape.noise import Kind, Ring, SecureStream
 from cape.noise.parts import KINDS
 from cape.noise.stream import require_stream
 from cape.privacy import Budget
+from cape.show import Framed, Table
 
 __all__ = ["Consortium"]
 
 
-class Consortium:
+class Consortium(Framed):
     """Sites that want one answer and may not pool their rows.
 
     >>> consortium = Consortium({"a": a_frame, "b": "b.csv"}, schema, Budget(epsilon=1, delta=1e-6))
@@ -212,6 +213,17 @@ class Consortium:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Consortium cannot be copied or pickled: the copy would spend the budget again")
+
+    def tables(self) -> list[Table]:
+        """Return who takes part under which terms, the columns, and the budget; reads no row."""
+        p = self.parties
+        rows = (
+            ("sites", ", ".join(self.sites)),
+            ("may collude", f"{p.colluding} of {p.sites}"),
+            ("must answer", f"{p.min_sites} of {p.sites}"),
+            ("scheme", self._scheme.name),
+        )
+        return [Table(("", "consortium"), rows, words=True), *self.schema.tables(), *self.budget.tables()]
 
     def __repr__(self) -> str:
         p = self.parties

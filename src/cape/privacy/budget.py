@@ -20,6 +20,8 @@ from typing import TypeAlias
 from cape import check
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import gaussian
+from cape.show.shown import Framed
+from cape.show.tables import Table
 
 _BELOW = 1 - 5e-10  # of delta: more than the relative error of `gaussian.delta`, twice over
 
@@ -55,7 +57,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Framed):
     """An (epsilon, delta) for several releases together, and the budget share that is spent.
 
     `Budget(epsilon=1.0)` has no delta: it is pure, and pays for Laplace noise only. A budget never changes:
@@ -114,6 +116,13 @@ class Budget:
                 f"share must be at most what is left, {float(self.remaining):.6g}, not {float(taken):.6g}"
             )
         return Budget(self.epsilon, self.delta, self.spent + taken)
+
+    def tables(self) -> list[Table]:
+        """Return what there was, what is spent and what is left."""
+        shares = {"whole": Fraction(1), "spent": self.spent, "left": self.remaining}
+        rows = [(name, f"{float(100 * share):.4g}%") for name, share in shares.items()]
+        delta = "no delta" if self.pure else f"delta = {self.delta:.6g}"
+        return [Table(("", "share"), tuple(rows), f"Budget: epsilon = {self.epsilon:.6g}, {delta}")]
 
     def __str__(self) -> str:
         whole = "no delta" if self.pure else f"delta = {self.delta:.6g} (mu = {self.mu:.4g})"

@@ -5,7 +5,19 @@ and know no analysis, so a new analysis needs no renderer of its own.
 """
 
 from cape.show.figures import Bars, Curves, Figure, Forest, HeatMap, Intervals, Line, Mark
-from cape.show.shown import Shown
+from cape.show.shown import Framed, Shown
 from cape.show.tables import Table
 
-__all__ = ["Bars", "Curves", "Figure", "Forest", "HeatMap", "Intervals", "Line", "Mark", "Shown", "Table"]
+__all__ = [
+    "Bars",
+    "Curves",
+    "Figure",
+    "Forest",
+    "Framed",
+    "HeatMap",
+    "Intervals",
+    "Line",
+    "Mark",
+    "Shown",
+    "Table",
+]

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from cape.show.figures import KEY, Figure, Panel
 from cape.show.plain import to_csv
-from cape.show.shown import Shown
+from cape.show.shown import Framed, Shown
 from cape.show.svg import NARROW, WIDE, draw
 from cape.show.tables import Table
 
@@ -30,14 +30,14 @@ def document(title: str, parts: Iterable[str]) -> str:
     )
 
 
-def fragment(shown: Shown) -> str:
+def fragment(shown: Framed) -> str:
     """Return what a notebook shows; the style is for this fragment only."""
     style = _style("figures").replace(":root", "&")
-    own = "background: var(--paper); color: var(--ink);"
+    own = "background: var(--paper); color: var(--ink); font: 14px/1.5 sans-serif; max-width: 60rem;"
     return f'<div class="cape"><style>.cape {{ {own}\n{style}}}</style>{body(shown)}</div>'
 
 
-def body(shown: Shown) -> str:
+def body(shown: Framed) -> str:
     """Return tables, figures and notes; a long table that a figure shows is folded."""
     figures = "".join(map(figure, shown.figures()))
     opened: list[Table] = []
@@ -72,7 +72,7 @@ def table(told: Table, kind: str = "") -> str:
     corner, *names = told.columns
     head = f"<th>{escape(corner)}</th>" if corner else "<td></td>"
     head += "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
-    kind = kind or ("clinical" if under else "numbers")
+    kind = kind or ("words" if told.words else "clinical" if under else "numbers")
     title = f"<h3>{escape(told.title)}</h3>" if told.title else ""
     caption = f'<p class="note">{escape(told.caption)}</p>' if told.caption else ""
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import singledispatch
 from typing import Any
 
@@ -23,10 +24,6 @@ def plot(shown: Shown, ax: Any = None) -> Any:
 
     With `ax`, draw the first panel there and return `ax`.
     """
-    try:
-        from matplotlib.figure import Figure as Canvas
-    except ImportError:
-        raise MissingExtra("plot()", "plot") from None
     panels = [panel for figure in shown.figures() for panel in figure.panels]
     if not panels:
         raise ValueError("there is nothing to draw: it has no figure")
@@ -34,13 +31,29 @@ def plot(shown: Shown, ax: Any = None) -> Any:
         _draw(panels[0], ax)
         return ax
     heights = [_height(panel) for panel in panels]
-    canvas = Canvas(figsize=(7.2, sum(heights)), layout="constrained")
+    canvas = _canvas(sum(heights))
     axes = canvas.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, each in zip(panels, axes, strict=True):
         _draw(panel, each)
     caption = next(iter(shown.figures())).caption.replace(KEY, "the thick part")
     canvas.supxlabel(caption, fontsize=7, color=_SOFT, wrap=True)
     return canvas
+
+
+def _canvas(height: float) -> Any:
+    """Return an empty figure that a notebook shows as a picture, whatever its backend."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plot()", "plot") from None
+
+    class Canvas(Figure):
+        def _repr_png_(self) -> bytes:
+            drawn = io.BytesIO()
+            self.savefig(drawn, format="png", dpi=110)
+            return drawn.getvalue()
+
+    return Canvas(figsize=(7.2, height), layout="constrained")
 
 
 def _height(panel: Panel) -> float:

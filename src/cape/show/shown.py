@@ -16,32 +16,25 @@ from cape.show.tables import Table, recorded
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["SUMMARY_WIDTH", "Shown"]
+__all__ = ["SUMMARY_WIDTH", "Framed", "Shown"]
 
 SUMMARY_WIDTH = 150
 
 
-class Shown(ABC):
-    """A result or a model that describes what it shows; terminal and notebook output follow from that."""
+class Framed(ABC):
+    """What a notebook shows as tables and other programs take as a data frame."""
 
     @abstractmethod
     def tables(self) -> Sequence[Table]:
         """Return its tables, the most important first."""
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data, for JSON."""
+    def figures(self) -> Sequence[Figure]:
+        """Return its figures."""
+        return ()
 
-    def portable(self) -> dict[str, Any]:
-        """Return what other programs need of it, as plain data: all of it, unless a model knows better."""
-        return self.to_dict()
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return `portable` as JSON, and write it to a file if a path is given."""
-        text = to_json(self.portable())
-        if path is not None:
-            Path(path).write_text(f"{text}\n", encoding="utf-8")
-        return text
+    def notes(self) -> Sequence[str]:
+        """Return sentences that a reader should know besides."""
+        return ()
 
     def records(self) -> list[dict[str, Any]]:
         """Return its numbers, one record each, with errors and the ends of 95% intervals.
@@ -68,6 +61,30 @@ class Shown(ABC):
         pandas = import_module("pandas")
         return pandas.DataFrame([plain(each) for each in self.records()])
 
+    def _repr_html_(self) -> str:
+        from cape.show.html import fragment
+
+        return fragment(self)
+
+
+class Shown(Framed):
+    """A result or a model that describes what it shows; terminal and notebook output follow from that."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, for JSON."""
+
+    def portable(self) -> dict[str, Any]:
+        """Return what other programs need of it, as plain data: all of it, unless a model knows better."""
+        return self.to_dict()
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return `portable` as JSON, and write it to a file if a path is given."""
+        text = to_json(self.portable())
+        if path is not None:
+            Path(path).write_text(f"{text}\n", encoding="utf-8")
+        return text
+
     def plot(self, ax: Any = None) -> Any:
         """Draw its figures with matplotlib (the extra `plot`) and return the figure.
 
@@ -81,14 +98,6 @@ class Shown(ABC):
         # by name: what is shown knows nothing of scikit-learn, which is an extra
         return import_module("cape.sklearn.exports").exported(self)
 
-    def figures(self) -> Sequence[Figure]:
-        """Return its figures."""
-        return ()
-
-    def notes(self) -> Sequence[str]:
-        """Return sentences that a reader should know besides."""
-        return ()
-
     def findings(self) -> Sequence[str]:
         """Return its main numbers in words, each with its interval."""
         return findings(self.tables())
@@ -97,11 +106,6 @@ class Shown(ABC):
         from cape.show.terminal import rendered
 
         return rendered(self)
-
-    def _repr_html_(self) -> str:
-        from cape.show.html import fragment
-
-        return fragment(self)
 
     def summary(self) -> str:
         """Return its tables and notes as text."""

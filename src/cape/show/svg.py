@@ -48,7 +48,7 @@ class Sheet:
     @property
     def start(self) -> float:
         """Where an axis below labelled rows begins."""
-        return self.left or 12.0
+        return self.left or 20.0
 
     @property
     def stop(self) -> float:

@@ -50,6 +50,7 @@ class Table:
         drop: the columns to leave out, in this order, if the screen is too narrow.
         more: how many further rows there are.
         folded: whether most readers skip it: a terminal omits it, a page folds it.
+        words: whether cells are words, which begin at the left.
         drawn: the column whose cells are drawn with characters; a page has a figure in its place.
     """
 
@@ -61,6 +62,7 @@ class Table:
     more: int = 0
     folded: bool = False
     drawn: int | None = None
+    words: bool = False
 
     def cut(self, most: int) -> Table:
         """Return its first rows."""

@@ -100,7 +100,7 @@ def _width(table: Table) -> int:
 
 def as_text(shown: Any, width: int = 110) -> str:
     """Return what rich would print, without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_jupyter=False)
     console.print(shown)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip("\n")
