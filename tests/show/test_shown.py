@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from cape import Budget, Category, Consortium, Number, Schema
 from cape.analyses.custom import CustomSum
@@ -16,6 +19,7 @@ from cape.analyses.registry import KINDS, build
 from cape.learning.gradient_descent import GradientDescent
 from cape.noise import SecureStream
 from cape.show import Bars, Figure, HeatMap, Intervals, Line, Shown, Table, html
+from cape.show.bar import bar
 from cape.show.terminal import as_text
 from tests.cli.test_report import Balanced
 
@@ -226,3 +230,11 @@ def test_a_column_drawn_with_characters_is_left_out_of_pages():
     assert "value" in html.table(told)
     assert told.without(0).drawn == 1
     assert told.without(2).drawn is None
+
+
+def test_a_bar_shows_how_far_a_release_is():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with bar("cox", console) as advance:
+        advance(SimpleNamespace(done=2, of=5, note="slope 0.31"))
+    drawn = console.file.getvalue()
+    assert "stage 2 of 5 slope 0.31" in drawn

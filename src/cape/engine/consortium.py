@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -39,6 +40,7 @@ from cape.noise.parts import KINDS
 from cape.noise.stream import require_stream
 from cape.privacy import Budget
 from cape.show import Framed, Table
+from cape.show.bar import bar
 
 __all__ = ["Consortium"]
 
@@ -140,7 +142,7 @@ class Consortium(Framed):
         *,
         scheme: str | Scheme | None = None,
         drop: Mapping[Any, Any] | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[Progress], None] | bool = False,
     ) -> Release:
         """Answer an analysis across the sites, for a share of the budget.
 
@@ -152,7 +154,7 @@ class Consortium(Framed):
                 rounds are advertise, share, mask, consistency and unmask; "cape-gaussian" has message
                 too, and the others have message alone. For an analysis in several stages, stage -> such a
                 mapping loses sites in that stage (counted from 0) only; they take part again in the next.
-            progress: called after each stage.
+            progress: True shows a bar, in a terminal and in Jupyter; a function is called after each stage.
 
         Raises:
             BudgetExceeded: less is left. Nothing was computed or spent.
@@ -166,8 +168,10 @@ class Consortium(Framed):
         stages = Stages.of(analysis, self._setting_of(kind), kind, share)
         drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
         session = AnalysisSession(analysis, stages, resumable=True)
-        execution = Execution(session, self._sites, self._wallet, self._fork, drops, progress, self._observer)
-        release = execution.run()
+        shown = bar(analysis.kind) if progress is True else nullcontext(progress or None)
+        with shown as told:
+            execution = Execution(session, self._sites, self._wallet, self._fork, drops, told, self._observer)
+            release = execution.run()
         self.releases.append(release)
         return release
 

@@ -137,7 +137,7 @@ def train(
     told = f"{getattr(loss, '__qualname__', type(loss).__name__)} {fingerprint(loss)}"
     asked = _ModuleDescent(how, type(module).__name__, first, shapes, neighbours, public or 1, told)
     try:
-        release = together.release(asked, share, drop=drop, progress=progress)
+        release = together.release(asked, share, drop=drop, progress=progress or False)
     except BaseException as error:
         load(module, first)
         error.add_note(f"the budget now: {together.budget}")
