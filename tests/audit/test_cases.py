@@ -64,9 +64,14 @@ def test_functions_of_ones_own_are_played():
 
 
 def test_what_was_tight_is_tight():
-    """Every analysis with one question under cape, and six of them under the other schemes."""
+    """Every analysis with one question under cape, and six of them under the other schemes.
+
+    No two rows of a mixed model, and of regressions whose later steps depend on earlier ones, move sums as
+    far as their bounds say.
+    """
     tight = {case.name for case in cases(False) if case.powered and not case.flag}
-    many = {"k-means", "neural-network", "gradient-descent"}
+    many = {"k-means", "neural-network", "gradient-descent", "glm", "cox", "survival-regression"}
+    many.add("mixed-model")
     assert tight >= {f"cape/{name}" for name in {*ANALYSES, *OWN} - many}
     for scheme in SCHEMES[1:]:
         assert tight >= {

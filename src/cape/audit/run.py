@@ -21,6 +21,9 @@ Watch = Callable[[str], None]
 _SLOW = {
     "logistic-regression": 4,
     "glm": 4,
+    "cox": 12,
+    "survival-regression": 16,
+    "mixed-model": 2,
     "k-means": 16,
     "neural-network": 2,
     "neural-network, sampled": 4,
