@@ -25,6 +25,7 @@ OF_USERS = (
     "sklearn",
     "excel",
     "formula",
+    "synthetic",
     "stats",
     "torch",
     "accounting",

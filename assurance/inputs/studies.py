@@ -60,6 +60,12 @@ ANALYSES: list[dict[str, Any]] = [
         "coefficients": {"1": [0, -2], "2": [1]},
     },
     {
+        "kind": "synthetic-data",
+        "columns": ["age", "sex", "ill"],
+        "bins": 4,
+        "impossible": [{"sex": "male", "ill": "yes"}],
+    },
+    {
         "kind": "evaluate",
         "model": {"target": "ill", "link": "logit", "intercept": -1.0, "coefficients": {"age": 0.02}},
         "threshold": 0.3,

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.stats import t as students
 
 from cape import check
+from cape.analyses.simulation import generator
 from cape.analyses.synthetic_model import SyntheticModel
 from cape.errors import InvalidInput
 
@@ -83,7 +84,7 @@ def combine(
     m = check.integer("m", m, least=_LEAST, most=_MOST)
     many = None if rows is None else check.integer("rows", rows, least=1)
     many = many or max(round(model.measured.rows), 1)
-    random = np.random.default_rng(check.integer("seed", seed, least=0))
+    random = generator(check.integer("seed", seed, least=0))
     seeds = random.integers(0, 2**63, (2, m)).tolist()
     names, own = _computed(f, [model.sample(many, each) for each in seeds[0]])
     repeated = (model.again(random).sample(many, each) for each in seeds[1])

@@ -3,13 +3,15 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 import cape
-from cape.analyses import synthetic_fit
+from cape.analyses import KINDS, synthetic_fit
 from cape.analyses.synthetic import SyntheticData
 from cape.analyses.synthetic_choices import (
     Coarse,
@@ -449,3 +451,11 @@ def test_combine_refuses_what_it_cannot_repeat(fitted):
     names = itertools.count()
     with pytest.raises(InvalidInput, match="same names"):
         cape.synthetic.combine(lambda rows: {str(next(names)): 1.0}, fitted, m=5, rows=10)
+
+
+def test_the_page_of_analyses_says_of_every_kind_whether_to_release_it_directly():
+    page = (Path(__file__).parents[2] / "docs" / "analyses.md").read_text()
+    section = page[page.index("## Direct release, or synthetic rows?") :]
+    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    told = {kind for row in rows for kind in re.findall(r"`([a-z-]+)`", row)}
+    assert {made.kind for made in KINDS.values() if made.__module__.startswith("cape.")} <= told

@@ -15,12 +15,13 @@ import numpy as np
 
 from cape.arrays import Floats
 
-__all__ = ["DRAWS", "generator", "normals"]
+__all__ = ["DRAWS", "Random", "generator", "normals"]
 
 DRAWS = 1000
+Random = np.random.Generator
 
 
-def generator(seed: int) -> np.random.Generator:
+def generator(seed: int | tuple[int, ...]) -> Random:
     """Return a generator that draws the same numbers every time."""
     return np.random.default_rng(seed)
 

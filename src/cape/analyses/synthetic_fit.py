@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from cape.analyses.simulation import Random
 from cape.arrays import Flags, Floats, Integers
 from cape.errors import MissingExtra
 
@@ -134,7 +135,7 @@ class Network:
             left.remove(column)
         return cls(tuple(sizes), tuple(reversed(parts)))
 
-    def draw(self, rows: int, random: np.random.Generator, *, even: bool = True) -> list[Integers]:
+    def draw(self, rows: int, random: Random, *, even: bool = True) -> list[Integers]:
         """Return the group of each row, by column.
 
         `even` meets shares as nearly as whole rows can, within rows that agree in the columns given.
@@ -162,7 +163,7 @@ class Network:
         return _product(factors, columns)
 
 
-def drawn(shares: Floats, given: Integers, random: np.random.Generator, *, even: bool = True) -> Integers:
+def drawn(shares: Floats, given: Integers, random: Random, *, even: bool = True) -> Integers:
     """Return a level for each row, by the row of `shares` that is given; `even` spreads equal ones evenly."""
     ends = np.cumsum(shares, axis=1)
     ends = ends[:, :-1] / ends[:, -1:]

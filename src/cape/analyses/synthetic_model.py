@@ -12,6 +12,7 @@ import numpy as np
 
 from cape import check
 from cape.analyses.marginals import Levels
+from cape.analyses.simulation import Random, generator
 from cape.analyses.synthetic_choices import merged_counts, nearest_counts
 from cape.analyses.synthetic_fit import Measurement, Network, Potentials, drawn, fit
 from cape.arrays import Flags, Floats, Integers
@@ -69,7 +70,7 @@ class Stage:
         """How many groups each column has."""
         return tuple(max(each) + 1 for each in self.groups)
 
-    def again(self, levels: Sequence[Integers], random: np.random.Generator) -> Stage:
+    def again(self, levels: Sequence[Integers], random: Random) -> Stage:
         """Return the same tables of other rows, by level, with fresh noise: for simulations."""
         sizes = self.sizes
         found = {}
@@ -186,7 +187,7 @@ class SyntheticModel(Shown):
             found.append(inside / inside.sum(axis=1, keepdims=True))
         return tuple(found)
 
-    def levels_of(self, rows: int, random: np.random.Generator, *, even: bool = True) -> list[Integers]:
+    def levels_of(self, rows: int, random: Random, *, even: bool = True) -> list[Integers]:
         """Return the value of each drawn row, by column, as its place.
 
         `even` spreads rows over shares as evenly as can be, so that tables vary less than of rows drawn by
@@ -209,7 +210,7 @@ class SyntheticModel(Shown):
         if rows is None:
             rows = self.rows or max(round(self.measured.rows), 1)
         rows = check.integer("rows", rows, least=1)
-        random = np.random.default_rng(check.integer("seed", seed, least=0))
+        random = generator(check.integer("seed", seed, least=0))
         places = self.levels_of(rows, random)
         found = {}
         for each, place in zip(self.measured.levels(self.schema), places, strict=True):
@@ -237,7 +238,7 @@ class SyntheticModel(Shown):
 
         return evaluated(self, check.real("within", within, above=0.0, most=1.0))
 
-    def again(self, random: np.random.Generator) -> SyntheticModel:
+    def again(self, random: Random) -> SyntheticModel:
         """Return the model of a repeated study: rows drawn from this one, measured with fresh noise."""
         measured = self.measured
         levels = self.levels_of(max(round(measured.rows), 1), random, even=False)
@@ -360,7 +361,7 @@ class SyntheticModel(Shown):
         return self.columns.index(name)
 
 
-def _cells(levels: Levels, places: Integers, random: np.random.Generator) -> pl.Series:
+def _cells(levels: Levels, places: Integers, random: Random) -> pl.Series:
     """Return the cells of a column: categories, or numbers spread evenly over their bins."""
     import polars as pl
 

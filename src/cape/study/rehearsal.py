@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from cape import check
+from cape.analyses.simulation import Random, generator
 from cape.blocks.typical import Shape
 from cape.data import Schema
 from cape.data.schema import Category, Column, Number
@@ -66,7 +67,7 @@ def made_up(schema: Schema, rows: int, seed: int | tuple[int, ...]) -> pl.DataFr
 
     With [person] so many persons, each with up to three rows where several may count, or one is made of them.
     """
-    random = np.random.default_rng(seed)
+    random = generator(seed)
     person, found = schema.person, {}
     total = rows
     if person is not None:
@@ -81,7 +82,7 @@ def made_up(schema: Schema, rows: int, seed: int | tuple[int, ...]) -> pl.DataFr
     return pl.DataFrame(found)
 
 
-def _cells(column: Column, rows: int, random: np.random.Generator) -> pl.Series:
+def _cells(column: Column, rows: int, random: Random) -> pl.Series:
     ranks = random.random(rows)
     absent = random.random(rows) < (_MISSING if column.missing else 0.0)
     if isinstance(column, Category):
