@@ -82,7 +82,16 @@ _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
     (-1e300, 1e300): (*_TIMES, "evaluate", "glm"),
     (-1e-290, 1e-290): (*_TIMES, "glm"),
     # a bin's edge would be infinite
-    (-1.7e308, 1.7e308): (*_CUT, *_TIMES, "histogram", "tables", "rank-test", "evaluate", "glm"),
+    (-1.7e308, 1.7e308): (
+        *_CUT,
+        *_TIMES,
+        "histogram",
+        "tables",
+        "synthetic-data",
+        "rank-test",
+        "evaluate",
+        "glm",
+    ),
     (1e15, 1e15 + 1): _CUT,  # more bins than there are floats
 }
 
