@@ -37,14 +37,22 @@ class World:
     tables: dict[str, Path]
 
     def study(
-        self, name: str, analyses: str, *, epsilon: float = 1.0, min_sites: int = 3, **schema: Any
+        self,
+        name: str,
+        analyses: str,
+        *,
+        epsilon: float = 1.0,
+        min_sites: int = 3,
+        delta: float | None = 1e-6,
+        **schema: Any,
     ) -> Path:
         """Write a study; sites in it have paths, so that `cape run` can run it too."""
+        pair = f"epsilon = {epsilon}\n" + ("" if delta is None else f"delta = {delta}\n")
         columns = "\n".join(f"{key} = {json.dumps(value)}" for key, value in {**SCHEMA, **schema}.items())
         sites = "\n".join(f'{site} = "{path}"' for site, path in self.tables.items())
         path = self.folder / f"{name}.toml"
         path.write_text(
-            f'[study]\nname = "{name}"\n[privacy]\nepsilon = {epsilon}\ndelta = 1e-6\ncolluding = 1\n'
+            f'[study]\nname = "{name}"\n[privacy]\n{pair}colluding = 1\n'
             f"min_sites = {min_sites}\n[schema]\n{columns}\n[sites]\n{sites}\n{analyses}"
         )
         return path

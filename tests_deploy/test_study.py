@@ -51,6 +51,18 @@ def test_it_agrees_with_cape_run_up_to_noise(world: World) -> None:
         assert float(paid) == pytest.approx(mu**2, rel=1e-9)
 
 
+def test_a_study_without_delta_is_paid_in_epsilon(world: World) -> None:
+    study = world.study("pure", mean(1.0), delta=None)
+    spent = {site: world.here.site(site).ledger.spent().pure for site in SITES}
+    done = world.submit(study)
+    assert done.returncode == 0, done.stderr
+    (found,) = world.results("pure")["analyses"]
+    assert found["guarantee"]["pure"]
+    assert found["guarantee"]["epsilon"] == 1.0
+    for site in SITES:
+        assert world.here.site(site).ledger.spent().pure - spent[site] == 1
+
+
 def test_status_says_who_is_there(world: World) -> None:
     command = [sys.executable, "-m", "cape", "status", str(world.here.coordinator), "--json"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)

@@ -93,6 +93,21 @@ def test_the_worst_pair_of_rows_costs_at_most_its_epsilon():
     assert worst > 0.15 * (1 - 1e-3)  # and the grid costs less than a thousandth
 
 
+def test_rounding_is_paid_for_where_a_person_is_a_few_steps():
+    part = LaplacePart(Fraction(1), float(RESOLUTION))
+    schema = cape.Schema(SCHEMA).at(SITES)
+    query = COUNT.query(schema, "replace-one")
+    found = calibrate_laplace(query, schema, Fraction(41, RESOLUTION), part, moved=1, rounding=1)
+    counts = np.arange(60)
+    pairs = [(counts, counts + 1), (counts + 1, counts)]  # one bin gains a row, another loses one
+    up, down = (
+        found.steps[0].round(after.astype(np.int64)) - found.steps[0].round(before.astype(np.int64))
+        for before, after in pairs
+    )
+    assert np.abs(up).max() + np.abs(down).max() <= 41
+    assert np.abs(up).max() + np.abs(down).max() >= 38
+
+
 def test_a_histogram_of_any_length_pays_for_the_rounding_of_two_bins():
     part = LaplacePart(Fraction(1), float(RESOLUTION))
     setting = Setting(cape.Schema(SCHEMA).at(SITES), cape.Budget(1.0), PARTIES, "replace-one")
