@@ -106,6 +106,7 @@ def document(random: np.random.Generator) -> dict[str, Any]:
         "privacy": {
             "epsilon": 2.0,
             "delta": 1e-6,
+            "noise": pick(random, ["gaussian", "auto"]),
             "colluding": 1,
             "min_sites": 3,
             "scheme": pick(random, ["cape", "cape-gaussian", "conventional", "local", "pooled", "none"]),

@@ -353,3 +353,26 @@ def test_a_bar_on_a_terminal_leaves_nothing_in_the_results(study):
     json.loads(done.stdout)
     assert b"1. mean" in os.read(leader, 100_000)
     os.close(leader)
+
+
+@pytest.mark.slow(3.0)
+def test_a_study_without_delta_says_so_everywhere(cape, study):
+    text = study.read_text()
+    study.write_text(
+        text[: text.index("[[analysis]]")].replace("delta = 1e-6\n", "")
+        + '[[analysis]]\nkind = "histogram"\ncolumn = "age"\nbins = 6\n'
+    )
+    planned = cape("plan", study)
+    assert "Budget: epsilon = 2, no delta." in planned.out
+    done = cape("run", study, "--json", "--out", study.parent / "out")
+    assert done.code == 0, done.err
+    results = json.loads(done.out)
+    assert results["study"]["noise"] == "laplace"
+    assert results["guarantee"]["pure"] is True
+    assert (results["guarantee"]["epsilon"], results["guarantee"]["delta"]) == (2.0, 0.0)
+    assert results["budget"]["mu"] is None
+    report = (study.parent / "out" / "report.html").read_text()
+    assert "nobody can ever be sure" in report
+    assert "ε = 2, no δ" in report
+    again = cape("run", study, "--out", study.parent / "out")
+    assert "(epsilon = 2, no delta): --again" in again.out

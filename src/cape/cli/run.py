@@ -107,7 +107,8 @@ def _is_there(folder: ResultsFolder, study: Study, as_json: bool) -> None:
     typer.echo(
         f"{folder.path} holds {which(sorted(folder.released))} of this study, released on {', '.join(days)}. "
         "Nothing was run, and nothing was spent.\n"
-        f"A new run costs the budget again (epsilon = {budget.epsilon:g}, delta = {budget.delta:g}): --again."
+        f"A new run costs the budget again (epsilon = {budget.epsilon:g}, "
+        f"{'no delta' if budget.pure else f'delta = {budget.delta:g}'}): --again."
     )
 
 

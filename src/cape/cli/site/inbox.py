@@ -133,7 +133,9 @@ def _show(console: Console, each: Study) -> None:
         console.print(escape(each.description), style="dim")
     console.print(
         escape(
-            f"It states epsilon {each.epsilon} at delta {each.delta}, {each.colluding} colluding, scheme "
+            f"It states epsilon {each.epsilon} "
+            f"{'without delta' if each.delta in ('0', '0.0') else f'at delta {each.delta}'}, "
+            f"{each.colluding} colluding, scheme "
             f"{each.scheme}; sites: {each.sites}."
         ),
         style="dim",
