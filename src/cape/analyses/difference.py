@@ -195,7 +195,8 @@ class Difference(OfColumns):
                 by_group = zip(
                     counts[:, i].tolist(), first[:, i].tolist(), second[:, i].tolist(), strict=True
                 )
-                found[name] = [Sums(*each, count_noise, first_noise, second_noise) for each in by_group]
+                noise = count_noise, first_noise, second_noise
+                found[name] = [Sums(*each, *noise, law=answer.law) for each in by_group]
         return found
 
 

@@ -23,6 +23,7 @@ from cape.engine.estimates import Estimates, Labels
 from cape.engine.query import Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
+from cape.noise import GAUSSIAN
 from cape.show import Bars, Figure, HeatMap, Mark
 from cape.show.numbers import count, p_value
 
@@ -57,11 +58,13 @@ def _estimates(labels: Sequence[str], answer: Answer, columns: Sequence[str]) ->
     """
     ((counts,),), ((noise,),) = answer.sums, answer.noise
     flat = np.asarray(counts, np.float64).reshape(-1)
-    most = math.inf if answer.rows is None else float(answer.rows)
+    most, law = math.inf if answer.rows is None else float(answer.rows), answer.law
     if _adds_up(most, answer.schema, columns):
-        flat = flat + (most - flat.sum()) / flat.size
-        noise *= math.sqrt(1 - 1 / flat.size)
-    return Estimates(labels, np.clip(flat, 0.0, most), 0.0, noise, (0.0, most))
+        part = 1 / flat.size
+        flat = flat + (most - flat.sum()) * part
+        noise *= math.sqrt(1 - part)
+        law = law.combined(1 - part, *[part] * min(flat.size - 1, _MOST_BARS))
+    return Estimates(labels, np.clip(flat, 0.0, most), 0.0, noise, (0.0, most), law=law)
 
 
 def _adds_up(rows: float, schema: Schema, columns: Sequence[str]) -> bool:
@@ -273,5 +276,6 @@ class ContingencyTable(OfColumns):
         noise = estimates[0].privacy
         if _adds_up(estimates[0].within[1], schema, self.columns):
             noise *= math.sqrt(table.size / max(table.size - 1, 1))  # as before it was brought to the total
-        found = contrasts(table, noise)
+        law = estimates[0].law or GAUSSIAN
+        found = contrasts(table, noise, law=law)
         return None if found is None else found.test

@@ -21,10 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtr, chdtrc, chndtrinc
+from scipy.special import chdtr, chndtrinc
 
 from cape.analyses.moments import enough
+from cape.analyses.tails import chi_square
 from cape.arrays import Floats
+from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Contrasts", "Independence", "Strength", "Terms", "contrasts", "group_contrasts"]
 
@@ -50,18 +52,20 @@ class Contrasts:
         noise: the covariance of the noise in them.
         count: the sum of the table.
         least: the smaller number of categories, less one.
+        more: what noise with heavier tails than a Gaussian adds to the variance of the statistic.
     """
 
     z: Floats
     noise: Floats
     count: float
     least: int
+    more: float = 0.0
 
     @property
     def test(self) -> Independence:
         """The test, whose distribution under independence counts the noise."""
         statistic, freedom = self.statistic, self.z.size
-        return Independence(statistic, freedom, float(chdtrc(freedom, statistic)))
+        return Independence(statistic, freedom, chi_square(freedom, statistic, self.more))
 
     @property
     def statistic(self) -> float:
@@ -109,11 +113,16 @@ class Strength:
         return min(math.sqrt(max(found, 0.0) * unit), 1.0)
 
 
-def contrasts(table: Floats, noise: float | Terms, *, trend: bool = False) -> Contrasts | None:
+def contrasts(
+    table: Floats, noise: float | Terms, *, trend: bool = False, law: Law = GAUSSIAN
+) -> Contrasts | None:
     """Return the contrasts of a table of counts, of all categories or of their order.
 
     `noise` is that of each cell, or the covariance of all as a sum of Kronecker products. None if noise
     leaves a row or a column of the table without a clear count, or a column has one category.
+
+    If noise of each cell has an excess kurtosis k, the variance of the statistic is 2 freedom + k sum over
+    cells of (b' cov^-1 b)², b the contrasts of one unit of noise in that cell.
     """
     shape, count = table.shape, float(table.sum())
     terms = noise if not isinstance(noise, float) else [(noise**2 * np.eye(shape[0]), np.eye(shape[1]))]
@@ -132,7 +141,12 @@ def contrasts(table: Floats, noise: float | Terms, *, trend: bool = False) -> Co
     left, right = (_scores(each) if trend else group_contrasts(each) for each in (by_row, by_column))
     z = (left.T @ table @ right / math.sqrt(count)).reshape(-1)
     blurred = sum(np.kron(left.T @ down @ left, right.T @ across @ right) for down, across in terms) / count
-    return Contrasts(z, np.asarray(blurred, np.float64), count, min(shape) - 1)
+    more = 0.0
+    if isinstance(noise, float) and not law.gaussian:
+        each = noise / math.sqrt(count) * np.kron(left, right)
+        own = np.linalg.solve(np.eye(z.size) + blurred, each.T)
+        more = 3 / law.shape * float((np.einsum("ck,kc->c", each, own) ** 2).sum())
+    return Contrasts(z, np.asarray(blurred, np.float64), count, min(shape) - 1, more)
 
 
 def group_contrasts(margin: Floats) -> Floats:

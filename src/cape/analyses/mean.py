@@ -90,6 +90,7 @@ class _FromMoments(ByGroup, OfColumns):
                     count_noise,
                     first_noise,
                     second_noise,
+                    law=answer.law,
                 )
         return found
 
@@ -270,6 +271,7 @@ class Sum(ByGroup, OfColumns):
                     column.half * float(first[0]) + column.middle * count,
                     0.0,
                     math.hypot(column.half * first_noise, column.middle * count_noise),
+                    law=answer.law.combined(column.half * first_noise, abs(column.middle) * count_noise),
                 )
             )
         return estimates

@@ -37,11 +37,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
+from cape.analyses.tails import stretched
 from cape.arrays import Floats
 from cape.blocks import Moments
 from cape.data import Number, Schema
 from cape.engine.estimates import Interval, unknown
 from cape.engine.query import Estimate, Neighbours, Query
+from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Sums", "Weights", "apart", "by_missing", "edge", "enough", "kurtosis", "likely", "present"]
 
@@ -185,6 +187,7 @@ class Sums:
     first_noise: float
     second_noise: float
     kurtosis: float = NORMAL
+    law: Law = GAUSSIAN
 
     @property
     def enough(self) -> bool:
@@ -247,7 +250,7 @@ class Sums:
         The m for which it lies within q standard errors solve a quadratic: no ratio of normals is
         approximated, and where noise could make the count 0 the interval is all of [-1, 1]. q is Student's,
         with the degrees of freedom (Satterthwaite) that match how well v is known, from a sample and
-        through noise. They already allow for the v that noise cut to 0; `likely_variance` would allow for it
+        through noise, stretched if the noise is not a Gaussian. They already allow for the v that noise cut to 0; `likely_variance` would allow for it
         twice.
         """
         sampled = self.count * self.variance
@@ -256,7 +259,9 @@ class Sums:
         doubt = 2 * sampled**2 / (self.count - 1) + (self.count * self.variance_noise) ** 2
         matched = _MOST_FREEDOM if doubt == 0 else 2 * (certain + sampled) ** 2 / doubt
         freedom = min(max(matched, min(_LEAST_FREEDOM, self.count - 1)), _MOST_FREEDOM)
-        q2 = float(stdtrit(freedom, (1 + level) / 2)) ** 2
+        law = self.law.combined(self.first_noise, abs(self.mean) * self.count_noise)
+        further = float(stretched(law, level, math.sqrt(certain), math.sqrt(sampled)))
+        q2 = (further * float(stdtrit(freedom, (1 + level) / 2))) ** 2
         leading = self.count**2 - q2 * self.count_noise**2
         if leading <= 0:
             return -1.0, 1.0

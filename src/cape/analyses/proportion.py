@@ -87,7 +87,8 @@ class Proportion(OfColumns):
                     if whole <= 0:
                         yield unknown(label, 0.0, 1.0)
                         continue
-                    share = Share.of(part, whole, noise, len(values), table.size if tied else None)
+                    size = table.size if tied else None
+                    share = Share.of(part, whole, noise, len(values), size, answer.law)
                     if not enough(whole, math.sqrt(share.of_whole)):
                         yield unknown(label, 0.0, 1.0)
                         continue

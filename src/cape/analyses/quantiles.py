@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from cape import check
 from cape.analyses import search
@@ -23,6 +22,7 @@ from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.errors import InvalidInput
+from cape.noise import GAUSSIAN, Law
 from cape.show import Figure, Intervals, Line, Mark
 from cape.show.figures import DOTS, dots
 
@@ -56,9 +56,10 @@ class Curve:
     count: float
     within: Floats
     root: float
+    law: Law = GAUSSIAN
 
     @classmethod
-    def of(cls, edges: Sequence[float], tree: Tree) -> Curve | None:
+    def of(cls, edges: Sequence[float], tree: Tree, law: Law = GAUSSIAN) -> Curve | None:
         """Return the curve, or None if there is too much noise in the number of rows."""
         count = float(tree.prefixes[-1])
         if not enough(count, math.sqrt(tree.root)):
@@ -66,7 +67,7 @@ class Curve:
         noisy = np.clip(tree.prefixes / count, 0.0, 1.0)
         rising = np.maximum.accumulate(noisy)
         from_right = np.minimum.accumulate(noisy[::-1])[::-1]
-        return cls(np.asarray(edges), (rising + from_right) / 2, count, tree.within, tree.root)
+        return cls(np.asarray(edges), (rising + from_right) / 2, count, tree.within, tree.root, law)
 
     def noise(self, shares: Floats | float) -> Floats:
         """Return the privacy error at each edge if these shares lie below; none at the ends."""
@@ -119,9 +120,9 @@ class _QuantileInterval:
 
     def __call__(self, level: float) -> tuple[float, float]:
         curve, prob = self.curve, self.prob
-        error = np.hypot(math.sqrt(prob * (1 - prob) / curve.count), curve.noise(prob))
-        error[[0, -1]] = 0.0
-        reach = float(ndtri((1 + level) / 2)) * error
+        drawn = math.sqrt(prob * (1 - prob) / curve.count)
+        reach = np.array(curve.law.quantile((1 + level) / 2, curve.noise(prob), drawn))
+        reach[[0, -1]] = 0.0
         first = int(np.argmax(curve.shares + reach >= prob))
         last = len(reach) - 1 - int(np.argmax((curve.shares - reach <= prob)[::-1]))
         return float(curve.edges[max(first - 1, 0)]), float(curve.edges[min(last + 1, len(reach) - 1)])
@@ -182,7 +183,7 @@ class _FromTree(ByGroup):
                 levels.append(counts)
                 noise.append(std)
             edges = np.linspace(column.low, column.high, self.bins + 1)
-            curves.append(Curve.of(edges.tolist(), Tree.fit(levels, noise)))
+            curves.append(Curve.of(edges.tolist(), Tree.fit(levels, noise), answer.law))
         return curves
 
 

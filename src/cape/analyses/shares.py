@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from cape.analyses.quantiles import proportion_error
+from cape.analyses.tails import stretched
+from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Share", "apart", "quantile"]
 
@@ -33,9 +35,18 @@ class Share:
     of_part: float
     of_both: float
     of_whole: float
+    law: Law = GAUSSIAN
 
     @classmethod
-    def of(cls, part: float, whole: float, noise: float, cells: int, table: int | None = None) -> Share:
+    def of(
+        cls,
+        part: float,
+        whole: float,
+        noise: float,
+        cells: int,
+        table: int | None = None,
+        law: Law = GAUSSIAN,
+    ) -> Share:
         """Return the share of one cell among `cells` that add up to `whole`, with this noise in each.
 
         `table` is the number of cells of a table that was brought to a public total: the noise s² I of its
@@ -43,12 +54,14 @@ class Share:
         """
         tied = 0.0 if table is None else 1 / table
         square = noise**2
+        p = min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.5
         return cls(
             min(max(part, 0.0), whole),
             whole,
             square * (1 - tied),
             square * (1 - cells * tied),
             square * cells * (1 - cells * tied),
+            law.combined(1 - p, *[p] * (cells - 1)) if p < 1 else law,
         )
 
     @property
@@ -69,11 +82,15 @@ class Share:
 
     def __call__(self, level: float) -> tuple[float, float]:
         """Return the interval of the population's share: Wilson's, with noise."""
-        return self._solved(quantile(level), self.whole)
+        return self._solved(self._reach(level, self.sampling), self.whole)
 
     def noisy(self, level: float) -> tuple[float, float]:
         """Return the interval of the share among these very people, which counts noise only: Fieller's."""
-        return self._solved(quantile(level), 0.0)
+        return self._solved(self._reach(level, 0.0), 0.0)
+
+    def _reach(self, level: float, sampling: float) -> float:
+        """Return how many standard errors an interval reaches."""
+        return quantile(level) * float(stretched(self.law, level, self.noise, sampling))
 
     def _solved(self, q: float, drawn: float) -> tuple[float, float]:
         """Return the p with (part - p whole)² <= q² (drawn p (1 - p) + noise)."""

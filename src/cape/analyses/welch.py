@@ -27,6 +27,8 @@ from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
 from cape.analyses.moments import Sums, likely
 from cape.analyses.simulation import normals
+from cape.analyses.tails import as_normal, excess, stretched
+from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Contrast", "Group", "MeansTest", "Pair", "Standardised", "equal"]
 
@@ -63,12 +65,16 @@ class Group:
         return self.sums.variance / self.sums.count
 
     @property
+    def noises(self) -> tuple[float, float]:
+        """The variances of the mean from noise in the sum and from noise in the count."""
+        mean = self.sums.mean if self.common is None else self.common
+        of_sum, of_count = self.sums.first_noise, mean * self.sums.count_noise
+        return (of_sum / self.sums.count) ** 2, (of_count / self.sums.count) ** 2
+
+    @property
     def blurred(self) -> float:
         """The variance of the mean from noise."""
-        if self.common is None:
-            return self.sums.mean_noise**2
-        of_sum, of_count = self.sums.first_noise, self.common * self.sums.count_noise
-        return (of_sum**2 + of_count**2) / self.sums.count**2
+        return sum(self.noises)
 
     @property
     def total(self) -> float:
@@ -109,6 +115,12 @@ class _Combined(ABC):
         return self.sampled + self.blurred
 
     @property
+    def law(self) -> Law:
+        """The law of the noise."""
+        stds = [abs(w) * math.sqrt(part) for w, group in self.parts for part in group.noises]
+        return self.parts[0][1].sums.law.combined(*stds)
+
+    @property
     def freedom(self) -> float:
         """The degrees of freedom of t."""
         doubt = sum(weight**4 * group.doubt for weight, group in self.parts)
@@ -123,13 +135,15 @@ class _Combined(ABC):
         if self.total <= 0:
             return None
         t = self.value / math.sqrt(self.total)
-        return MeansTest(t * t, (1.0, self.freedom), float(2 * stdtr(self.freedom, -abs(t))))
+        as_if = as_normal(self.law, t, math.sqrt(self.blurred), math.sqrt(self.sampled))
+        return MeansTest(t * t, (1.0, self.freedom), float(2 * stdtr(self.freedom, -abs(as_if))))
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return Welch's interval."""
         if self.total <= 0:
             return self.value, self.value
         reach = float(stdtrit(self.freedom, (1 + level) / 2)) * math.sqrt(self.total)
+        reach *= float(stretched(self.law, level, math.sqrt(self.blurred), math.sqrt(self.sampled)))
         return self.value - reach, self.value + reach
 
 
@@ -169,7 +183,7 @@ class Pair(_Combined):
         if variance <= 0:
             return None
         drawn = math.hypot(*(sums.variance * math.sqrt(2 / (sums.count - 1)) for sums in each)) / 2
-        return Standardised(self.value, variance, self.sampled, self.blurred, drawn, noise)
+        return Standardised(self.value, variance, self.sampled, self.blurred, drawn, noise, self.law)
 
 
 @dataclass(frozen=True)
@@ -188,6 +202,7 @@ class Standardised:
     blurred: float
     drawn: float
     noise: float
+    law: Law = GAUSSIAN
 
     @property
     def value(self) -> float:
@@ -203,7 +218,8 @@ class Standardised:
 
         Where noise could make the SD zero, any ratio is possible.
         """
-        q2 = float(ndtri((1 + level) / 2)) ** 2
+        further = float(stretched(self.law, level, math.sqrt(self.blurred), math.sqrt(self.sampled)))
+        q2 = (further * float(ndtri((1 + level) / 2))) ** 2
         spread = (self.drawn**2 + self.noise**2) / (4 * self.variance)  # of the SD
         leading = self.variance - q2 * spread
         if leading <= 0:
@@ -250,7 +266,8 @@ def _mixture(groups: Sequence[Group], statistic: float) -> float:
 
     Given the weights w, the statistic is a quadratic form of independent normals with the variances v of the
     groups' means: its first two moments, tr A and 2 tr A² with A = diag(w v) - w (w v)' / sum(w), are matched
-    by a multiple of chi-square. The weights are drawn: one over the known variance from noise plus what is
+    by a multiple of chi-square; noise of an excess kurtosis k adds k times the squared diagonal to the second.
+    The weights are drawn: one over the known variance from noise plus what is
     estimated of that from sampling, where it is not negative.
     """
     known, spread, wide, degrees = (
@@ -277,4 +294,6 @@ def _mixture(groups: Sequence[Group], statistic: float) -> float:
     trace = parts.sum(axis=1) - (weights * parts).sum(axis=1) / total
     square = (parts**2).sum(axis=1) - 2 * (weights * parts**2).sum(axis=1) / total
     square += ((weights * parts).sum(axis=1) / total) ** 2
+    heavy = np.array([excess(group.sums.law, group.noises, group.total) for group in groups])
+    square += ((parts * (1 - weights / total[:, None])) ** 2 * heavy).sum(axis=1) / 2
     return float(np.mean(chdtrc(trace**2 / square, statistic * trace / square)))

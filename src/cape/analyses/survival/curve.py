@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from cape.analyses.simulation import generator
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.risk_table import RiskTable
+from cape.analyses.tails import stretched
 from cape.arrays import Floats
 from cape.engine.query import Estimate
 
@@ -82,15 +83,29 @@ class SurvivalCurve:
         They are half way between their running minimum and their running maximum from the right, which both
         fall.
         """
-        lows, highs = map(_falling, self._ends(quantile_of(level)))
+        lows, highs = map(_falling, self._ends(quantile_of(level) * self._further(level)))
         return np.minimum(lows, self.survival), np.maximum(highs, self.survival)
 
     def band(self, level: float) -> tuple[Floats, Floats]:
         """Return bounds within which the whole curve lies at this level."""
-        lows, highs = self._ends(self._critical(level))
+        critical = self._critical(level)
+        one = min(2 * float(ndtr(critical)) - 1, 1 - 1e-12)  # the level at a single edge
+        lows, highs = self._ends(critical * self._further(one))
         return np.maximum.accumulate(lows[::-1])[::-1], np.minimum.accumulate(highs)
 
-    def _ends(self, q: float) -> tuple[Floats, Floats]:
+    def _further(self, level: float) -> Floats:
+        """Return how much further noise reaches at each known edge than a Gaussian would.
+
+        Until an edge it adds up over the events of as many bins: few of them, near the start, are the worst.
+        """
+        drawn, blurred = self.hazard.errors
+        law, further = self.table.blur.law, np.ones(self.known)
+        for place in range(0 if law.gaussian else self.known):
+            together = law.combined(*[1.0] * (place + 1))
+            further[place] = stretched(together, level, blurred[place], drawn[place])
+        return further
+
+    def _ends(self, q: Floats) -> tuple[Floats, Floats]:
         lows, highs = self.hazard.reach(q)
         return np.append(1.0, np.exp(-highs)), np.append(1.0, np.exp(-lows))
 

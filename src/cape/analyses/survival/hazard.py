@@ -35,7 +35,7 @@ Form = Literal["product", "sum"]
 _CLEAR = 4.0  # noise in an exposure, in standard deviations, that it must exceed
 
 
-def wilson(found: Floats, per: Floats, noise: Floats, q: float) -> tuple[Floats, Floats]:
+def wilson(found: Floats, per: Floats, noise: Floats, q: float | Floats) -> tuple[Floats, Floats]:
     """Return the ends of the x >= 0 with (x - found)² <= q² (per x + noise); both infinite where found is."""
     finite = np.where(np.isfinite(found), found, 0.0)
     middle = finite + q * q * per / 2
@@ -122,8 +122,8 @@ class Hazard:
         earlier = np.minimum.outer(np.arange(self.known), np.arange(self.known))
         return np.asarray(self.sampling[earlier] + self.noise) if self.known else np.zeros((0, 0))
 
-    def reach(self, q: float) -> tuple[Floats, Floats]:
-        """Return the ends of intervals of q standard errors at the ends of all bins."""
+    def reach(self, q: float | Floats) -> tuple[Floats, Floats]:
+        """Return the ends of intervals of q standard errors, one number or one a known bin, at all bins' ends."""
         known, hidden = self.known, self.table.bins - self.known
         values = self.values[:known]
         alone = np.cumsum(1 / self.table.exposed[:known]) / np.arange(1, known + 1)

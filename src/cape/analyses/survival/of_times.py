@@ -79,7 +79,7 @@ class OfTimes(Analysis):
         columns = (self.time, self.event, *self.groups)
         public = answer.rows is not None and not any(answer.schema[name].missing for name in columns)
         total = float(answer.rows) if public and answer.rows is not None else None
-        return risk_tables(released, noise, total, self.at_edges, plain=self.laplace)
+        return risk_tables(released, noise, total, self.at_edges, self.laplace, answer.law)
 
     def _time_keys(self) -> dict[str, Any]:
         cut = {"bins": self.bins} if self.edges is None else {"edges": list(self.edges)}

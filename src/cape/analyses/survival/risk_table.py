@@ -30,6 +30,7 @@ from scipy.optimize import brentq, nnls
 
 from cape.arrays import Floats
 from cape.blocks.survival import woven
+from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Blur", "RiskTable", "Slopes", "risk_tables"]
 
@@ -72,6 +73,7 @@ class Blur:
         kinds: how many series of events.
         tied: whether the counts add up to a public total.
         plain: whether counts were released by themselves.
+        law: the law of the noise.
     """
 
     noise: float
@@ -79,6 +81,7 @@ class Blur:
     kinds: int
     tied: bool
     plain: bool = False
+    law: Law = GAUSSIAN
 
     def covariance(self, of: Slopes) -> Floats:
         """Return the covariance of the noise in numbers with these slopes."""
@@ -167,7 +170,12 @@ class RiskTable:
 
 
 def risk_tables(
-    released: Floats, noise: float, total: float | None, at_edges: bool, plain: bool = False
+    released: Floats,
+    noise: float,
+    total: float | None,
+    at_edges: bool,
+    plain: bool = False,
+    law: Law = GAUSSIAN,
 ) -> list[RiskTable]:
     """Return the table of each group from group x event x cell of released sums.
 
@@ -176,7 +184,7 @@ def risk_tables(
     """
     groups, kinds, cells = released.shape
     known = total if groups == 1 and noise > 0 else None
-    blur = Blur(noise, cells - 1, kinds - 1, known is not None, plain)
+    blur = Blur(noise, cells - 1, kinds - 1, known is not None, plain, law)
     tables = []
     for group in released:
         counts = _free(group, known, plain)
