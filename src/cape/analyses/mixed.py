@@ -58,16 +58,22 @@ class MixedModel(Analysis):
     hold with few sites: see `mixed_likelihood`. The tau² of the intercept is that where features with random
     slopes are in the middle of their bounds, or in their first category.
 
-    *What becomes public.* One release holds each site's number of rows (unless that is public), its sums of
-    target and features, and their products with the features in `random`; other products are summed over all
-    sites. A row touches the sums of its own site only, and the noise that hides a person is that of any other
-    release. Sites that collude take their own rows and noise off, and know no more of another site than its
-    released numbers. A site that does not want to be told apart writes `by_site = false` in its policy, and
-    refuses.
+    *Stages.* Second moments come first, with a tenth of the budget. Unless noise is hardly any part of the
+    errors that they leave, scores follow, twice: features, centred at each site and whitened, times residuals
+    that are cut at about their SD. Their noise does not grow with bounds: see `mixed_steps`, and
+    `mixed_scores` for what is made of them.
 
-    **Sensitivity** sqrt(6.76125) under replace-one where a row stays at its site, sqrt(3.43125) under
-    add-remove: that of a linear regression with weights 3/5, 3/4, 2/5, 3/4 and 1 (under add-remove 3/10 for
-    y²) on the sums of y, y², x, xy and xx'. Proof in `site_sums`.
+    *What becomes public.* Each site's number of rows (unless that is public), its sums of target and
+    features, and their products with the features in `random`; then scores of its own effects, their
+    curvature, and where its features are; all else is summed over all sites. A row touches the sums of its
+    own site only, and the noise that hides a person is that of any other release. Sites that collude take
+    their own rows and noise off, and know no more of another site than its released numbers. A site that does
+    not want to be told apart writes `by_site = false` in its policy, and refuses.
+
+    **Sensitivity** of moments sqrt(6.76125) under replace-one where a row stays at its site, sqrt(3.43125)
+    under add-remove: that of a linear regression with weights 3/5, 3/4, 2/5, 3/4 and 1 (under add-remove 3/10
+    for y²) on the sums of y, y², x, xy and xx'. Proof in `site_sums`. Of scores at most sqrt(7.5), or
+    sqrt(2.3): proof in `site_scores`.
 
     Args:
         target: a numeric column.

@@ -113,6 +113,7 @@ def _spread(of_g: Floats, of_gram: Floats, second: Floats) -> Floats:
 
 
 def inverted(matrix: Floats) -> Floats:
+    """Return the inverse, or the inverses of a stack."""
     return np.asarray(np.linalg.inv(matrix), np.float64)
 
 

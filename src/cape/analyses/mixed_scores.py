@@ -81,9 +81,8 @@ def _observed(
     loads: list[Floats] = []
     start, places = 0, list(random)
     apart = told.own - n[:, None, None] * of_curve[:own, :own]
-    differing = max(
-        float((apart**2 / n[:, None, None] ** 2).mean() - (told.curve_noise**2 / n**2).mean()), 0.0
-    )
+    of_one = told.curve_noise**2 / n**2
+    differing = max(float((apart**2 / n[:, None, None] ** 2).mean() - of_one.mean()), 0.0)
     for group in range(len(n)):
         load = np.zeros((len(values), own))
         centre = sums.groups[group, 0, :size] / n[group]
@@ -97,12 +96,11 @@ def _observed(
         if not used[group]:
             sampling[np.ix_(among, among)] += spread[own:, own:]
             continue
-        of_one = told.curve_noise**2 / float(n[group]) ** 2
-        kept = differing / (differing + of_one) if of_one else 1.0
+        kept = differing / (differing + of_one[group]) if of_one[group] else 1.0
         curve = float(n[group]) * of_curve[:own, :own] + kept * apart[group]
         if np.linalg.eigvalsh(curve)[0] <= 0:
             curve = float(n[group]) * of_curve[:own, :own]
-        unsure = float(n[group]) ** 2 * (kept * of_one + (1 - kept) ** 2 * first_noise)
+        unsure = float(n[group]) ** 2 * (kept * of_one[group] + (1 - kept) ** 2 * first_noise)
         inverse = np.linalg.inv(curve)
         crossed = float(n[group]) * of_curve[:own, own:]
         if 0 in random:
@@ -138,6 +136,7 @@ def _observed(
         change = np.linalg.solve(within, cross)
         values[among] = cross + within @ common @ point.weights[0]
         design[among, :-1] = within @ common
+        design[np.ix_(among, places)] = 0.0  # as turns are triangular, up to rounding
         noise[np.ix_(among, among)] += _bent(change, point.residual) * np.outer(cross, cross)
         noise[np.ix_(among, among)] += (
             told.curve_noise**2 / 2 * (float(change @ change) * np.eye(rest) + np.outer(change, change))

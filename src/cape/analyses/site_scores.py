@@ -1,10 +1,10 @@
 """Clipped scores by site: where they are asked for, how far one person moves them, and what comes back.
 
 Claim. One person moves the sums of `Point.query`, each divided by its scale, by at most its sensitivity.
-Reason. By `blocks.SiteScores` a row adds, in the block's units, a score, a place and a level of length at most
-1 each, and matrices zz' and ss' with |z| <= 1 and |s| <= 1, of Frobenius norm at most 1: entries above the
-diagonal count twice, so that they have twice the weight. Weights are 1 for scores, b for the curvature, m for
-the spread, p for places and l for the level.
+Reason. By `blocks.SiteScores` a row adds, in the block's units, a score, a place and a level of length at
+most 1 each, and matrices zz' and ss' with |z| <= 1 and |s| <= 1, of Frobenius norm at most 1: entries above
+the diagonal count twice, so that they have twice the weight. Weights are 1 for scores, b for the curvature,
+m for the spread, p for places and l for the level.
 
 - *Added or left out*: sums move, squared, by at most 1 + b + m + p + l, and a count by 1.
 - *Replaced in its group*: two vectors of length at most 1 are at most 2 apart, and |zz' - yy'|² = |z|⁴ +
