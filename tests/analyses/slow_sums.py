@@ -9,7 +9,17 @@ import numpy as np
 from scipy.linalg import helmert
 
 from cape import privacy
-from cape.blocks import Counts, Custom, Gram, Grouped, GroupedProducts, Merged, Moments, Squares
+from cape.blocks import (
+    Counts,
+    Custom,
+    Gram,
+    Grouped,
+    GroupedProducts,
+    Merged,
+    Moments,
+    SiteScores,
+    Squares,
+)
 from cape.blocks.predicted import Errors, ErrorSquares, Risks
 from cape.blocks.residuals import Residuals
 from cape.blocks.survival import Exits, woven
@@ -132,6 +142,10 @@ def residuals(block, schema, table):
 
 def products(block, schema, table):
     """What each row adds to products of (1, x, y), by group or over all: nothing, if it misses a cell."""
+
+
+def by_group(block, schema, table):
+    """(1, x, y) of each row, 0 where a cell is missing, and in which group it is, if any."""
     columns = []
     for name in block.design.features:
         if is_number(schema, name):
@@ -146,12 +160,17 @@ def products(block, schema, table):
     rows = np.stack([np.ones(len(y)), *x, y])
     here = table[block.by][:, None] == np.arange(len(schema.category(block.by).values))
     whole = ~np.isnan(rows).any(axis=0) & here.any(axis=1)
-    rows = np.where(whole, rows, 0.0)
+    return np.where(whole, rows, 0.0), here & whole[:, None]
+
+
+def products(block, schema, table):
+    """What each row adds to products of (1, x, y), by group or over all: nothing, if it misses a cell."""
+    rows, here = by_group(block, schema, table)
     found = []
     for each in block.products(schema):
         entries = np.stack([rows[i] * rows[j] for i, j in each.places], axis=1)
         if each.grouped:
-            entries = (here[:, :, None] * entries[:, None, :]).reshape(len(y), -1)
+            entries = (here[:, :, None] * entries[:, None, :]).reshape(len(here), -1)
         found.append(entries)
     return found
 
@@ -230,6 +249,9 @@ def exact(query, schema, table):
                 if each is not None
             ]
             sums.append(tuple(array for arrays in found for array in arrays))
+        elif isinstance(block, SiteScores):
+            held, here = by_group(block, schema, table)
+            sums.append(block.summed([(held[:-1, each], held[-1, each], 1.0) for each in here.T]))
         elif isinstance(block, Squares):
             sums.append(squares(block, schema, table))
         elif isinstance(block, Counts) and len(block.axes) == 1 and block.cell is None:

@@ -14,7 +14,7 @@ from cape import check
 from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, fit
 from cape.analyses.mixed_model import MixedEffectsModel
 from cape.analyses.mixed_scores import fit_scores
-from cape.analyses.mixed_steps import LAST, ROUGH, SECOND, first_point, next_point
+from cape.analyses.mixed_steps import LAST, ROUGH, SECOND, first_point, next_point, silent
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import widest
 from cape.analyses.site_scores import Point, ScoreSums
@@ -152,14 +152,13 @@ class MixedModel(Analysis):
         places = self._places(schema)
         answer = yield asked
         sums = SiteSums.of(answer, self._block)
-        found = fit(sums, places)
-        if found is not None and found.silent:
-            return self._result(schema, found)
-        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(ROUGH / LAST)
         point = first_point(sums, places)
+        if silent(sums, point):
+            return self._result(schema, fit(sums, places))
+        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(ROUGH / LAST)
         told = yield from self._scores(point, sums, schema, neighbours)
         told = yield from self._scores(next_point(told, places, unit), sums, schema, neighbours)
-        return self._result(schema, fit_scores(sums, told, places) or found)
+        return self._result(schema, fit_scores(sums, told, places) or fit(sums, places))
 
     def _scores(
         self, point: Point, sums: SiteSums, schema: Schema, neighbours: Neighbours

@@ -34,7 +34,6 @@ _MIXED = 101  # combinations of variances that an interval is mixed over: a prim
 _STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
 _FAR = 20.0  # of log s² from where it must be
 _AWAY = 0.05  # from a root of 0, where the slope by it is 0
-_SILENT = 0.02  # of the variance of an estimate
 _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
 
 
@@ -137,11 +136,6 @@ class MixedFit:
         seen = self.observed
         rest = self._inverse @ (seen.values - seen.design @ self.values)
         return tuple(self.between @ load.T @ rest for load in seen.loads)
-
-    @property
-    def silent(self) -> bool:
-        """Whether noise is hardly any part of the error of any fixed effect."""
-        return bool((np.diag(self.privacy) <= _SILENT * np.diag(self.covariance)).all())
 
     @cached_property
     def information(self) -> Floats:

@@ -25,7 +25,7 @@ from cape.analyses.site_scores import Point, ScoreSums, moved_squared
 from cape.analyses.site_sums import SiteSums
 from cape.arrays import Floats
 
-__all__ = ["LAST", "ROUGH", "SECOND", "first_point", "next_point"]
+__all__ = ["LAST", "ROUGH", "SECOND", "first_point", "next_point", "silent"]
 
 # Choices, measured with five sites, 5,000 rows and epsilon 1 over features with bounds of 3.5 to 10 SDs:
 # halving or doubling one makes some fixed effect's interval up to 10% wider, and none narrower by more.
@@ -43,6 +43,7 @@ _USUAL = 0.6  # the curvature a row has on average, in units of z, if residuals 
 _SHORT = 0.75  # of it: what a step takes it to be at least, where most rows were cut
 _FLAT = 0.1  # of the mean eigenvalue: the smallest that rows are whitened by
 _MOST_APART = 100.0  # how many times as far as by rows sites are taken to differ
+_SILENT = 0.02  # of the sampling variance: noise that needs no scores
 _NARROW = 30.0  # half the width of the bounds, in the smallest SD of residuals that is expected
 _EXPLAINED = 0.05  # of the variance of the target: what residuals have at least
 
@@ -56,8 +57,16 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
     noise = (sums.whole_noise + many * sums.group_noise) / total**2
     means = _Means.of(sums, n) if centred else _Means.none(many, size)
     among = [place for place in order if place or not centred]
-    second = sums.whole[:-1, :-1] / total - (n / total * means.x.T) @ means.x
-    gram = _floored(shrunk(second[np.ix_(among, among)], math.sqrt(float(noise[1:-1, 1:-1].max()) / 2))[0])
+    # of features about the means of sites, or of all
+    centres = means.x if centred else np.tile(sums.groups[:, 0, :size].sum(axis=0) / total, (many, 1))
+    second = sums.whole[1:-1, 1:-1] / total - (n / total * centres.T[1:]) @ centres[:, 1:]
+    around = _floored(shrunk(second, math.sqrt(float(noise[1:-1, 1:-1].max()) / 2))[0])
+    gram = np.zeros((size, size))
+    gram[1:, 1:] = around
+    if not centred:
+        middle = np.append(1.0, centres[0, 1:])
+        gram += np.outer(middle, middle)
+    gram = gram[np.ix_(among, among)]
     white = np.linalg.inv(np.linalg.cholesky(gram))
     variance = float(sums.whole[-1, -1]) / total - float(sums.groups[:, 0, -1].sum() / total) ** 2
     doubt = math.sqrt(float(noise[-1, -1]))
@@ -101,6 +110,20 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
         unsure,
     )
     return _clipped(asked, n, apart, math.inf)
+
+
+def silent(sums: SiteSums, point: Point) -> bool:
+    """Return whether noise in moments is hardly any part of the errors that rows leave.
+
+    It is compared, in units of z, with what residuals leave of scores: over all sites, and of each site.
+    """
+    size, n = point.width, np.maximum(sums.counts, 2.0)
+    largest = float((1 + (point.weights**2).sum(axis=1)).max())  # of products with coefficients
+    whole = sums.whole_noise + len(n) * sums.group_noise
+    stretch = float((point.turns[:, :, 1:] ** 2).sum(axis=2).max())
+    common = stretch * largest * float(whole[1:size].max()) / float(n.sum())
+    own = max(1.0, stretch if point.own > 1 else 0.0) * largest * float((sums.group_noise[0].max() / n).max())
+    return bool(max(common, own) <= _SILENT * point.residual**2)
 
 
 def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
