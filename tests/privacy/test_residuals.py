@@ -123,14 +123,15 @@ def test_a_bound_in_the_place_of_all_relations_is_safe_and_near(values, ways, re
     residuals._solved.cache_clear()
     assert not bounded.exact
     assert worst_case(values, bounded.std, relation) <= 1 + 1e-9
-    assert exact.total / exact.gap <= bounded.total <= (1.03 if ways == 2 else 1.5) * exact.total
+    assert exact.total / exact.gap <= bounded.total <= (1.08 if ways == 2 else 1.5) * exact.total
 
 
-@pytest.mark.slow(10)
+@pytest.mark.slow(2)
 def test_a_hundred_different_columns_have_scales():
     values = tuple(range(2, 52)) * 2
     found = optimal_scales(values, every(100, 2), "replace-one")
     assert found.gap < 1.002
+    assert not found.exact
 
 
 def test_a_heavier_table_has_less_noise():

@@ -28,8 +28,9 @@ from cape.show import Table
 __all__ = ["Tables", "cut"]
 
 _MOST_BINS = 1 << 12
-_MOST_COLUMNS = 1000
+_MOST_COLUMNS = 300
 _MOST_WAYS = 8
+_MOST_LISTED = 10_000  # tables of a workload
 _MOST_WEIGHT = 1e6
 
 
@@ -264,6 +265,10 @@ def _workload(given: Any, columns: tuple[str, ...], ways: int) -> tuple[Any, Any
                 f"{ways}"
             )
         tables.append((table, float(check.real("weight", weight, above=0.0, most=_MOST_WEIGHT))))
+        if len(tables) > _MOST_LISTED:
+            raise InvalidInput(
+                f"a workload may list at most {_MOST_LISTED:,} tables; leave it out to have all"
+            )
     if not tables:
         raise InvalidInput("a workload must have at least one table; leave it out to have all")
     return None, tuple(tables)
