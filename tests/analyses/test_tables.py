@@ -269,7 +269,7 @@ def test_a_whole_release_answers_through_the_release():
     assert "Cramér's V of pairs" in text
     assert release.figures()[0].panels[0].rows == ("Age", "sex", "stage", "ill")
     assert "sum" in str(table)
-    assert table._repr_html_().count("<svg") == 1
+    assert "<svg" in table._repr_html_()
     read = TablesModel.from_dict(json.loads(json.dumps(release.model.to_dict())), SCHEMA)
     assert np.allclose(read.table("ill", "sex").values.T, table.values)
     mean = made.release(cape.Mean("age"), share=0.1)

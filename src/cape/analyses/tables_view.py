@@ -213,8 +213,8 @@ class Crosstab(Shown):
                     across.names, self.values, low, high, noise, strict=True
                 )
             ]
-            head = (self.schema.label(across.column), "count", "95% interval", "noise (SD)")
-            return [Table(head, tuple(listed), of, drop=(3,))]
+            titles = (self.schema.label(across.column), "count", "95% interval", "noise (SD)")
+            return [Table(titles, tuple(listed), of, drop=(3,))]
         rows: list[tuple[str, ...]] = []
         for at in itertools.product(*(range(len(each)) for each in down)):
             line = self.values[at]
