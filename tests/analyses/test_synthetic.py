@@ -92,6 +92,7 @@ WILD = {
 }
 
 
+@pytest.mark.one_in(3, seconds=0.2)
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("wild", WILD)
 def test_the_sensitivity_of_every_stage_holds_after_any_answer(neighbours, wild):
@@ -392,6 +393,7 @@ def test_persons_with_several_rows_and_conditions_are_counted_once_each():
     assert found.model.measured.rows == pytest.approx(wanted, rel=0.05)
 
 
+@pytest.mark.slow(1)
 def test_the_plan_says_what_each_stage_measures():
     plan = sites().plan(ASKED, 0.5)
     said = str(plan)

@@ -21,6 +21,7 @@ def test_a_study_is_rehearsed_where_no_file_exists(cape, study):
     assert json.loads((out / "results.json").read_text())["study"]["rehearsal"] is True
 
 
+@pytest.mark.slow(2)
 def test_a_rehearsal_spends_nothing_of_a_later_run(cape, study):
     out = study.parent / "out"
     assert cape("run", "--rehearse", study, "--out", out).code == 0

@@ -40,7 +40,6 @@ from cape.engine.query import (
     Neighbours,
     Noise,
     Query,
-    ResumePoint,
 )
 from cape.errors import InvalidInput
 from cape.show import Table
@@ -158,12 +157,9 @@ class SyntheticData(Analysis):
         groups = tuple(tuple(range(levels(axis, schema))) for axis in axes)
         return _ask(Merged(axes, groups, tuple((i,) for i in range(len(axes)))), neighbours)
 
-    def converse(
-        self, schema: Schema, neighbours: Neighbours, terms: str
-    ) -> tuple[ResumePoint | None, Conversation]:
-        """Return the conversation, for whoever asks; a site, which never fits a model, needs no extra."""
+    def require_extras(self) -> None:
+        """Raise `MissingExtra` without mbi: a site, which fits no model, does not need it."""
         require_mbi()
-        return super().converse(schema, neighbours, terms)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         first = self.query(schema, neighbours)

@@ -35,6 +35,7 @@ _FEWEST, _MOST = 2, 24  # groups of a column
 _DISTANCE = 0.4  # of cells times noise: half the mean of |noise| is the distance that it makes
 _SHAPE = 0.8  # the mean of |x| over its root mean square
 _MOST_CELLS = 6000  # of all cliques of a model
+_MOST_TRIED = 100  # pairs that would make a model too large
 _ROUNDS = 20  # of proportional fitting
 _LEAST = 1e-3
 
@@ -197,10 +198,14 @@ def choose_pairs(coarse: Coarse, sizes: Sequence[int], unit: float, needed: Sequ
             _add(pair, chosen, links)
     explained = _explained(coarse, tables, links)
     left = {pair: coarse.distance(pair, explained[pair]) for pair in order if pair not in chosen}
-    while left:
+    too_large = 0
+    while left and too_large < _MOST_TRIED:
         pair = max(left, key=lambda each: (left[each], each))
-        worth_it = left.pop(pair) > _more_noise(chosen, pair, sizes, unit)
-        if worth_it and total_cells([*chosen, pair, *needed], sizes) <= _MOST_CELLS:
+        if left.pop(pair) <= _more_noise(chosen, pair, sizes, unit):
+            continue
+        if total_cells([*chosen, pair, *needed], sizes) > _MOST_CELLS:
+            too_large += 1
+        else:
             _add(pair, chosen, links)
             for other in [each for each in left if set(each) & set(pair)]:
                 for middle in links[other[0]] & links[other[1]]:

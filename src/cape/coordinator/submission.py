@@ -219,6 +219,7 @@ class Submission:
         session = self._session(entry.number)
         if self._whole(entry) > self._left_for(entry):
             raise self._exceeded(entry)
+        entry.analysis.require_extras()
         session.guarantee(len(session.stages))  # fails, if at all, before anything is paid for
         session.calibrate()
         attempt = self.record.begin(entry.number, SecureStream().bytes(RUN_BYTES))

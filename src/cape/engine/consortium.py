@@ -163,6 +163,7 @@ class Consortium(Framed):
                 brings a function of its own, which could tell by failing.
         """
         _require_analysis(analysis)
+        analysis.require_extras()
         share = _share(share)
         kind = self._scheme if scheme is None else self._made(scheme)
         stages = Stages.of(analysis, self._setting_of(kind), kind, share)

@@ -242,6 +242,9 @@ class Analysis(ABC):
         """
         return None, self.conduct(schema, neighbours)
 
+    def require_extras(self) -> None:  # noqa: B027
+        """Raise `MissingExtra` if its result could not be used here; whoever asks calls it before paying."""
+
     def stages(self) -> tuple[float, ...]:
         """Return how the share is divided among the queries that are asked one after the other."""
         return (1.0,)
