@@ -25,6 +25,7 @@ __all__ = ["Measurement", "Network", "Potentials", "drawn", "fit", "require_mbi"
 Columns = tuple[int, ...]
 Potentials = dict[Columns, Floats]
 _STEPS = 1000  # of mirror descent, at most
+_LEAST_NOISE = 0.5  # of a count: less is as good as exact
 _TOLERANCE = 1e-4  # relative gain of the loss over 50 steps that ends it
 
 
@@ -64,7 +65,9 @@ def fit(
         with jax.enable_x64(True):
             domain = mbi.Domain(tuple(range(len(sizes))), tuple(sizes))
             given = [
-                mbi.LinearMeasurement(each.counts.reshape(-1), each.columns, float(each.noise))
+                mbi.LinearMeasurement(
+                    each.counts.reshape(-1), each.columns, max(float(each.noise), _LEAST_NOISE)
+                )
                 for each in measured
             ]
             facts = tuple(
