@@ -192,7 +192,7 @@ class _Heights:
 def _bernoulli() -> list[Fraction]:
     found = [Fraction(1)]
     for n in range(1, 2 * _TERMS):
-        found.append(-sum(math.comb(n + 1, k) * found[k] for k in range(n)) / (n + 1))
+        found.append(-sum((math.comb(n + 1, k) * found[k] for k in range(n)), Fraction(0)) / (n + 1))
     return found
 
 
@@ -201,7 +201,8 @@ def _series(a: Decimal) -> list[Decimal]:
     numbers = [Decimal(each.numerator) / each.denominator for each in _bernoulli()]
     logs = [Decimal(0)]
     for n in range(3, 2 * _TERMS, 2):
-        polynomial = sum(math.comb(n, k) * numbers[k] * (a / 2) ** (n - k) for k in range(n + 1))
+        terms = (math.comb(n, k) * numbers[k] * (a / 2) ** (n - k) for k in range(n + 1))
+        polynomial = sum(terms, Decimal(0))
         logs.append(-2 * polynomial / (n * (n - 1)))
     found = [Decimal(1)]
     for n in range(1, len(logs)):

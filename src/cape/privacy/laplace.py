@@ -64,7 +64,7 @@ def epsilon(sensitivity: float, scale: float, shape: Number = 1) -> float:
 def delta(epsilon: float, mu: float, pures: Sequence[Number] = ()) -> float:
     """Return the smallest delta of a mu-GDP release together with pure ones, at this epsilon."""
     epsilon = check.real("epsilon", epsilon, least=0.0)
-    losses, chances = _losses(tuple(map(Fraction, pures)))
+    losses, chances = _losses(tuple(Fraction(each) for each in pures))
     left = epsilon - losses
     # below 0 a Gaussian delta follows from the symmetry of its two sides
     at = np.asarray(gaussian.delta(np.abs(left), mu))
@@ -73,7 +73,7 @@ def delta(epsilon: float, mu: float, pures: Sequence[Number] = ()) -> float:
 
 def composed_epsilon(delta: float, mu: float, pures: Sequence[Number] = ()) -> float:
     """Return the smallest epsilon of a mu-GDP release together with pure ones, at this delta; rounded up."""
-    pure = float(sum(map(Fraction, pures), Fraction(0)))
+    pure = float(sum((Fraction(each) for each in pures), Fraction(0)))
     if delta <= 0 or mu == 0:
         return pure if mu == 0 else math.inf
     if not pure:
