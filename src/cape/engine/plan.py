@@ -276,7 +276,7 @@ def noise_ratio(
         Stages.of(asked, there, made, share)
         found.append(_expected(asked, query, there, made, share, given))
     one, other = found
-    times = sorted(other[label] / one[label] for label in one if 0 < one[label] < math.inf)
+    times = sorted(other[label] / one[label] for label in other if 0 < one.get(label, 0.0) < math.inf)
     return times[(len(times) - 1) // 2] if times else None
 
 
@@ -307,7 +307,7 @@ def _other(
         found = _expected(asked, asked.query(setting.schema, setting.neighbours), there, made, share, sizes)
     except InvalidInput:
         return {}
-    return {label: found[label] for label in labels}
+    return {label: found[label] for label in labels if label in found}
 
 
 def _outlook(

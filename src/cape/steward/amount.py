@@ -6,8 +6,8 @@ delta, with mu² and extra the exact sums.
 
 Reason. mu² of Gaussian releases adds, and so does epsilon of pure ones. Pure releases beside Gaussian ones:
 the sum of their epsilons is one pure release, whose privacy loss and that of a Gaussian one are convolved
-exactly (`cape.privacy.laplace`): never above adding the two epsilons. A pure epsilon is never converted to a mu. An
-allowance without delta covers pure releases only.
+exactly (`cape.privacy.laplace`): never above adding the two epsilons. A pure epsilon is never converted to a
+mu. An allowance without delta covers pure releases only.
 From add-remove to replace-one: replacing a record is removing one and adding another. A test of level a
 between D and D' = D - x + y passes through D - x; with f = G_mu the power of any test is at most
 1 - f(1 - f(a)) = Phi(2 mu - z_a), the trade-off of 2 mu-GDP (Dong, Roth & Su 2022, Theorem 2.14). So mu
