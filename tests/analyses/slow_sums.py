@@ -25,6 +25,7 @@ from cape.blocks.residuals import Residuals
 from cape.blocks.survival import Exits, woven
 from cape.data import Number
 from cape.engine.query import Answer
+from cape.noise import Law
 
 STEP = 2.0**-20
 MU = float(privacy.mu(1.0, 1e-6))  # epsilon 1
@@ -282,6 +283,40 @@ def noisy(query, schema, sums, rows, rng, *, neighbours="replace-one", mu=MU):
         for arrays, stds in zip(sums, noise, strict=True)
     )
     return Answer(found, noise, rows if neighbours == "replace-one" else None, schema)
+
+
+def noisy_laplace(query, schema, sums, rows, rng, *, neighbours="replace-one", epsilon=1.0):
+    """As `noisy`, with Laplace noise: differences of gamma variables of the shape that five sites make."""
+    shape, scale = SITES / HONEST, query.l1 / epsilon
+    std = scale * math.sqrt(2 * shape)
+    noise = tuple(tuple(std * each for each in scales) for scales in query.scales)
+
+    def blurred(array, by):
+        drawn = rng.gamma(shape, size=(2, *np.shape(array))) * scale * by
+        return np.asarray(array + drawn[0] - drawn[1])
+
+    found = tuple(
+        tuple(blurred(a, s) for a, s in zip(arrays, scales, strict=True))
+        for arrays, scales in zip(sums, query.scales, strict=True)
+    )
+    return Answer(found, noise, rows if neighbours == "replace-one" else None, schema, Law(shape))
+
+
+def release_laplace(analysis, schema, table, rng, *, neighbours="replace-one", epsilon=1.0):
+    """What an analysis finds under Laplace noise."""
+    rows, asked = len(next(iter(table.values()))), analysis.under(True)
+    talk, parts = asked.conduct(schema, neighbours), asked.stages()
+    query = next(talk)
+    for part in parts:
+        sums = exact(query, schema, table)
+        paid = epsilon * part / sum(parts)
+        try:
+            query = talk.send(
+                noisy_laplace(query, schema, sums, rows, rng, neighbours=neighbours, epsilon=paid)
+            )
+        except StopIteration as stop:
+            return stop.value
+    raise AssertionError("the analysis asked for more than it has stages")
 
 
 def release(analysis, schema, table, rng, *, neighbours="replace-one", mu=MU):

@@ -250,8 +250,8 @@ class Sums:
         The m for which it lies within q standard errors solve a quadratic: no ratio of normals is
         approximated, and where noise could make the count 0 the interval is all of [-1, 1]. q is Student's,
         with the degrees of freedom (Satterthwaite) that match how well v is known, from a sample and
-        through noise, stretched if the noise is not a Gaussian. They already allow for the v that noise cut to 0; `likely_variance` would allow for it
-        twice.
+        through noise, stretched if the noise is not a Gaussian. They already allow for the v that noise cut
+        to 0; `likely_variance` would allow for it twice.
         """
         sampled = self.count * self.variance
         first = min(max(self.first, -self.count), self.count)

@@ -17,8 +17,12 @@ Tested in tests/analyses/test_search.py, also with answers that were made up.
 *Fit.* The edges of all stages cut the bounds into atoms. Every count is a sum of atoms plus independent
 noise of a known scale: weighted least squares gives all counts below edges, without bias, and their errors.
 Intervals (Woodruff's) come from this fit and end at edges, so that they hold whatever lies between edges.
+*Cells.* K cells of a bracket with R rows and noise s in each leave noise of s sqrt(K) / 2 in counts below
+edges, which the last stage takes away at one edge only, and of s K / R in the slope by which the value lies
+beside that edge. With K = (R / (2 s))^(2/3) the first is a quarter of a cell. Intervals end at edges, so
+that a cell holds no more rows than two sampling errors.
 *Value.* Between edges the fit says nothing. The value is read off a second fit, in which densities of
-neighbouring atoms are alike, up to 0.7 of them: that matters only where noise outweighs the atoms, and
+neighbouring atoms are alike, up to a quarter of them: that matters only where noise outweighs the atoms, and
 interpolates there.
 """
 
@@ -46,9 +50,9 @@ PARTS = {False: (0.15, 0.25, 0.6), True: (0.2, 0.3, 0.5)}
 
 _EVEN, _NEAR = 16, 6  # parts of the first stage, and how often the lowest of them is halved
 _BRACKET = 3.0  # standard errors
-_CELL = 1.5  # noise in a cell that it should hold, in rows
+_CELL = 2.0  # how many rows of a bracket there are for each row of noise in a cell and root of its cells
 _FEWEST, _MOST = 4, 192  # cells of a bracket, and of all brackets together
-_ALIKE = 0.7  # how far densities of neighbouring atoms differ
+_ALIKE = 0.25  # how far densities of neighbouring atoms differ
 _FAR = 4.0  # noise that a quantile may be away from an edge
 _EXACT = 1e3  # how much better than any count a public total is known
 
@@ -288,7 +292,9 @@ def brackets(
         reach = _BRACKET * np.hypot(ranks.errors(prob)[0], ranks.sampling(prob))
         start, end = ranks.between(prob, reach)
         held = np.interp([start, end], ranks.edges, ranks._likely) * ranks.count
-        wanted = (held[1] - held[0]) / (_CELL * noise) if noise else math.inf
+        inside = max(float(held[1] - held[0]), 1.0)
+        for_value = (inside / (_CELL * noise)) ** (2 / 3) if noise else math.inf
+        wanted = max(for_value, inside / (2 * ranks.sampling(prob)))
         cells = int(min(max(wanted, _FEWEST), max(_MOST // len(probs), _FEWEST)))
         edges += np.linspace(start, end, cells + 1).tolist()
     return Cut(name, column, inner(edges, low, high))

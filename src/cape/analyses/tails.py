@@ -1,9 +1,9 @@
 """How far intervals and tests reach where noise has heavier tails than a Gaussian: Laplace's does.
 
-Errors are a Gaussian one from sampling and privacy noise of a known law (`cape.noise.Law`). Formulas that count
-standard errors by a normal or Student's quantile keep them, stretched by how much further the true law reaches
-at that level. Statistics that are sums of squares keep chi-square, matched to the mean and the variance that the
-excess kurtosis of the noise gives them.
+Errors are a Gaussian one from sampling and privacy noise of a known law (`cape.noise.Law`). Formulas that
+count standard errors by a normal or Student's quantile keep them, stretched by how much further the true law
+reaches at that level. Statistics that are sums of squares keep chi-square, matched to the mean and the
+variance that the excess kurtosis of the noise gives them.
 Tested in tests/analyses/test_tails.py.
 """
 
@@ -48,6 +48,7 @@ def excess(law: Law, parts: Sequence[float], total: float) -> float:
 
 
 def chi_square(freedom: float, statistic: float, more: float = 0.0) -> float:
-    """Return the upper tail of a sum of squares, whose variance noise makes larger than 2 freedom by `more`."""
+    """Return the upper tail of a sum of squares, whose variance noise makes larger than 2 freedom by
+    `more`."""
     grown = 1 + more / (2 * freedom)
     return float(chdtrc(freedom / grown, statistic / grown))

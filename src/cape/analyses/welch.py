@@ -266,8 +266,8 @@ def _mixture(groups: Sequence[Group], statistic: float) -> float:
 
     Given the weights w, the statistic is a quadratic form of independent normals with the variances v of the
     groups' means: its first two moments, tr A and 2 tr A² with A = diag(w v) - w (w v)' / sum(w), are matched
-    by a multiple of chi-square; noise of an excess kurtosis k adds k times the squared diagonal to the second.
-    The weights are drawn: one over the known variance from noise plus what is
+    by a multiple of chi-square; noise of an excess kurtosis k adds k times the squared diagonal to the
+    second. The weights are drawn: one over the known variance from noise plus what is
     estimated of that from sampling, where it is not negative.
     """
     known, spread, wide, degrees = (

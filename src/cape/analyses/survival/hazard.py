@@ -123,7 +123,8 @@ class Hazard:
         return np.asarray(self.sampling[earlier] + self.noise) if self.known else np.zeros((0, 0))
 
     def reach(self, q: float | Floats) -> tuple[Floats, Floats]:
-        """Return the ends of intervals of q standard errors, one number or one a known bin, at all bins' ends."""
+        """Return the ends of intervals of q standard errors, one number or one a known bin, at all bins'
+        ends."""
         known, hidden = self.known, self.table.bins - self.known
         values = self.values[:known]
         alone = np.cumsum(1 / self.table.exposed[:known]) / np.arange(1, known + 1)
