@@ -15,6 +15,7 @@ from cape.analyses.columns import OfColumns
 from cape.analyses.custom import CustomSum
 from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.moments import Sums, Weights, apart, by_missing
+from cape.analyses.tails import coarse
 from cape.arrays import Floats
 from cape.blocks import Block, Design, Form, Moments
 from cape.blocks.terms import quoted
@@ -271,7 +272,9 @@ class Sum(ByGroup, OfColumns):
                     column.half * float(first[0]) + column.middle * count,
                     0.0,
                     math.hypot(column.half * first_noise, column.middle * count_noise),
-                    law=answer.law.combined(column.half * first_noise, abs(column.middle) * count_noise),
+                    law=coarse(
+                        answer.law.combined(column.half * first_noise, abs(column.middle) * count_noise)
+                    ),
                 )
             )
         return estimates

@@ -36,6 +36,7 @@ from functools import cached_property
 import numpy as np
 
 from cape.analyses.histogram import one_hot
+from cape.analyses.tails import coarse
 from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.data import Number
@@ -187,7 +188,7 @@ class Ranks:
         squares[[0, -1]] = 0.0
         variances = squares.sum(axis=1)
         place = int(np.argmin(np.abs(self.over(prob)[1:-1]))) + 1 if many > 1 else 0
-        return np.sqrt(variances), self.law.combined(*np.sqrt(squares[place]))
+        return np.sqrt(variances), coarse(self.law.combined(*np.sqrt(squares[place])))
 
     def sampling(self, prob: float) -> float:
         """Return the sampling error of the number of rows below a quantile."""
