@@ -141,10 +141,6 @@ def residuals(block, schema, table):
     return found
 
 
-def products(block, schema, table):
-    """What each row adds to products of (1, x, y), by group or over all: nothing, if it misses a cell."""
-
-
 def by_group(block, schema, table):
     """(1, x, y) of each row, 0 where a cell is missing, and in which group it is, if any."""
     columns = []

@@ -55,6 +55,7 @@ EACH = [
     Histogram("sex"),
     ECDF("age", bins=16),
     Quantiles("age", "bmi", bins=64),
+    Quantiles("age", probs=[0.3]),
 ]
 MADE = pytest.mark.parametrize("asked", EACH, ids=repr)
 

@@ -120,6 +120,8 @@ ANALYSES = [
     Proportion("sex", "stage", by="disease"),
     ECDF("age", bins=16),
     Quantiles("age", "bmi", bins=64),
+    Quantiles("age", "bmi"),
+    Quantiles("bmi", probs=[0.5]),
     TableOne("age", "bmi", "sex"),
     TableOne("age", "bmi", "stage", by="disease"),
     TableOne("sex", by="disease"),
@@ -143,6 +145,7 @@ ANALYSES = [
     Histogram("stage", by="disease"),
     ECDF("age", bins=16, by="stage"),
     Quantiles("age", "bmi", bins=16, by="sex"),
+    Quantiles("age", "bmi", probs=[0.5], by="sex"),
 ]
 RELATIONS = ["replace-one", "add-remove"]
 EACH = pytest.mark.parametrize(
