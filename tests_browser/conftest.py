@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".cache"
@@ -80,7 +80,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
         opened.append(context)
         page = context.new_page()
         page.on("request", lambda asked: _local(asked.url) or wrong.append(f"asked for {asked.url}"))
-        page.on("requestfailed", lambda asked: wrong.append(f"could not load {asked.url}"))
+        page.on("requestfailed", lambda asked: _left(asked) or wrong.append(f"could not load {asked.url}"))
         page.on("pageerror", lambda error: wrong.append(f"a script failed: {error}"))
         page.goto((target.resolve().as_uri() if isinstance(target, Path) else target) + fragment)
         page.wait_for_load_state("load")
@@ -90,6 +90,11 @@ def visit(browser: Browser) -> Iterator[Visit]:
     for context in opened:
         context.close()
     assert not wrong, "\n".join(wrong)
+
+
+def _left(asked: Request) -> bool:
+    """Return whether a file was not loaded because the page was left before."""
+    return "ERR_ABORTED" in (asked.failure or "")
 
 
 def _local(url: str) -> bool:
