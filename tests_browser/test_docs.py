@@ -13,7 +13,7 @@ import pytest
 import cape
 from tests_browser import look
 
-PAGES = ("index", "choosing-epsilon", "comparison", "ethics", "guarantee", "analyses", "reference/analyses")
+PAGES = ("index", "choosing-epsilon", "comparison", "ethics", "guarantee", "tutorial", "reference/privacy")
 
 
 def test_nothing_sticks_out_of_any_page(site, visit, picture):
