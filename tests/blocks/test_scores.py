@@ -269,3 +269,26 @@ def test_what_rows_are_clipped_at_is_not_too_small_to_be_divided() -> None:
         replace(block, bound=5e-324).arrays(schema)
     with pytest.raises(InvalidInput, match="curve"):
         replace(block, curve=5e-324).arrays(schema)
+
+
+def test_directions_of_cut_scores_are_counted_and_never_longer_than_1() -> None:
+    schema = Schema(a=Number(-1, 1), b=Number(-1, 1), y=Number(-10, 10))
+    generator = np.random.default_rng(5)
+    rows = pl.DataFrame({name: generator.uniform(-1, 1, 400) for name in ("a", "b")}).with_columns(
+        y=pl.Series(generator.normal(0, 3, 400))
+    )
+    block = Scores(
+        Design(("a", "b"), "y"), (0.0, 0.0), ((1.0, 0.5), (-0.5, 2.0)), 1.5, 9.0, Gaussian(9.0), 1.0,
+        nearest=True, beyond=True,
+    )  # fmt: skip
+    x, y = (array / 2**20 for array in Table("a", rows, schema).vectors(block.design))  # type: ignore[operator]
+    u = x @ np.array(block.turn).T
+    lengths = np.linalg.norm(u, axis=1)
+    cut = 10 * np.abs(y) * lengths > 1.5
+    wanted = (-np.sign(y) * cut)[:, None] * u / lengths[:, None]
+    assert 0.2 < cut.mean() < 0.95
+    found = Table("a", rows, schema).sums([block])[0][-1] / 2**20
+    assert found == pytest.approx(wanted.sum(axis=0), abs=400 * 2**-20)
+    for row in range(0, 400, 40):
+        one = Table("a", rows[row : row + 1], schema).sums([block])[0][-1]
+        assert sum(int(k) ** 2 for k in one) <= 2**40

@@ -304,7 +304,11 @@ class Gamma(_Numeric):
 
 @dataclass(frozen=True)
 class Gaussian(_Numeric):
-    """Numbers with the same variance everywhere; the mean is linear."""
+    """Numbers with the same variance everywhere; the mean is linear.
+
+    The curvature is that of scores that are not clipped: what clipping takes from scores is asked for beside
+    them and added again (`Scores.directions`), which makes up for the slope that it takes.
+    """
 
     dispersion: float
 
@@ -318,7 +322,7 @@ class Gaussian(_Numeric):
         return np.ones(len(mean))
 
     def cut(self, mean: Floats, reach: Floats) -> tuple[Floats, Floats]:
-        return np.zeros(len(mean)), np.asarray(1 - 2 * ndtr(-reach / math.sqrt(self.dispersion)))
+        return np.zeros(len(mean)), np.ones(len(mean))
 
     def deviance(self, eta: Floats, y: Floats) -> Floats:
         return (y - eta) ** 2

@@ -23,7 +23,7 @@ from cape.arrays import Floats
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
-from cape.blocks.families import Family, Logit
+from cape.blocks.families import TINY, Family, Logit
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
 from cape.data.schema import Number, Schema
@@ -52,7 +52,8 @@ class Scores(VectorBlock):
 
     Arrays: count (1,), score (width,) in units of `bound`; square (width,), the diagonal of the curvature,
     and cross, what stands above it, row by row, in units of `curve`; the same for the spread, in units of
-    bound²; deviance (1,), in units of `deviance`, if that is not 0.
+    bound²; deviance (1,), in units of `deviance`, if that is not 0; beyond (width,), if it is asked for: the
+    directions of the scores that are cut to the bound, as vectors of length 1.
 
     Attributes:
         weights: w.
@@ -64,6 +65,7 @@ class Scores(VectorBlock):
         offset: whether the first column beside the target is added to w·x.
         weighted: whether the last column beside the target weights rows.
         nearest: whether scores are rounded to the nearest integers, and not toward zero.
+        beyond: whether the directions of scores that are cut are asked for.
     """
 
     weights: tuple[float, ...]
@@ -75,6 +77,7 @@ class Scores(VectorBlock):
     offset: bool = False
     weighted: bool = False
     nearest: bool = False
+    beyond: bool = False
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
@@ -104,6 +107,7 @@ class Scores(VectorBlock):
                 for name, size in ((f"{what} square", width), (f"{what} cross", pairs))
             ),
             *([Array("deviance", (1,), T_BITS)] if self.deviance else []),
+            *([Array("beyond", (width,), T_BITS)] if self.beyond else []),
         )
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
@@ -129,6 +133,8 @@ class Scores(VectorBlock):
                 sums[place + 1] += total[above]
             if self.deviance:
                 sums[6] += chance * float(deviance.mean())
+            if self.beyond:
+                sums[-1] += chance * self.directions(eta, np.full(len(x), y), u.T, None).mean(axis=0)
         return tuple(rows * each for each in sums)
 
     def _targets(self, schema: Schema) -> list[tuple[float, float]]:
@@ -153,6 +159,13 @@ class Scores(VectorBlock):
             told = np.fmin(self.family.deviance(eta, y) / self.deviance, 1.0)
         return (g, h, told) if share is None else (share * g, share * h, share * told)
 
+    def directions(self, eta: Floats, y: Floats, u: Floats, share: Floats | None) -> Floats:
+        """Return for each row that is cut the direction of its score, of length 1, else 0."""
+        none, lengths = np.zeros(len(eta)), np.sqrt(along((ONE,) * len(u), u * u))
+        g, _ = self.family.factors(eta, y, none, none, math.inf, math.inf)
+        cut = np.abs(g) * lengths * (1.0 if share is None else share) > self.bound
+        return np.asarray((np.where(cut, np.sign(g), 0.0) * u / np.maximum(lengths, TINY)).T)
+
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
 
@@ -162,7 +175,7 @@ class _Scores:
         width = len(block.weights)
         self._block, self._schema = block, run.schema
         self._count = np.zeros(1, np.int64)
-        self._score, self._deviance = run.total(width), run.total(1)
+        self._score, self._deviance, self._beyond = run.total(width), run.total(1), run.total(width)
         self._curvature, self._spread = run.total(width, width), run.total(width, width)
 
     def add(self, part: Part) -> None:
@@ -187,6 +200,9 @@ class _Scores:
         self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
         if block.deviance:
             self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
+        if block.beyond:
+            directions = clip_rows(block.directions(eta, y, u, share), 1.0, nearest=True)
+            self._beyond.add(directions.sum(axis=0))
 
     def _number(self, name: str, steps: Floats) -> Floats:
         """Return a column in its own unit."""
@@ -198,7 +214,9 @@ class _Scores:
         found = [self._count, self._score.result()]
         for total in (self._curvature.result(), self._spread.result()):
             found += [np.diagonal(total).copy(), total[above]]
-        return (*found, self._deviance.result()) if self._block.deviance else tuple(found)
+        if self._block.deviance:
+            found.append(self._deviance.result())
+        return (*found, self._beyond.result()) if self._block.beyond else tuple(found)
 
 
 def check_bounds(schema: Schema, name: str) -> None:

@@ -186,26 +186,30 @@ class ByScores(Analysis):
 
     def _steps(self, schema: Schema, neighbours: Neighbours) -> Generator[Query, Answer, list[Step]]:
         self._check(schema)
-        shares, point, possible = self.stages(), self._begin(schema), self._possible(schema)
+        shares, point = self.stages(), self._begin(schema)
         steps: list[Step] = []
         for share in shares:
             step = self._read((yield self._query(point, schema, neighbours)), point, steps, schema)
             steps.append(step)
-            turn = step.trusting.turn(first=len(steps) == 1)
-            weights = self._move(step, self._likely(steps, possible).mean)
-            point = step.next(weights, turn, shares[-1] / share, self._scale(steps, schema))
+            point = self._next(steps, shares[-1] / share, schema)
         return steps
 
+    def _next(self, steps: list[Step], share: float, schema: Schema) -> Point:
+        """Return where to ask after these; the last of all has `share` times the share of the last here."""
+        turn = steps[-1].trusting.turn(first=len(steps) == 1)
+        weights = self._move(steps[-1], self._likely(steps, self._possible(schema)).mean)
+        return steps[-1].next(weights, turn, share, self._scale(steps, schema))
+
     def _possible(self, schema: Schema) -> Floats:
-        """Return the largest weights that are possible, if no column moves predictors by more than 20."""
+        """Return the largest weights that are possible, if no column moves predictors further than that."""
         units = Units(self._design(False), schema)
-        moved = MOST_MOVED * self._unit(schema)
+        moved = self._moved(schema)
         most = np.concatenate([[moved], largest(units, moved)])
         return np.asarray(np.linalg.pinv(self._frame(len(units.names)).T) @ most)
 
-    def _unit(self, schema: Schema) -> float:
-        """Return what predictors are measured in: 1 for logarithms, and odds, rates and hazards are such."""
-        return 1.0
+    def _moved(self, schema: Schema) -> float:
+        """Return by how much a column changes predictors at most as it goes through its range."""
+        return MOST_MOVED
 
     def _middle(self, schema: Schema) -> float:
         """Return around what predictors are expected to be."""
@@ -251,7 +255,7 @@ class ByScores(Analysis):
         )
         error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ last.left)
         bias = np.abs(to @ free.pull) @ possible + left
-        moved = MOST_MOVED * self._unit(schema)
+        moved = self._moved(schema)
         limit = np.maximum(widest(units, moved, moved + abs(self._middle(schema))), np.abs(values))
         estimates = [
             Estimate(
@@ -297,7 +301,7 @@ class ByScores(Analysis):
             return (
                 f"Noise hides the effect of {joined(names)}: estimates are drawn to 0, and intervals count "
                 f"on no column changing {self.predictor} by more than "
-                f"{MOST_MOVED * self._unit(units.schema):.3g} as it goes through "
+                f"{self._moved(units.schema):.3g} as it goes through "
                 "its range."
             )
         if last.point.whole:

@@ -20,7 +20,7 @@ from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.glm_model import GLMModel
 from cape.analyses.regression.joint import WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood, Numbers
-from cape.analyses.regression.scores import Point, Scale, Step, score_query
+from cape.analyses.regression.scores import ASYMMETRIC, Point, Scale, Step, score_query
 from cape.arrays import Floats
 from cape.blocks import Design
 from cape.blocks.typical import Shape, steepest
@@ -35,6 +35,7 @@ __all__ = ["GLM"]
 
 LARGEST_OFFSET = 20.0
 WIDE = 5.0  # an identity: half the width of the target's bounds, in SDs of what features predict of it
+WIDER = 4.0  # times the bound on scores, after a step that showed it
 FURTHEST = 2.0  # the SD over people by which a step may change predictors
 CHOICES = ("multinomial", "ordinal")
 
@@ -47,8 +48,8 @@ class GLM(ByScores):
     curvature and its spread, as `LogisticRegression` does, which is one of its families. Scores are clipped
     as far as noise makes that worth while, in a way that leaves their mean at 0 where the family is right:
     see `families`. A family of numbers starts from a linear regression of its target, or of a logarithm of
-    it. `LinearRegression` needs second moments alone, in place of steps; where bounds are much wider than
-    residuals, steps of `family="gaussian"` have less noise.
+    it. `LinearRegression` starts from second moments, and goes on by steps of the family "gaussian" or by
+    more second moments, whichever has less noise.
 
     Sampling errors are robust: those of a sandwich, whatever the variance of the target is. Intervals count
     noise, sampling, and what the last step leaves.
@@ -190,9 +191,16 @@ class GLM(ByScores):
 
     def _read(self, answer: Answer, point: Point, steps: list[Step], schema: Schema) -> Step:
         step = super()._read(answer, point, steps, schema)
-        if steps or not isinstance(self.likelihood, Numbers):
+        if not isinstance(self.likelihood, Numbers):
             return step
+        if steps:
+            return step if step.beyond is None else self._measured(step)
         return self.likelihood.started(step, self._constant, self._shift(schema))
+
+    def _measured(self, step: Step) -> Step:
+        """Return a step with the spread of residuals that it shows."""
+        assert isinstance(self.likelihood, Numbers)
+        return replace(step, deviation=self.likelihood.next(step, self._constant).deviation)
 
     @property
     def _constant(self) -> float:
@@ -204,10 +212,19 @@ class GLM(ByScores):
         return 0.0 if self.offset is None else Shape(schema.number(self.offset)).expected.mean
 
     def _counted(self, steps: list[Step]) -> list[Step]:
-        """The first step of a family of numbers only says where to start; without noise the last says all."""
-        if len(steps) > 1 and (steps[-1].silent or isinstance(self.likelihood, Numbers)):
-            return steps[-1:] if steps[-1].silent else steps[1:]
-        return steps
+        """The first step of a family of numbers only says where to start; without noise the last says all.
+
+        Where residuals are not symmetric, clipping takes as much from an earlier step as from the last one,
+        and in the same direction: taking means of steps makes it no smaller.
+        """
+        if len(steps) == 1 or not (steps[-1].silent or isinstance(self.likelihood, Numbers)):
+            return steps
+        if steps[-1].silent:
+            return steps[-1:]
+        counted, last = steps[1:], steps[-1]
+        if last.lopsided(ASYMMETRIC):
+            return [replace(step, least_cut=last.cut * math.sqrt(len(counted))) for step in counted]
+        return counted
 
     def _origin(self, steps: list[Step]) -> Floats | None:
         return steps[0].point.weights
@@ -215,12 +232,16 @@ class GLM(ByScores):
     def _scale(self, steps: list[Step], schema: Schema) -> Scale:
         likelihood = self.likelihood
         if isinstance(likelihood, Numbers):
-            return steps[-1].after or likelihood.next(steps[-1], self._constant)
+            scale = steps[-1].after or likelihood.next(steps[-1], self._constant)
+            if self.family != "gaussian":
+                return scale
+            wide = WIDER if steps[-1].lopsided(0.999) else 1.0
+            return replace(scale, beyond=True, wide=wide, most=2 * schema.number(self.target).half)
         assert isinstance(likelihood, Binary)
         return likelihood.scale
 
-    def _unit(self, schema: Schema) -> float:
-        return schema.number(self.target).half / WIDE if self.link == "identity" else 1.0
+    def _moved(self, schema: Schema) -> float:
+        return 2 * schema.number(self.target).half if self.link == "identity" else super()._moved(schema)
 
     def _middle(self, schema: Schema) -> float:
         return schema.number(self.target).middle if self.link == "identity" else 0.0

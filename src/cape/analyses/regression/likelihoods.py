@@ -157,6 +157,10 @@ class Numbers(Likelihood):
             total = max(float(curvature[0, 0]) / first**2, 0.01 * count)
             noise = step.score_noise / first / total
             middle = family.middle - float(step.score[0]) / first / total
+            if self.logarithm is None:  # no further than bounds allow, and nearer as noise hides it
+                half = step.point.bound
+                away = min(max(middle - family.middle, -half), half)
+                middle = family.middle + away / (1 + (2 * noise / half) ** 2)
         # the score at another constant than the middle of the bounds
         moved = step.score + (middle - family.middle) * (curvature[0] / first if first else 0.0)
         eta, steep, at = middle, 1.0, middle
@@ -202,6 +206,10 @@ class Numbers(Likelihood):
             return self._scale(0.0, mean, max(variance, mean))
         alpha = max(variance - mean, 0.1 * mean**2) / mean**2
         return self._scale(alpha, mean / (1 + alpha * mean), mean / (1 + alpha * mean))
+
+    def spread_by(self, variance: float) -> Scale:
+        """Return the scale of a family with an identity link whose residuals have this variance."""
+        return self._scale(variance, 1.0, variance)
 
     def _scale(self, dispersion: float, weight: float, squared: float) -> Scale:
         if self.family == "gaussian":  # a variance, in whatever unit the target has

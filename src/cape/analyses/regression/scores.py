@@ -19,7 +19,15 @@ It is convex in a and in a', and in r and r' because 2 - 4 m >= 0, so each of th
   + c at most.
 
 Where deviances are asked for too, each between 0 and 1, they have a weight of `_DEVIANCE`, and one row moves
-the sums by that much more, squared.
+the sums by that much more, squared. Where the directions of scores that are cut are asked for, vectors of
+length 1 or 0 with a weight of `_BEYOND`, one row moves the sums by 4 times that more, squared, and by once
+that under add-remove.
+
+*What clipping takes.* Of the sum of scores that are not clipped, that of clipped ones misses c E V, with c
+the bound, V the sum of directions of the scores that are cut, and E by how much these are longer than c, in
+c. V is 0 on average where residuals are symmetric, so that E does not matter; for normal ones E is 1/3 to
+1/2. `EXCESS` V is added. What noise in V leaves is counted as noise, and `LONGER` V where V is more than
+noise and a wrong centre explain: tails are then long on one side.
 
 Rounding moves each entry of s and z by at most three steps of 2^-20 and makes neither longer. Sums of
 products are those of truncated vectors, which are parallel no more: a difference of two rows moves by at
@@ -34,6 +42,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.special import gammaincinv
 
 from cape.analyses.matrices import nearest_positive, shrunk, spectral, symmetric
 from cape.arrays import Floats
@@ -44,10 +53,21 @@ from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 from cape.errors import InvalidInput
 
-__all__ = ["LOGISTIC", "Belief", "Point", "Scale", "Step", "check_few", "clipping", "score_query"]
+__all__ = [
+    "ASYMMETRIC",
+    "LOGISTIC",
+    "Belief",
+    "Point",
+    "Scale",
+    "Step",
+    "check_few",
+    "clipping",
+    "score_query",
+]
 
 _CURVE, _SPREAD = 1.0, 0.3
 _DEVIANCE = 0.02
+_BEYOND = 0.5
 _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
 MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
@@ -62,6 +82,9 @@ ROUGH = 0.1  # the share of the sampling variance that noise may add before scor
 BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
 LEFT = 0.6  # of the change of log-odds, squared, that a step may be wrong by
 SILENT = 1e-6  # of the sampling variance: noise that is not worth the earlier steps
+EXCESS = 0.5  # how much longer than the bound scores are that are cut, on average, in bounds
+LONGER = 4.0  # the same where residuals are visibly not symmetric
+ASYMMETRIC = 0.97  # how certain that must be
 EARLIER = 3.0  # times that: what counts against a step as soon as there is a later one
 
 
@@ -79,6 +102,8 @@ class Scale:
         near: the shortest bound on scores, in that of log-odds.
         far: the same for a bound that leaves most rows as they are.
         bend: how much a change of predictors by 1 changes scores beside what is linear.
+        beyond: whether the directions of scores that are cut are asked for.
+        wide: how many times as long as noise alone suggests scores may be.
     """
 
     family: Family
@@ -90,6 +115,8 @@ class Scale:
     near: float = 1.0
     far: float = 1.0
     bend: float = 1.0
+    beyond: bool = False
+    wide: float = 1.0
 
 
 LOGISTIC = Scale(Logit(), 0.5, 0.25, 1.0, 0.25)
@@ -153,15 +180,15 @@ def score_query(
         float(point.scale.deviance),
         *beside,
         nearest=point.scale is not LOGISTIC,
+        beyond=point.scale.beyond,
     )
-    deviance = _DEVIANCE if block.deviance else 0.0
-    if deviance:
-        squares.append(1 / math.sqrt(deviance))
+    deviance, beyond = _DEVIANCE if block.deviance else 0.0, _BEYOND if block.beyond else 0.0
+    squares += [1 / math.sqrt(weight) for weight in (deviance, beyond) if weight]
     if replace:
         entries = math.sqrt(design.width(schema)) * (1 + 2 * math.sqrt(_CURVE) + 2 * math.sqrt(_SPREAD))
-        sensitivity = math.sqrt(4 + _CURVE + deviance) + math.ldexp(entries, 3 - T_BITS)
+        sensitivity = math.sqrt(4 + _CURVE + deviance + 4 * beyond) + math.ldexp(entries, 3 - T_BITS)
     else:
-        sensitivity = math.sqrt(_ALONE + count + deviance)
+        sensitivity = math.sqrt(_ALONE + count + deviance + beyond)
     return Query((block,), (tuple(squares),), sensitivity * _FLOAT)
 
 
@@ -184,12 +211,17 @@ class Step:
     deviance: float = math.nan
     deviance_noise: float = math.nan
     after: Scale | None = None  # of the next step, where a start says it
+    beyond: Floats | None = None  # the directions of scores that were cut
+    beyond_noise: float = 0.0
+    found: Floats | None = None  # scores as they were clipped
+    deviation: float = 0.0  # of residuals, as it shows; 0 for that of its scale
+    least_cut: float = 0.0  # of what clipping takes, whatever it shows itself
 
     @classmethod
     def of(cls, answer: Answer, design: Design, point: Point) -> Step:
         """Return what an answer to `score_query` at this point holds."""
-        _, score, square, cross, spread, beside, *deviance = answer.sums[0]
-        _, score_noise, _, curvature_noise, spread_noise, _, *deviance_noise = answer.noise[0]
+        _, score, square, cross, spread, beside, *more = answer.sums[0]
+        _, score_noise, _, curvature_noise, spread_noise, _, *more_noise = answer.noise[0]
         count, _ = answer.complete_rows(design.columns)
         limit = point.scale.deviance
         return cls(
@@ -201,9 +233,48 @@ class Step:
             point.curve * curvature_noise,
             max(count, 1.0),
             point.bound**2 * spread_noise,
-            limit * float(deviance[0][0]) if deviance else math.nan,
-            limit * deviance_noise[0] if deviance else math.nan,
-        )
+            limit * float(more[0][0]) if limit else math.nan,
+            limit * more_noise[0] if limit else math.nan,
+            beyond=np.asarray(more[-1]) if point.scale.beyond else None,
+            beyond_noise=more_noise[-1] if point.scale.beyond else 0.0,
+        ).completed
+
+    @property
+    def completed(self) -> Step:
+        """The step with what clipping is likely to have taken from the sum of scores added again."""
+        if self.beyond is None:
+            return self
+        return replace(self, score=self.score + EXCESS * self.point.bound * self.beyond, found=self.score)
+
+    @property
+    def _asymmetry(self) -> float:
+        """The square of V, the directions of scores that were cut, over that of noise in it.
+
+        Less what V has if residuals are symmetric around another centre, which the scores say.
+        """
+        if self.beyond is None:
+            return 0.0
+        deviation = self.deviation or self.point.scale.deviation
+        k = self.point.bound / deviation / math.sqrt(len(self.score))
+        per = 2 * math.exp(-k * k / 2) / math.sqrt(2 * math.pi) / max(math.erf(k / math.sqrt(2)), _TINY)
+        per /= deviation
+        found = self.beyond - per * self.found
+        noise = math.hypot(self.beyond_noise, per * self.score_noise)
+        return float(found @ found) / max(noise, _TINY) ** 2
+
+    def lopsided(self, certain: float) -> bool:
+        """Whether more scores are cut on one side than noise explains, with this certainty."""
+        return self._asymmetry > 2 * float(gammaincinv(len(self.score) / 2, certain))
+
+    @property
+    def cut(self) -> float:
+        """The standard deviation of what is left of that, as far as it is not known, in every direction."""
+        if self.beyond is None:
+            return self.least_cut
+        usual = 2 * float(gammaincinv(len(self.score) / 2, ASYMMETRIC))
+        seen = max(0.0, 1 - usual / max(self._asymmetry, _TINY))
+        square = LONGER**2 * seen * float(self.beyond @ self.beyond) + 2 * (EXCESS * self.beyond_noise) ** 2
+        return max(self.point.bound * math.sqrt(square), self.least_cut)
 
     @property
     def silent(self) -> bool:
@@ -279,7 +350,7 @@ class Step:
         away = back.T @ covariance @ back + np.outer(self.change, self.change)
         eye = np.eye(len(away))
         rounding = 2 * self.point.scale.deviation * _FLAT * self.count  # scores have a unit, 1/2 for log-odds
-        noise = (self.score_noise**2 + rounding**2) * eye
+        noise = (self.score_noise**2 + rounding**2 + self.cut**2) * eye
         noise = noise + self.curvature_noise**2 * (np.trace(away) * eye + away)
         told = back @ (vectors * kept) @ vectors.T
         return np.asarray(told @ np.linalg.solve(noise, told.T))
@@ -307,7 +378,7 @@ class Step:
         return Point(
             weights,
             turn,
-            min(2 * scale.deviation * bound, scale.most * longest),
+            min(2 * scale.deviation * scale.wide * bound, scale.most * longest),
             min(4 * scale.weight * most, scale.most_weight * longest**2),
             scale,
         )
