@@ -79,6 +79,7 @@ def _observed(
     to = np.linalg.inv(point.turns).transpose(0, 2, 1)  # from coefficients of (1, x) to those of z
     common = to[0, own:]
     loads: list[Floats] = []
+    moves: list[tuple[int, Floats]] = []
     start, places = 0, list(random)
     apart = told.own - n[:, None, None] * of_curve[:own, :own]
     of_one = told.curve_noise**2 / n**2
@@ -103,10 +104,8 @@ def _observed(
         unsure = float(n[group]) ** 2 * (kept * of_one[group] + (1 - kept) ** 2 * first_noise)
         inverse = np.linalg.inv(curve)
         crossed = float(n[group]) * of_curve[:own, own:]
-        if 0 in random:
-            crossed = crossed.copy()
-            crossed[places.index(0)] = 0.0  # features are centred
         pulled, t = inverse @ crossed, inverse @ told.scores[group]
+        moves.append((group, t))
         here = range(start, start + own)
         mine = np.linalg.inv(to[group, :own][:, places])
         whole = to[group, :own] + pulled @ common
@@ -134,6 +133,8 @@ def _observed(
         start += own
     if rest:
         change = np.linalg.solve(within, cross)
+        usual = sum((n[group] / total * t for group, t in moves), np.zeros(own))
+        noise[np.ix_(among, among)] += told.curve_noise**2 / 2 * float(usual @ usual) * np.eye(rest)
         values[among] = cross + within @ common @ point.weights[0]
         design[among, :-1] = within @ common
         design[np.ix_(among, places)] = 0.0  # as turns are triangular, up to rounding

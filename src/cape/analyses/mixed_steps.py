@@ -60,7 +60,9 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
     # of features about the means of sites, or of all
     centres = means.x if centred else np.tile(sums.groups[:, 0, :size].sum(axis=0) / total, (many, 1))
     second = sums.whole[1:-1, 1:-1] / total - (n / total * centres.T[1:]) @ centres[:, 1:]
-    around = _floored(shrunk(second, math.sqrt(float(noise[1:-1, 1:-1].max()) / 2))[0])
+    off = float((centres**2).max() * noise[0, 1:-1].max())  # what noise in means adds
+    unclear = math.sqrt(float(noise[1:-1, 1:-1].max()) / 2 + 2 * off)
+    around = _floored(shrunk(second, unclear)[0], unclear)
     gram = np.zeros((size, size))
     gram[1:, 1:] = around
     if not centred:
@@ -138,14 +140,16 @@ def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
     noise = told.score_noise**2
     sampling = np.maximum(np.diag(told.spread) / total, 0.0)
     # common effects, drawn to where they were
-    inner, change = total * curvature[own:, own:], np.zeros(size)
+    change, at = np.zeros(size), np.linalg.inv(curvature[:own, :own])
     if size > own:
+        crossed = curvature[own:, :own] @ at
+        inner = total * (curvature[own:, own:] - crossed @ curvature[:own, own:])
         spread = noise[own:] + total * sampling[own:]
         precise = inner / spread[:, None]
         prior = np.eye(size - own) / (_DOUBT * point.residual**2)
-        change[own:] = np.linalg.solve(inner.T @ precise + prior, precise.T @ told.rest)
+        alone = told.rest - crossed @ told.scores.sum(axis=0)
+        change[own:] = np.linalg.solve(inner.T @ precise + prior, precise.T @ alone)
     # each site's own, drawn to their mean
-    at = np.linalg.inv(curvature[:own, :own])
     scores = told.scores / n[:, None] - curvature[:own, own:] @ change[own:]
     moved = scores @ at.T
     errors = np.diag(at) ** 2 * (noise[:own] / n[:, None] ** 2 + sampling[:own] / n[:, None])
