@@ -77,7 +77,7 @@ def moved(query, schema, site):
 
 def furthest(one, other):
     square, squares = (one**2).sum(axis=1), (other**2).sum(axis=1)
-    return math.sqrt(float((square[:, None] + squares - 2 * one @ other.T).max()))
+    return math.sqrt(max(float((square[:, None] + squares - 2 * one @ other.T).max()), 0.0))
 
 
 @EACH

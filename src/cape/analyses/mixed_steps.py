@@ -53,6 +53,12 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
     size, many = len(sums.whole) - 1, len(sums.groups)
     order = [*random, *(place for place in range(size) if place not in random)]
     n = np.maximum(sums.counts, 2.0)
+    # products of numbers up to 1 add up to no more than their number, whatever was answered
+    sums = replace(
+        sums,
+        groups=np.clip(sums.groups, -n[:, None, None], n[:, None, None]),
+        whole=np.clip(sums.whole, -n.sum(), n.sum()),
+    )
     total, centred = float(n.sum()), 0 in random
     noise = (sums.whole_noise + many * sums.group_noise) / total**2
     means = _Means.of(sums, n) if centred else _Means.none(many, size)
@@ -133,6 +139,7 @@ def next_point(told: ScoreSums, random: Sequence[int], unit: float) -> Point:
 
     `unit` is the noise of the last stage for a sensitivity of 1.
     """
+    told = told.possible()
     point, n, total = told.point, np.maximum(told.counts, 2.0), told.total
     own, size, many = point.own, point.width, len(told.counts)
     seen, _ = told.per_row

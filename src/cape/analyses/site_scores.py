@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -198,6 +198,21 @@ class ScoreSums:
             block.square * noise["own square"],
             root * noise["place"],
             block.level * noise["level"] / total,
+        )
+
+    def possible(self) -> ScoreSums:
+        """Return them held to what so many rows can add up to, whatever was answered."""
+        point, total = self.point, self.total
+        n = np.maximum(self.counts, 2.0)[:, None]
+        bound, root = point.longest * point.cut / point.sizes, math.sqrt(point.square)
+        most, square = total * np.outer(bound, bound), total * point.square
+        return replace(
+            self,
+            scores=np.clip(self.scores, -n * bound[: point.own], n * bound[: point.own]),
+            rest=np.clip(self.rest, -total * bound[point.own :], total * bound[point.own :]),
+            curvature=np.clip(self.curvature, -square, square),
+            spread=np.clip(self.spread, -most, most),
+            places=np.clip(self.places, -n * root, n * root),
         )
 
     @property
