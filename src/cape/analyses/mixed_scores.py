@@ -52,7 +52,7 @@ def fit_scores(sums: SiteSums, told: ScoreSums, random: Sequence[int]) -> MixedF
         if found is None:
             return None
         residual, freedom = _left(sums, told, random, found)
-    if not all(found.tau2(place, 1.0).known for place in range(len(random))):
+    if found is None or not all(found.tau2(place, 1.0).known for place in range(len(random))):
         return None
     return replace(found, used=used)
 
@@ -132,7 +132,7 @@ def _observed(
             cross -= crossed.T @ t
         start += own
     if rest:
-        change = np.linalg.solve(within, cross)
+        change = np.asarray(np.linalg.solve(within, cross), np.float64)
         usual = sum((n[group] / total * t for group, t in moves), np.zeros(own))
         noise[np.ix_(among, among)] += told.curve_noise**2 / 2 * float(usual @ usual) * np.eye(rest)
         values[among] = cross + within @ common @ point.weights[0]

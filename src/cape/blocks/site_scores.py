@@ -16,8 +16,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cape import check
 from cape.arrays import Floats, Integers
@@ -192,7 +194,7 @@ class SiteScores(Block):
         groups, width = len(self.weights), self.width
         return (groups, 1), (groups, width), (groups, width, width), (width, width), (groups, width), (1,)
 
-    def _parted(self, sums: _Sums) -> list[Floats]:
+    def _parted(self, sums: _Sums) -> list[NDArray[Any]]:
         """Return the arrays of sums that are by group, those that are not added up over groups."""
         own, width = self.own, self.width
         of_all = sums.curvature.sum(axis=0)
@@ -224,12 +226,12 @@ def _places(pairs: Pairs) -> tuple[list[int], list[int]]:
 class _Sums:
     """Sums by group, but for the spread and the level."""
 
-    counts: Floats
-    scores: Floats
-    curvature: Floats
-    spread: Floats
-    places: Floats
-    level: Floats
+    counts: NDArray[Any]
+    scores: NDArray[Any]
+    curvature: NDArray[Any]
+    spread: NDArray[Any]
+    places: NDArray[Any]
+    level: NDArray[Any]
 
 
 class _Summer:
