@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,15 @@ from hypothesis import strategies as st
 from cape.analyses.survival import cox_sensitivity
 from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
+from cape.analyses.survival.parametric import SurvivalRegression
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
 from cape.blocks.martingale import STEEP
 from cape.data import Schema
-from cape.engine.query import Neighbours, Query
+from cape.engine.query import Answer, Neighbours, Query
 from cape.engine.schemes import SCHEMES
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput
+from cape.errors import InvalidInput, TooNoisyWarning
 from cape.privacy import Budget
 from tests.slices import examples
 
@@ -307,3 +309,37 @@ def test_the_scales_are_those_of_the_proofs(neighbours: Neighbours) -> None:
     alone = 0.12 + 0.12 + 1 + 1 + 1 + 0.5 + count
     both = 0.24 + 1 + 0.24 + 4
     assert first.sensitivity**2 == pytest.approx(both if neighbours == "replace-one" else alone, rel=1e-4)
+
+
+@pytest.mark.one_in(2, seconds=0.7)
+@RELATION
+@pytest.mark.parametrize("distribution", ["weibull", "exponential"])
+@pytest.mark.parametrize("entry", [None, "from"])
+def test_no_row_moves_what_a_survival_regression_asks_for_further(
+    entry: str | None, distribution: str, neighbours: Neighbours
+) -> None:
+    """In every stage of a run, over rows at all ends, whatever shape earlier answers made up."""
+    analysis = SurvivalRegression("years", "died", ["x", "z"], distribution, entry=entry, rounds=3)
+    generator = np.random.default_rng(3)
+    rows = [
+        row(x, 2 + 2 * z, years, died, late)
+        for x, z in ((-1, -1), (-1, 1), (1, 1), (0, 0))
+        for years in (0.0, 1e-9, 0.4, 10.0)
+        for died in ("no", "yes")
+        for late in ((0.0, 0.3) if entry else (0.0,))
+    ]
+    talk = analysis.conduct(SCHEMA, neighbours)
+    query = next(talk)
+    for _ in analysis.stages():
+        assert largest(query, rows, neighbours) <= query.sensitivity
+        told = [
+            10.0 ** generator.uniform(0, 4) * generator.normal(size=a.shape) for a in query.arrays(SCHEMA)
+        ]
+        noise = tuple(1.0 for _ in told)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TooNoisyWarning)
+                query = talk.send(Answer((tuple(told),), (noise,), 1000, SCHEMA))
+        except StopIteration:
+            return
+    raise AssertionError("an analysis asks as often as it has stages")

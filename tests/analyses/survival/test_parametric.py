@@ -128,10 +128,15 @@ def test_a_release_prints_and_can_be_read_back() -> None:
     assert release.model.hazard_ratios["a"] == pytest.approx(math.exp(release.model.coefficients["a"]))
 
 
-def test_few_rows_warn_and_intervals_are_wide() -> None:
+@pytest.mark.parametrize("mu", [0.2, 1e-5])
+def test_few_rows_warn_and_intervals_are_wide_but_numbers(mu: float) -> None:
     with pytest.warns(TooNoisyWarning, match="unreliable|standard errors"):
-        result = found(people(60, 1), 0.2)
-    assert all(each.interval()[1] - each.interval()[0] > 1 for each in result.estimates)
+        result = found(people(60, 1), mu)
+    for each in result.estimates:
+        low, high = each.interval()
+        assert high - low > 1
+        assert math.isfinite(low)
+        assert math.isfinite(each.value)
 
 
 @pytest.mark.parametrize(
