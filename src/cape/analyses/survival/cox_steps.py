@@ -21,7 +21,7 @@ from cape.blocks import Design, FollowUp, Martingale
 from cape.blocks.steps import ONE
 from cape.engine.query import Answer
 
-__all__ = ["HazardStep", "Place", "believed", "clipping"]
+__all__ = ["HazardStep", "Place", "believed", "clipping", "tilt_noise"]
 
 REACH = 1.25  # what one row may move the baseline by at least: an event, and what it expects elsewhere
 CELL = 0.1  # of the events in a cell: the noise that a longer reach may make
@@ -129,15 +129,16 @@ class HazardStep(Step):
 
     Attributes:
         spread_noise: above the diagonal.
-        steeper: by how much the tilt changes the baseline if level and weights stay, and its noise.
+        steeper: by how much the tilt changes the baseline if level and weights stay, its noise, and that of
+            each entry of `lean`.
         lean: how level and weights go with the tilt: what changes it as they do.
-        shape: the variances of the tilt from sampling and from noise, if it is solved for with all else.
+        shape: the variance of the tilt from sampling, if it is solved for with all else.
     """
 
     spread_noise: float = 0.0
-    steeper: tuple[float, float] = (0.0, 0.0)
+    steeper: tuple[float, float, float] = (0.0, 0.0, 0.0)
     lean: Floats | None = None
-    shape: tuple[float, float] = (0.0, 0.0)
+    shape: float = 0.0
 
     @classmethod
     def at(cls, answer: Answer, block: Martingale, place: Place) -> HazardStep:
@@ -153,7 +154,7 @@ class HazardStep(Step):
             block.curve * curvature_noise,
             block.bound**2 * spread_noise,
         )
-        lean, steeper, shape = None, (0.0, 0.0), (0.0, 0.0)
+        lean, steeper, shape = None, (0.0, 0.0, 0.0), 0.0
         if block.tilt:
             shape = found.of_tilt(place.baseline, events)
             found, lean, steeper = found.without_tilt(place.baseline, events)
@@ -176,7 +177,7 @@ class HazardStep(Step):
         """Return by how much the tilt changes if level and weights do, drawn to 0 if it had this variance."""
         if self.lean is None:
             return 0.0
-        moved, noise = self.steeper
+        moved, noise, _ = self.steeper
         away = np.linalg.solve(self.point.turn.T, change)
         gain = 1.0 if math.isinf(variance) else variance / (variance + noise**2)
         found = (moved - float(self.lean @ away)) * gain
@@ -227,6 +228,20 @@ class HazardStep(Step):
         return np.asarray(LEFT * self.moved * (self.point.turn.T @ self.change))
 
 
+def tilt_noise(step: HazardStep, belief: Belief) -> float:
+    """Return the variance of the tilt after a step from noise: its own, that of what is believed of level and
+    weights, of how these go with it, and what is left of second order."""
+    if step.lean is None:
+        return 0.0
+    moved, noise, unsure = step.steeper
+    back = np.linalg.inv(step.point.turn)
+    covariance = back.T @ belief.covariance @ back
+    away = back.T @ (belief.mean - step.point.weights)
+    of_others = float(step.lean @ covariance @ step.lean) + unsure**2 * float(np.trace(covariance))
+    change = moved - float(step.lean @ away)
+    return noise**2 + of_others + unsure**2 * float(away @ away) + (LEFT * change**2) ** 2
+
+
 @dataclass(frozen=True)
 class _Sums:
     """Sums of scores, curvature and spread along (1, tilt, x - centre), and the noise of each."""
@@ -238,7 +253,9 @@ class _Sums:
     curvature_noise: float
     spread_noise: float
 
-    def without_tilt(self, baseline: Baseline, events: float) -> tuple[_Sums, Floats, tuple[float, float]]:
+    def without_tilt(
+        self, baseline: Baseline, events: float
+    ) -> tuple[_Sums, Floats, tuple[float, float, float]]:
         """Return the sums along (1, x - centre) less what goes with the tilt, and the change of that.
 
         With k the curvature along the tilt, and c its products with the others, scores s become s - c t / k,
@@ -267,7 +284,7 @@ class _Sums:
                 self.spread_noise * longer,
             ),
             lean,
-            (-tilt / k, self.score_noise / k),
+            (-tilt / k, self.score_noise / k, wrong),
         )
 
     def _along_tilt(self, baseline: Baseline, events: float) -> float:
@@ -277,8 +294,8 @@ class _Sums:
         seen = float(self.curvature[1, 1]) - CERTAIN * self.curvature_noise
         return max(known, seen, _FLAT * events)
 
-    def of_tilt(self, baseline: Baseline, events: float) -> tuple[float, float]:
-        """Return the variances of the tilt from sampling and from noise, level and weights solved for too."""
+    def of_tilt(self, baseline: Baseline, events: float) -> float:
+        """Return the variance of the tilt from sampling, level and weights solved for too."""
         curvature = self.curvature.copy()
         curvature[1, 1] = self._along_tilt(baseline, events)
         values, vectors = np.linalg.eigh(curvature)
@@ -287,8 +304,7 @@ class _Sums:
         row = (vectors[1] * inverses) @ vectors.T
         if float(vectors[1] ** 2 @ (values > edge)) < KNOWN:  # noise hides what goes with the tilt
             row = np.eye(len(values))[1] / curvature[1, 1]
-        sampling = float(row @ nearest_positive(self.spread) @ row)
-        return sampling, self.score_noise**2 * float(row @ row)
+        return float(row @ nearest_positive(self.spread) @ row)
 
 
 def believed(steps: Sequence[Step], covariance: Floats) -> Belief:

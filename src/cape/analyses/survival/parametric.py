@@ -18,7 +18,7 @@ import numpy as np
 from cape import check
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.by_hazards import Asked, ByHazards, checked_rounds, terms
-from cape.analyses.survival.cox_steps import HazardStep, Place
+from cape.analyses.survival.cox_steps import HazardStep, Place, tilt_noise
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
 from cape.arrays import Floats
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
@@ -221,8 +221,12 @@ class SurvivalRegression(ByHazards):
         column = schema.number(self.time)
         shape: tuple[Estimate, ...] = ()
         if self._weibull:
-            errors = [place.law.shape * place.unit * math.sqrt(each) for each in asked.steps[-1].shape]
-            shape = (Estimate("shape", place.law.shape, *errors, (0.0, math.inf)),)
+            last = asked.steps[-1]
+            sampling, noise = (
+                place.law.shape * place.unit * math.sqrt(each)
+                for each in (last.shape, tilt_noise(last, told.likely))
+            )
+            shape = (Estimate("shape", place.law.shape, sampling, noise, (0.0, math.inf)),)
         model = SurvivalRegressionModel(
             self.time,
             self.event,
