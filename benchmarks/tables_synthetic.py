@@ -4,8 +4,8 @@ Five sites of which one colludes, epsilon 1 and delta 1e-6. Adult is a folder of
 adult-domain.json, coded as integers by the private-pgm project. Numbers are cut at every integer.
 
 What was tried on Adult itself, in simulations: 7, 9 and 12 groups a column, two other divisions of the share
-among stages, and limits of 4,000 and 6,000 cells on the model; distances differed by less than 0.002. `_NOISE`
-in `cape.analyses.synthetic_choices` gives about 9 groups there; the division stayed as it was set first.
+among stages, and limits of 4,000 and 6,000 cells on the model; distances differed by less than 0.002.
+`_NOISE` in `cape.analyses.synthetic_choices` gives about 9 groups there; the division stayed as it was set.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ def coverage() -> Result:
         consortium = cape.Consortium(sites, _PLACES, cape.Budget(1.0, _DELTA), colluding=_COLLUDING)
         release = consortium.release(cape.SyntheticData(list(_PLACES), bins=8), 1.0)
         found = cape.synthetic.combine(_computed, release, _REPEATED, seed=run)
-        for name, each in found.items():
-            low, high = each.interval()
+        for name in covered:
+            low, high = found[name].interval()  # type: ignore[index]
             covered[name] += low <= truth[name] <= high
     shares = {name: many / _STUDIES for name, many in covered.items()}
     return Result(min(shares.values()), _COVERED, "higher", "coverage", {"covered": shares})

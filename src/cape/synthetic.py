@@ -94,8 +94,10 @@ def combine(
     synthesis = own.var(axis=0, ddof=1)
     spread = again.var(axis=0, ddof=1)
     bias = again.mean(axis=0) - own.mean(axis=0)
-    # A mean over m tables has 1/m of the variance of synthesis; the bias is known to within spread / m.
-    variance = np.maximum(spread - synthesis, 0.0) + synthesis / m + (spread + synthesis) / m
+    # A mean over m tables has 1/m of the variance of synthesis. The bias is known to within spread / m at
+    # best, and at the model instead of at the truth: it counts as an error of its own size.
+    doubt = np.maximum(bias**2, (spread + synthesis) / m)
+    variance = np.maximum(spread - synthesis, 0.0) + synthesis / m + doubt
     found = {
         name: Combined(name, float(value), math.sqrt(float(square)), m - 1)
         for name, value, square in zip(names, own.mean(axis=0) - bias, variance, strict=True)

@@ -83,12 +83,8 @@ def test_a_run_writes_synthetic_rows_and_their_card(cape, study, quick):
     assert rows.shape == (70, 3)
     assert rows.filter((pl.col("sex") == "male") & (pl.col("ill") == "yes")).is_empty()
     card = (out / "synthetic.md").read_text()
-    for word in (
-        "epsilon = 2 at delta = 1e-06",
-        "What was measured",
-        "cannot be learnt",
-        "facts about sex × ill",
-    ):
+    said = ("epsilon = 2 at delta = 1e-06", "What was measured", "cannot be learnt", "facts about sex × ill")
+    for word in said:
         assert word in card
     assert "REHEARSAL" not in card
     assert "associations" in (out / "report.html").read_text()
