@@ -156,7 +156,7 @@ def test_noise_grows_with_the_rows_and_sites_of_a_person(rows, sites, scheme, ti
 
 
 def test_shares_of_a_budget_without_delta_are_shares_of_epsilon():
-    here = consortium()
+    here = consortium(neighbours="add-remove")  # counts are not made to add up
     one, two = here.release(COUNT, 0.25), here.release(COUNT, 0.75)
     assert (one.guarantee.pure, two.guarantee.pure) == (0.25, 0.75)
     assert one.guarantee.epsilon == 0.25
@@ -169,6 +169,15 @@ def test_shares_of_a_budget_without_delta_are_shares_of_epsilon():
         here.release(COUNT, 0.001)
     assert "no delta, so nobody can ever be sure" in str(one.guarantee)
     assert "epsilon = 0.25, no delta" in str(one)
+
+
+def test_a_sparse_graph_of_masks_is_named_in_the_promise():
+    scheme = make_scheme("cape", "laplace")
+    setting = Setting(cape.Schema(SCHEMA), cape.Budget(1.0), scheme.parties(200), "replace-one")
+    promise = setting.guarantee(scheme, 0.5)
+    assert 0 < promise.extra < 2**-40
+    assert "no delta, but for the graph of masks" in promise.statement
+    assert "fails to hide a site with a chance of at most" in promise.statement
 
 
 @pytest.mark.filterwarnings("ignore::cape.PrivacyLeakWarning")

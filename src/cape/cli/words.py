@@ -103,7 +103,7 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers together
         "exactly accounted."
         if guarantee.pure is None
         else "whatever is released would have been released then with at least "
-        f"1/{math.exp(guarantee.pure):.4g} of the probability, so nobody can ever be sure."
+        f"1/{math.exp(guarantee.pure):.4g} of the probability, {guarantee.sure}."
     )
     comma = "," if guarantee.pure is None else ":"
     return [

@@ -92,8 +92,13 @@ class ReleaseGuarantee:
             )
         return (
             f"becomes at most {math.exp(self.pure):.4g} times as likely, whatever it is: "
-            f"{self.pure:.4g}-differential privacy with no delta, so nobody can ever be sure."
+            f"{self.pure:.4g}-differential privacy with no delta, {self.sure}."
         )
+
+    @property
+    def sure(self) -> str:
+        """What follows from a pure epsilon; a sparse graph of masks has a chance to fail."""
+        return "but for the graph of masks" if self.extra else "so nobody can ever be sure"
 
     @property
     def _change(self) -> str:
