@@ -43,6 +43,7 @@ def total(scheme, drop, key=b"laplace", parties=PARTIES):
     return scheme.run(task)
 
 
+@pytest.mark.quick_cases("cape-drop1-1.3333333333333333", "cape-drop3-1.5", seconds=0.8)
 @pytest.mark.parametrize(
     ("name", "drop", "shape"),
     [

@@ -95,7 +95,7 @@ def test_intervals_follow_the_law_of_the_release_unless_an_estimate_has_its_own(
 
 def test_quantiles_of_many_numbers_are_those_of_each():
     noise = np.linspace(0.0, 3.0, 300)
-    for level in (0.6, 0.975, 1 - 1e-6):
+    for level in (0.6, 0.975):
         many = Law(1.25).quantile(level, noise, 1.0)
         few = np.concatenate([Law(1.25).quantile(level, part, 1.0) for part in np.split(noise, 10)])
         assert many == pytest.approx(few, rel=1e-5)

@@ -32,6 +32,7 @@ def fit(samples, shape, scale):
     return binned_p_value(samples, lambda e: probability_below(e, a, scale), edges)
 
 
+@pytest.mark.quick_cases("shape2-1048576.0", seconds=0.8)
 @pytest.mark.parametrize(("shape", "scale"), LAWS)
 def test_the_law_is_accepted_and_a_wrong_shape_or_scale_is_rejected(shape, scale, stream):
     samples = polya(shape, scale, COUNT, stream)
@@ -90,6 +91,7 @@ def exact(k, shape, scale):
     return mpmath.exp(log + a * mpmath.log(-mpmath.expm1(log_p)) + k * log_p)
 
 
+@pytest.mark.quick_cases("shape0-1.0", "shape2-1048576.0", seconds=0.8)
 @pytest.mark.parametrize(
     ("shape", "scale"), [*LAWS, (Fraction(1, 902_500), 1e3), (Fraction(3, 4), 2.0**34), (Fraction(1, 7), 0.5)]
 )

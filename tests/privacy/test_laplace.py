@@ -118,6 +118,7 @@ def test_epsilons_of_pure_releases_add_and_a_total_is_at_most_the_sum():
     assert many < laplace.composed_epsilon(1e-6, mu, [Fraction(1, 2)])
 
 
+@pytest.mark.slow(1.0)
 def test_many_different_losses_are_rounded_up():
     pures = [Fraction(1, 10 + i) for i in range(14)]
     coarse = laplace.delta(0.8, 0.2, pures)
