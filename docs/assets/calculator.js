@@ -6,7 +6,7 @@
   const field = name => form.elements.namedItem(name);
   const limits = {  // field -> what is wrong with a number, or nothing
     epsilon: x => x > 0 && x <= 50 ? "" : "Epsilon must be above 0 and at most 50.",
-    delta: x => x >= 1e-15 && x < 0.5 ? "" : "Delta must be at least 1e-15 and below 0.5.",
+    delta: x => x === 0 || x >= 1e-15 && x < 0.5 ? "" : "Delta must be at least 1e-15 and below 0.5, or left empty.",
     part: x => x > 0 && x <= 100 ? "" : "The share must be above 0 and at most 100 percent.",
     rows: x => x >= 1 && x <= 1e12 && Number.isInteger(x) ? "" : "The number of rows must be a whole number from 1 on.",
     sites: x => x >= 2 && x <= 10000 && Number.isInteger(x) ? "" : "The number of sites must be a whole number from 2 on.",
@@ -31,7 +31,10 @@
 
   function read() {
     const asked = {what: field("what").value};
-    for (const name of Object.keys(limits)) asked[name] = field(name).value.trim() === "" ? NaN : Number(field(name).value);
+    for (const name of Object.keys(limits)) {
+      const text = field(name).value.trim();
+      asked[name] = text !== "" ? Number(text) : name === "delta" ? 0 : NaN;
+    }
     let wrong = "";
     for (const [name, check] of Object.entries(limits)) {
       const used = !only[name] || only[name] === asked.what;
@@ -51,7 +54,7 @@
     form.querySelector(".wrong").textContent = wrong;
     form.querySelector("output").hidden = wrong !== "";
     if (wrong) return;
-    const found = capePrivacy.release(asked), total = capePrivacy.gaussian.mu(asked.epsilon, asked.delta);
+    const found = capePrivacy.release(asked);
     const unit = x => what === "share" ? digits(100 * x) + " points" : digits(x);
     const rows = [
       ["cape", `CAPE, ${asked.colluding} of ${asked.sites} sites colluding`],
@@ -73,13 +76,15 @@
       row.dataset.noise = one.noise;
       body.append(row);
     }
-    const mu = form.querySelector("[data-says=mu]");
-    mu.textContent = `The budget is mu = ${digits(total, 4)}. `
+    const budget = form.querySelector("[data-says=budget]");
+    budget.textContent = (found.law === "gaussian" ? `The budget is mu = ${digits(found.budget, 4)}, with Gaussian noise. `
+      : "A budget without delta is pure: the noise is Laplace's. ")
       + `Somebody who knows every other row and bets on which of two rows is a person's wins at most `
-      + `${percent(capePrivacy.gaussian.bet(total))} of such bets; blind guessing wins 50%. `
-      + `Somebody who may accuse 5% wrongly finds at most ${percent(capePrivacy.gaussian.found(total, 0.05))} of those whose row it is; `
+      + `${percent(found.bet)} of such bets; blind guessing wins 50%. `
+      + `Somebody who may accuse 5% wrongly finds at most ${percent(found.found)} of those whose row it is; `
       + `blind guessing finds 5%.`;
-    mu.dataset.mu = total;
+    budget.dataset.law = found.law;
+    budget.dataset.budget = found.budget;
     const sampling = form.querySelector("[data-says=sampling]");
     sampling.textContent = what === "count"
       ? "A count is of the rows themselves, so it has no sampling error: the interval is the noise alone."
@@ -90,7 +95,7 @@
     needed.textContent = (what === "count"
       ? `For noise of 0.5% of the rows, a standard deviation of ${unit(goal)}, `
       : `For noise half as large as the sampling error, which widens the interval by 12%, `)
-      + `the study would need epsilon = ${digits(epsilon)} with this delta and share.`;
+      + `the study would need epsilon = ${digits(epsilon)} with this share${asked.delta ? " and delta" : ", without delta"}.`;
     needed.dataset.epsilon = epsilon;
   }
 

@@ -1,6 +1,5 @@
 // The formulas of cape.privacy that the calculator of choosing-epsilon.md needs, in plain JavaScript.
 // tests_browser/test_calculator.py compares every one of them with the library.
-// Each kind of noise is an object of its own: gaussian is the one that there is.
 const capePrivacy = (() => {
   "use strict";
   const SQRT2 = Math.sqrt(2), SQRT_PI = Math.sqrt(Math.PI);
@@ -32,6 +31,7 @@ const capePrivacy = (() => {
   function search(low, high, below) {
     for (let i = 0; i < 200; i++) {
       const middle = (low + high) / 2;
+      if (middle <= low || middle >= high) break;
       if (below(middle)) low = middle;
       else high = middle;
     }
@@ -51,6 +51,9 @@ const capePrivacy = (() => {
     return h * total;
   }
 
+  // Each kind of noise says: what a budget is worth, the noise of a curator who spends a part of it on what one
+  // person changes, how far 95% of noise and sampling error reach, what an adversary can do, and which epsilon is
+  // needed. Gaussian noise is scaled by the L2 norm of the change (`l2`), Laplace noise by the L1 norm (`l1`).
   const gaussian = {
     // The smallest delta at which a release of this mu is (epsilon, delta)-private (Balle and Wang 2018).
     delta(epsilon, mu) {
@@ -63,11 +66,43 @@ const capePrivacy = (() => {
       Math.exp(search(Math.log(1e-9), Math.log(1e4), log => gaussian.delta(epsilon, Math.exp(log)) < delta)),
     // The smallest epsilon at which a release of this mu is (epsilon, delta)-private.
     epsilon: (delta, mu) => search(0, mu * mu / 2 + 40 * mu, epsilon => gaussian.delta(epsilon, mu) > delta),
+    worth: ({epsilon, delta}) => gaussian.mu(epsilon, delta),
+    noise: ({l2}, worth, part) => l2 / (worth * Math.sqrt(part)),
+    half: (noise, sampling) => -quantile(0.025) * Math.hypot(noise, sampling),
     // Of those whose row it is, the most that somebody finds who wrongly accuses this part of the others.
     found: (mu, accused) => phi(quantile(accused) + mu),
     // How often a bet between two rows, each as likely as the other, is won at most.
     bet: mu => phi(mu / 2),
+    needed: ({l2}, noise, part, delta) => gaussian.epsilon(delta, l2 / (noise * Math.sqrt(part))),
   };
+
+  const laplace = {
+    worth: ({epsilon}) => epsilon,
+    noise: ({l1}, worth, part) => SQRT2 * l1 / (worth * part),
+    // The noise is Gaussian with a gamma variance of this shape (1 for Laplace's law itself), as in cape.noise.law.
+    half(noise, sampling, shape) {
+      if (shape > 100) return gaussian.half(noise, sampling);
+      const nodes = variances(shape);
+      const beyond = x => nodes.reduce(
+        (sum, [variance, weight]) => sum + weight * phi(-x / Math.sqrt(noise * noise * variance + sampling * sampling)), 0);
+      return search(0, 10 * Math.hypot(noise, sampling), x => beyond(x) > 0.025);
+    },
+    found: (epsilon, accused) => Math.min(Math.exp(epsilon) * accused, 1 - (1 - accused) / Math.exp(epsilon)),
+    bet: epsilon => 1 / (1 + Math.exp(-epsilon)),
+    needed: ({l1}, noise, part) => SQRT2 * l1 / (noise * part),
+  };
+
+  // Nodes and weights of a gamma variable of this shape with mean 1.
+  function variances(shape) {
+    const most = Math.log(shape + 12 * Math.sqrt(shape) + 45), nodes = [];
+    for (let i = 0; i < 181; i++) {
+      const t = -4.6 + (most + 4.6) * i / 180, log = t - Math.exp(-t);
+      nodes.push([Math.exp(log) / shape, shape * log - Math.exp(log) + Math.log1p(Math.exp(-t))]);
+    }
+    const top = Math.max(...nodes.map(node => node[1]));
+    const total = nodes.reduce((sum, node) => sum + Math.exp(node[1] - top), 0);
+    return nodes.map(([variance, log]) => [variance, Math.exp(log - top) / total]);
+  }
 
   // Variance of the noise in the sum over a trusted curator's at the same privacy.
   const ratios = {
@@ -76,11 +111,15 @@ const capePrivacy = (() => {
     conventional: sites => sites,
   };
 
-  // The most that one person changes what is asked for, when their row is replaced: in units of the result.
+  // The most that one person changes what is asked for, when their row is replaced, in units of the result; and
+  // how much of the noise of single numbers is in it, as weights: the shares of a column add up to 1.
   const moved = {
-    count: () => 1,
-    mean: ({rows, low, high}) => (high - low) / rows,
-    share: ({rows, categories}) => Math.sqrt(2 * (1 - 1 / categories)) / rows,
+    count: () => ({l2: 1, l1: 1, weights: [1]}),
+    mean: ({rows, low, high}) => ({l2: (high - low) / rows, l1: (high - low) / rows, weights: [1]}),
+    share({rows, categories}) {
+      const kept = Math.sqrt(1 - 1 / categories), weights = Array(categories - 1).fill(1 / categories);
+      return {l2: SQRT2 * kept / rows, l1: 2 * kept / rows, weights: [1 - 1 / categories, ...weights]};
+    },
   };
 
   // The error of taking these rows from a population: a count is of the rows themselves.
@@ -93,26 +132,38 @@ const capePrivacy = (() => {
   // The paper's number of colluding sites, which is the default.
   const colluding = sites => Math.max(Math.ceil(sites / 3) - 1, 0);
 
-  // The standard errors of one release that spends a part of the budget, and what they mean.
+  // A sum of independent noises has the shape with the same kurtosis.
+  function combined(shape, weights) {
+    const squares = weights.map(weight => weight * weight);
+    return shape * squares.reduce((a, b) => a + b) ** 2 / squares.reduce((sum, square) => sum + square * square, 0);
+  }
+
+  // The standard errors of one release that spends a part of the budget, and what they mean. A budget without delta
+  // pays for Laplace noise.
   function release(asked) {
-    const mu = gaussian.mu(asked.epsilon, asked.delta) * Math.sqrt(asked.part);
-    const curator = moved[asked.what](asked) / mu, drawn = sampling[asked.what](asked);
+    const law = asked.delta > 0 ? gaussian : laplace, worth = law.worth(asked);
+    const change = moved[asked.what](asked), drawn = sampling[asked.what](asked);
+    const curator = law.noise(change, worth, asked.part);
     const schemes = {};
     for (const [scheme, ratio] of Object.entries(ratios)) {
-      const noise = curator * Math.sqrt(ratio(asked.sites, asked.colluding));
-      const total = Math.hypot(noise, drawn);
-      schemes[scheme] = {noise, total, half: -quantile(0.025) * total, worth: asked.rows * (drawn / total) ** 2};
+      const times = ratio(asked.sites, asked.colluding), noise = curator * Math.sqrt(times);
+      const half = law.half(noise, drawn, combined(times, change.weights));
+      schemes[scheme] = {noise, half, worth: asked.rows * drawn ** 2 / (noise ** 2 + drawn ** 2)};
     }
-    return {mu, sampling: drawn, half: -quantile(0.025) * drawn, schemes};
+    return {
+      law: law === gaussian ? "gaussian" : "laplace",
+      budget: worth, bet: law.bet(worth), found: law.found(worth, 0.05),
+      sampling: drawn, half: gaussian.half(0, drawn), schemes,
+    };
   }
 
   // The epsilon of the whole budget with which the noise of cape is this small.
   function needed(asked, noise) {
-    const ratio = ratios.cape(asked.sites, asked.colluding);
-    const mu = moved[asked.what](asked) * Math.sqrt(ratio / asked.part) / noise;
-    return gaussian.epsilon(asked.delta, mu);
+    const law = asked.delta > 0 ? gaussian : laplace;
+    const curator = noise / Math.sqrt(ratios.cape(asked.sites, asked.colluding));
+    return law.needed(moved[asked.what](asked), curator, asked.part, asked.delta);
   }
 
-  return {gaussian, phi, quantile, ratios, colluding, release, needed};
+  return {gaussian, laplace, phi, quantile, ratios, colluding, release, needed};
 })();
 if (typeof module !== "undefined") module.exports = capePrivacy;
