@@ -40,7 +40,7 @@ def test_where_bounds_are_wide_steps_have_a_third_of_the_noise_of_second_moments
         low, high = ours.interval(0.999)
         assert low <= true <= high
     assert "steps of clipped scores" in found.model.summary()
-    assert found.model.residual == pytest.approx(14, rel=0.1)
+    assert found.model.residual == pytest.approx(14, rel=0.15)
     assert found.model.predict({"age": [60.0], "bmi": [27.0]}) == pytest.approx([130.8], abs=2.0)
 
 

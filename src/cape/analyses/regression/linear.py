@@ -280,7 +280,7 @@ class LinearRegression(Analysis):
         A release counts the furthest that a ridge could move a coefficient, because it does not know the true
         ones; those of typical rows are known.
         """
-        planned = self._planned(schema, noise, rows, neighbours)
+        planned = self._quietly_planned(schema, noise, rows, neighbours)
         if isinstance(planned, Told):
             return {e.label: e.privacy for e in planned.joint.estimates}
         each = zip(planned.joint.estimates, planned.moved, strict=True)
@@ -293,7 +293,7 @@ class LinearRegression(Analysis):
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
         """Return how steep slopes can be, less the furthest that a ridge could move them."""
-        joint = self._planned(schema, noise, rows, neighbours).joint
+        joint = self._quietly_planned(schema, noise, rows, neighbours).joint
         far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in joint.estimates}
         steep = super().limits(schema, noise, rows, neighbours)
         return {label: limit - far[label] for label, limit in steep.items()}

@@ -97,7 +97,10 @@ class LinearSteps(GLM):
         """Return what all steps say."""
         fitted, last = self._fitted(steps, schema), steps[-1]
         self._warn_of_left(fitted)
-        deviance, share = explained(steps, self.likelihood, self._constant)
+        # the spread of scores says more about residuals than deviances, of which one row may be most
+        noise = last.spread_noise / math.sqrt(len(last.score))
+        squares = replace(last, deviance=last.count * last.deviation**2, deviance_noise=noise)
+        deviance, share = explained([*steps[:-1], squares], self.likelihood, self._constant)
         edge = spectral(len(last.score), last.curvature_noise)
         smallest = float(np.linalg.eigvalsh(last.curvature)[0])
         joint, pulls = fitted.joint, np.array(fitted.joint.pulls)
