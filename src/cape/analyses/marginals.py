@@ -185,7 +185,10 @@ class Marginal:
         cells = self.values.size
         found = np.zeros((cells, cells))
         for square, factors in self.terms:
-            found += square * reduce(np.kron, factors, np.ones((1, 1)))
+            product: Floats = np.ones((1, 1))
+            for factor in factors:
+                product = np.asarray(np.kron(product, factor), np.float64)
+            found += square * product
         return found
 
     def variance_of(self, weights: Floats, other: Floats | None = None) -> float:
@@ -210,10 +213,10 @@ class Marginal:
                 terms.append((square * float(image[0, 0]), (*before, *after)))
             else:
                 terms.append((square, (*before, image, *after)))
-        before, after = self.levels[:direction], self.levels[direction + 1 :]
+        left, right = self.levels[:direction], self.levels[direction + 1 :]
         if into is None:
-            return Marginal((*before, *after), np.take(values, 0, axis=direction), tuple(terms))
-        return Marginal((*before, into, *after), values, tuple(terms))
+            return Marginal((*left, *right), np.take(values, 0, axis=direction), tuple(terms))
+        return Marginal((*left, into, *right), values, tuple(terms))
 
     def among(self, mask: Floats) -> Marginal:
         """Return the sums over the cells of its first directions for which a mask is 1."""
@@ -343,7 +346,7 @@ class Measured:
         for chosen, found in self.coordinates.items():
             matrix: Floats = np.ones((1, 1))
             for i in chosen:
-                matrix = np.kron(matrix, basis(len(self.levels[i])).T)
+                matrix = np.asarray(np.kron(matrix, basis(len(self.levels[i])).T), np.float64)
             names = tuple(self.levels[i].column for i in chosen)
             yield names, matrix, np.asarray(found).reshape(-1), self.noise[chosen]
 

@@ -44,7 +44,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -393,12 +393,16 @@ def _spread(problem: _Problem) -> tuple[Floats, float, float]:
 
     theta, coming = 0.5, 0.1 if problem.relation == "open" else 0.0
     for _ in range(3 if coming else 1):
-        theta = _best(lambda theta, c=coming: total(theta, c))
-        coming = _best(lambda c, theta=theta: total(theta, c)) if coming else 0.0
+        theta = _best(partial(_swapped, total, coming))
+        coming = _best(partial(total, theta)) if coming else 0.0
     mean, most = share(theta, coming), total(theta, coming)
     weights = np.sqrt(problem.matters / mean) / most
     worst = max(_bound(problem, weights), float(alone @ weights) if coming else 0.0)
     return mean, most, max(worst, 1.0)
+
+
+def _swapped(of: Callable[[float, float], float], second: float, first: float) -> float:
+    return of(first, second)
 
 
 def _best(of: Callable[[float], float]) -> float:
