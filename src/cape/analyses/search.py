@@ -19,7 +19,7 @@ noise of a known scale: weighted least squares gives all counts below edges, wit
 Intervals (Woodruff's) come from this fit and end at edges, so that they hold whatever lies between edges.
 *Cells.* K cells of a bracket with R rows and noise s in each leave noise of s sqrt(K) / 2 in counts below
 edges, which the last stage takes away at one edge only, and of s K / R in the slope by which the value lies
-beside that edge. With K = (R / (2 s))^(2/3) the first is a quarter of a cell. Intervals end at edges, so
+beside that edge. With K = (R / (8 s))^(2/3) the first is a sixteenth of a cell. Intervals end at edges, so
 that a cell holds no more rows than two sampling errors.
 *Value.* Between edges the fit says nothing. The value is read off a second fit, in which densities of
 neighbouring atoms are alike, up to a quarter of them: that matters only where noise outweighs the atoms, and
@@ -51,7 +51,7 @@ PARTS = {False: (0.15, 0.25, 0.6), True: (0.2, 0.3, 0.5)}
 
 _EVEN, _NEAR = 16, 6  # parts of the first stage, and how often the lowest of them is halved
 _BRACKET = 3.0  # standard errors
-_CELL = 2.0  # how many rows of a bracket there are for each row of noise in a cell and root of its cells
+_CELL = 8.0  # how many rows of a bracket there are for each row of noise in a cell and root of its cells
 _FEWEST, _MOST = 4, 192  # cells of a bracket, and of all brackets together
 _ALIKE = 0.25  # how far densities of neighbouring atoms differ
 _FAR = 4.0  # noise that a quantile may be away from an edge
