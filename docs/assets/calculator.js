@@ -94,7 +94,7 @@
     const needed = form.querySelector("[data-says=needed]");
     needed.textContent = (what === "count"
       ? `For noise of 0.5% of the rows, a standard deviation of ${unit(goal)}, `
-      : `For noise half as large as the sampling error, which widens the interval by 12%, `)
+      : `For noise half as large as the sampling error, which widens the interval by about 12%, `)
       + `the study would need epsilon = ${digits(epsilon)} with this share${asked.delta ? " and delta" : ", without delta"}.`;
     needed.dataset.epsilon = epsilon;
   }

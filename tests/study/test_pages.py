@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -82,6 +83,7 @@ def test_the_table_of_bets_is_computed():
         bets = 100 * ndtr([mu / 2, ndtri(0.05) + mu])
         assert [float(value) for value in found] == pytest.approx([mu, *bets], rel=0, abs=0.051)
         assert float(found[0]) == pytest.approx(mu, abs=5.1e-5)
+    assert f"up to {100 / (1 + math.exp(-1)):.1f}% of cases" in text  # a pure epsilon of 1
 
 
 def test_the_readme_is_short():
