@@ -23,6 +23,7 @@ from cape.data import Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.query import Answer, Neighbours, Query
 from cape.errors import InvalidInput
+from cape.noise.law import GAUSSIAN, Law
 from cape.privacy.residuals import Columns, Relation, Scales, optimal_scales
 
 __all__ = ["Levels", "Marginal", "Measured", "Workload", "ask", "relation_of"]
@@ -269,11 +270,13 @@ class Measured:
             empty set is the number of rows.
         noise: the standard deviation of the noise in every coordinate of a set; 0 for a public number of
             rows.
+        law: of the noise in a cell of the largest tables; sums of cells are nearer to a Gaussian.
     """
 
     levels: tuple[Levels, ...]
     coordinates: Mapping[Columns, Floats]
     noise: Mapping[Columns, float]
+    law: Law = GAUSSIAN
 
     @classmethod
     def of(cls, answer: Answer, axes: Sequence[Axis], sets: Sequence[Columns]) -> Measured:

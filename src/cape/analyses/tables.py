@@ -15,6 +15,7 @@ from cape import check
 from cape.analyses.marginals import Measured, Workload, ask
 from cape.analyses.tables_model import TablesModel
 from cape.analyses.tables_plan import expected_errors, refuse_if_large
+from cape.analyses.whole_tables import ask_whole, measured_whole
 from cape.blocks import Axis
 from cape.blocks.bins import rising
 from cape.blocks.residuals import Residuals, levels
@@ -61,7 +62,8 @@ class Tables(Analysis):
 
     **Sensitivity** 1: the noise of each set of columns is such that one person costs exactly mu = 1, under
     replace-one and under add-remove. `cape.privacy.residuals` has the proof, and why no other noise is
-    better.
+    better. Without delta whole tables get Laplace noise: 2 in each of them in the L1 norm, 1 under
+    add-remove (`cape.analyses.whole_tables`).
     """
 
     kind: ClassVar[str] = "tables"
@@ -108,6 +110,8 @@ class Tables(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         axes = self.axes(schema)
         refuse_if_large(self, [levels(axis, schema) for axis in axes], schema)
+        if self.laplace:
+            return ask_whole(axes, schema, neighbours, self.tables_asked())
         given = dict(self.weights or ())
         alike = None if self.workload is not None else [given.get(name, 1.0) for name in self.columns]
         return ask(axes, schema, neighbours, self.tables_asked(), alike)
@@ -118,7 +122,7 @@ class Tables(Analysis):
         schema = answer.schema
         query = self.query(schema, neighbours)
         sets = query.blocks[0].sets if query.blocks and isinstance(query.blocks[0], Residuals) else ()
-        measured = Measured.of(answer, self.axes(schema), sets)
+        measured = (measured_whole if self.laplace else Measured.of)(answer, self.axes(schema), sets)
         return AnalysisResult(_counts(measured), TablesModel(measured, schema, self._named()))
 
     def _named(self) -> tuple[tuple[str, ...], ...]:

@@ -12,12 +12,12 @@ import numpy as np
 from cape import check
 from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Measured
-from cape.analyses.shares import quantile
 from cape.analyses.tables_view import Crosstab
 from cape.analyses.tables_where import Where, chosen
 from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
+from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.numbers import LEVEL, between, count, p_value, rounded
 from cape.show.plain import plain
@@ -78,14 +78,14 @@ class TablesModel(Shown):
             raise InvalidInput("a table needs a column: " + ", ".join(self.columns))
         if where is None:
             found = self.measured.marginal(columns)
-            return Crosstab(found if missing else found.known(), self.schema)
+            return Crosstab(found if missing else found.known(), self.schema, law=self.measured.law)
         conditions, mask = chosen(where, self.measured, self.schema)
         both = [name for name in conditions if name in columns]
         if both:
             raise InvalidInput(f"column {both[0]!r} is both in the table and in where: leave one out")
         found = self.measured.marginal((*conditions, *columns)).among(mask)
         told = where if isinstance(where, str) else " and ".join(f"{k} = {v}" for k, v in where.items())
-        return Crosstab(found if missing else found.known(), self.schema, told)
+        return Crosstab(found if missing else found.known(), self.schema, told, self.measured.law)
 
     def rows(self) -> tuple[float, float]:
         """Return the number of rows, and the noise in it: 0 if it is public."""
@@ -127,7 +127,7 @@ class TablesModel(Shown):
 
     def _counts(self) -> Table:
         rows: list[tuple[str, ...]] = []
-        reach = quantile(LEVEL)
+        reach = float(self.measured.law.quantile((1 + LEVEL) / 2))
         for each in self.measured.levels:
             table = self.measured.marginal((each.column,))
             rows.append((self.schema.label(each.column),))
@@ -232,6 +232,7 @@ class TablesModel(Shown):
                     for places, found in measured.coordinates.items()
                 ],
                 "tables": [list(each) for each in self.named],
+                "shape": measured.law.shape,
             }
         )
 
@@ -257,6 +258,7 @@ class TablesModel(Shown):
                 coordinates[places] = np.array(each["coordinates"], np.float64).reshape(shape)
                 noise[places] = float(check.real("noise", each["noise"], least=0.0))
             named = tuple(tuple(each) for each in found["tables"])
+            law = GAUSSIAN if found["shape"] is None else Law(found["shape"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"these are not the tables of a release: {error}") from None
-        return cls(Measured(levels, coordinates, noise), schema, named)
+        return cls(Measured(levels, coordinates, noise, law), schema, named)

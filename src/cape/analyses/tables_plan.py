@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cape.analyses.marginals import Levels, Workload
+from cape.analyses.whole_tables import noise_of_sets
 from cape.blocks.residuals import Residuals
 from cape.data import Number, Schema
 from cape.engine.arguments import joined
@@ -107,8 +108,12 @@ def expected_errors(analysis: Tables, schema: Schema, noise: Noise, neighbours: 
     for block, each in zip(query.blocks, noise, strict=True):
         assert isinstance(block, Residuals)
         found |= dict(zip(block.sets, each, strict=True))
-    axes = analysis.axes(schema)
-    return ExpectedErrors(tuple(Levels.of(axis, schema) for axis in axes), analysis.tables_asked(), found)
+    known = tuple(Levels.of(axis, schema) for axis in analysis.axes(schema))
+    if analysis.laplace:
+        found = noise_of_sets(found, [len(each) for each in known])
+        if neighbours == "replace-one" and not schema.open:
+            found[()] = 0.0
+    return ExpectedErrors(known, analysis.tables_asked(), found)
 
 
 def refuse_if_large(analysis: Tables, values: Sequence[int], schema: Schema) -> None:

@@ -16,13 +16,13 @@ from cape import check
 from cape.analyses import tables_effects as effects
 from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Marginal
-from cape.analyses.shares import quantile
 from cape.arrays import Floats
 from cape.data import Schema
 from cape.data.schema import hint
 from cape.engine.estimates import Estimates, unknown
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
+from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.numbers import count, number, p_value
 from cape.show.plain import plain
@@ -49,11 +49,14 @@ class Crosstab(Shown):
         counts: the counts and the covariance of their noise.
         schema: the columns.
         where: the condition on further columns.
+        law: of the noise, where it is not Gaussian: that of a cell by itself. Sums of cells are nearer to a
+            Gaussian, so that intervals cover rather more than they say.
     """
 
     counts: Marginal
     schema: Schema
     where: str | None = None
+    law: Law = GAUSSIAN
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +80,8 @@ class Crosstab(Shown):
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of the intervals of all counts: of how many people in the tables there are."""
-        reach = quantile(check.probability("level", level)) * self.standard_error
+        half = (1 + check.probability("level", level)) / 2
+        reach = self.law.quantile(half, self.standard_error)
         return self.values - reach, self.values + reach
 
     def nonnegative(self) -> Floats:

@@ -44,7 +44,7 @@ from cape.privacy.residuals import Columns, subsets
 if TYPE_CHECKING:
     from cape.blocks.sql import Several, SqlColumns, Totals
 
-__all__ = ["Residuals", "basis", "levels", "rounding"]
+__all__ = ["Residuals", "WholeTables", "basis", "levels", "rounding"]
 
 _MOST_CELLS = 1 << 26
 _MOST_ASKED = 100  # tables that a database is asked for; of more, the rows are read once
@@ -170,6 +170,27 @@ class Residuals(Block):
         for axis, many in zip(self.axes, values, strict=True):
             shares = axis.fractions(schema)
             parts.append(basis(many).T @ np.pad(shares, (0, many - len(shares))))
+        return tuple(
+            reduce(np.multiply.outer, [parts[i] for i in columns], np.array(float(rows)))
+            for columns in self.sets
+        )
+
+
+@dataclass(frozen=True)
+class WholeTables(Residuals):
+    """The counts of whole tables, "missing" among the values: an array for each set. None holds another."""
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        super().arrays(schema)  # refuses tables that are too large
+        values = self.values(schema)
+        return tuple(Array("count", tuple(values[i] for i in columns), 0) for columns in self.sets)
+
+    def coordinates(self, counts: Mapping[Columns, Integers]) -> Sums:
+        return tuple(counts[columns] for columns in self.sets)
+
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
+        values, shares = self.values(schema), [axis.fractions(schema) for axis in self.axes]
+        parts = [np.pad(each, (0, many - len(each))) for each, many in zip(shares, values, strict=True)]
         return tuple(
             reduce(np.multiply.outer, [parts[i] for i in columns], np.array(float(rows)))
             for columns in self.sets
