@@ -298,6 +298,14 @@ class LinearRegression(Analysis):
         steep = super().limits(schema, noise, rows, neighbours)
         return {label: limit - far[label] for label, limit in steep.items()}
 
+    def _quietly_planned(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
+    ) -> _Moments | Told:
+        """Return what typical rows say: a plan warns of nothing by itself."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TooNoisyWarning)
+            return self._planned(schema, noise, rows, neighbours)
+
     def _planned(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> _Moments | Told:
         """Return what typical rows say, if second moments with the share of the last step have this noise."""
         shares = self.stages()
