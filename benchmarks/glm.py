@@ -164,7 +164,11 @@ class Rows:
             u = x @ np.array(block.turn).T
             g, h, told = block.at(x @ np.array(block.weights), self._y, np.ascontiguousarray(u.T), None)
             found = [g @ u / block.bound, (u * h[:, None]).T @ u / block.curve]
-            return _arrays(len(x), *found, (u * (g * g)[:, None]).T @ u / block.bound**2, told.sum())
+            sums = _arrays(len(x), *found, (u * (g * g)[:, None]).T @ u / block.bound**2, told.sum())
+            if block.beyond:
+                eta = x @ np.array(block.weights)
+                sums.append(block.directions(eta, self._y, np.ascontiguousarray(u.T), None).sum(axis=0))
+            return sums
         column = schema.number("y")
         t = (self._y - column.middle) / column.half
         if isinstance(block, Sandwich):
