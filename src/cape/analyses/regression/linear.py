@@ -204,7 +204,7 @@ class LinearRegression(Analysis):
                 by_moments = half**2 * read.wrong * shares[0] / (shares[0] + sum(shares[at + 1 : _LAST]))
                 if by_moments < steps.expected_square(made[-1], shares[_LAST - 1] / shares[at]):
                     return None, at + 1
-        return steps.told(made, schema), _LAST
+        return steps.summed_up(made, schema), _LAST
 
     def _told(self, read: _Moments, told: Told) -> AnalysisResult:
         """Return the model of what steps say."""
@@ -331,7 +331,7 @@ class LinearRegression(Analysis):
                 try:
                     query = talk.send(at(query, shares[stage]))
                 except StopIteration as stop:
-                    told, _ = stop.value
+                    told: Told | None = stop.value[0]
                     break
                 stage += 1
             if told is not None:

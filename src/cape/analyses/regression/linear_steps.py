@@ -93,7 +93,7 @@ class LinearSteps(GLM):
         curvature = nearest_positive(step.trusting.curvature) + 1e-9 * step.count * np.eye(len(wrong))
         return float(np.trace(np.linalg.solve(curvature, wrong))) / step.count
 
-    def told(self, steps: list[Step], schema: Schema) -> Told:
+    def summed_up(self, steps: list[Step], schema: Schema) -> Told:
         """Return what all steps say."""
         fitted, last = self._fitted(steps, schema), steps[-1]
         self._warn_of_left(fitted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class SecondMoments:
 
     def pooled(self, other: SecondMoments, share: float) -> SecondMoments:
         """Return the mean with others of the same rows, which count as `share` of the whole."""
-        found = {
+        found: dict[str, Any] = {
             each.name: (math.hypot if each.name.endswith("_noise") else np.add)(
                 (1 - share) * getattr(self, each.name), share * getattr(other, each.name)
             )

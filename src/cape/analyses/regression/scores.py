@@ -252,7 +252,7 @@ class Step:
 
         Less what V has if residuals are symmetric around another centre, which the scores say.
         """
-        if self.beyond is None:
+        if self.beyond is None or self.found is None:
             return 0.0
         deviation = self.deviation or self.point.scale.deviation
         k = self.point.bound / deviation / math.sqrt(len(self.score))
