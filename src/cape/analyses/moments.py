@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
@@ -187,7 +187,7 @@ class Sums:
     first_noise: float
     second_noise: float
     kurtosis: float = NORMAL
-    law: Law = GAUSSIAN
+    law: Law = field(default=GAUSSIAN, kw_only=True)
 
     @property
     def enough(self) -> bool:

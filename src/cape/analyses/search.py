@@ -153,7 +153,7 @@ class Ranks:
     @cached_property
     def _inverse(self) -> Floats:
         sums, _ = self._system
-        return np.linalg.inv(sums.T @ sums)
+        return np.asarray(np.linalg.inv(sums.T @ sums), np.float64)
 
     @cached_property
     def _atoms(self) -> Floats:
