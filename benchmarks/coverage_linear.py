@@ -27,14 +27,13 @@ from benchmarks.regression import communities
 from cape import Budget, privacy
 from cape.analyses.regression.inference import Unsure
 from cape.analyses.regression.linear import LinearRegression
-from cape.blocks import Sandwich, Scores
+from cape.blocks import Sandwich
 from cape.blocks.units import Units
 from cape.data import Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import AnalysisResult, Answer, Query
 from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
-from tests.analyses.regression.tables import score_sums
 
 Floats = NDArray[np.float64]
 ROWS, EPSILONS, DELTA = (600, 10_000, 100_000), (1.0, 3.0, 10.0), 1e-6
@@ -106,14 +105,9 @@ def least_squares(u: Floats, y: Floats) -> tuple[Floats, Floats]:
     return weights, inverse @ (scores.T @ scores) @ inverse * len(y) / (len(y) - u.shape[1])
 
 
-def sums(query: Query, schema: Schema, u: Floats, y: Floats) -> list[Floats]:
+def sums(query: Query, u: Floats, y: Floats) -> list[Floats]:
     """What a query asks for, to rounding."""
     (block,) = query.blocks
-    if isinstance(block, Scores):
-        x, first = u[:, 1:], block.design.intercept
-        if first:
-            x = np.column_stack([np.full(len(x), first), x]) / math.hypot(1.0, first)
-        return list(score_sums(block, x, schema.number(str(block.design.target)), y))
     if isinstance(block, Sandwich):
         w = (u @ np.array(block.directions).T) * (y - u @ np.array(block.weights))[:, None]
         w /= np.maximum(np.sqrt(np.einsum("ij,ij->i", w, w)), 1.0)[:, None]
@@ -140,7 +134,7 @@ def conducted(
     query = next(conversation)
     for share in analysis.stages():
         noise = tuple(query.sensitivity / mu / math.sqrt(share) * scale for scale in query.scales[0])
-        found = sums(query, schema, u, y)
+        found = sums(query, u, y)
         noisy = tuple(a + s * random.normal(size=a.shape) for a, s in zip(found, noise, strict=True))
         try:
             query = conversation.send(Answer((noisy,), (noise,), len(y), schema))

@@ -83,7 +83,7 @@ def test_columns_that_go_together_are_said_to_be_taken_as_uncorrelated():
 
 
 def test_the_range_of_a_regression_is_also_for_features_that_are_correlated():
-    analysis = cape.LinearRegression("score", ["age", "motion"], errors="classical")
+    analysis = cape.LinearRegression("score", ["age", "motion"])
     found = plan(analysis, 0.5, rows=100_000)
     assert "uncorrelated; the range is for moderately correlated ones." in found.advice
     assert "in few values" not in found.advice

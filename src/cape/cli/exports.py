@@ -187,8 +187,8 @@ def _great(table: Table, title: str) -> Any:
         {name: [row[place] for row in rows] for place, name in enumerate(names)} | {"group": heads},
         schema=dict.fromkeys([*names, "group"], polars.String),
     )
-    grouped = {"groupname_col": "group"} if any(heads) else {}
-    made = great_tables.GT(frame if grouped else frame.drop("group"), rowname_col=names[0], **grouped)
+    grouped = "group" if any(heads) else None
+    made = great_tables.GT(frame if grouped else frame.drop("group"), names[0], grouped)
     made = made.tab_header(title=title, subtitle=table.title or None)
     made = made.cols_label(dict(zip(names, table.columns, strict=True)))
     return made.tab_source_note(table.caption) if table.caption else made

@@ -2,7 +2,8 @@
 
 Claim. A `Policy` allows only what it states: a missing key has the cautious default, and an unknown key is an
 error. Three keys restrict what `analyses` allows, and restrict nothing where they are missing: `by_site`,
-`synthetic` and `ways`. No request can change it; even whether the number of rows is public depends on the adjacency of the site's ledger alone.
+`synthetic` and `ways`. No request can change it; even whether the number of rows is public depends on the
+adjacency of the site's ledger alone.
 Tested in tests/steward/test_policy.py.
 """
 

@@ -142,7 +142,7 @@ def check_person(policy: Policy, asked: ParsedAnalysis) -> None:
 
 
 def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
-    """Deny a query of forbidden columns, of too many in one table, or whose bounds differ from this site's."""
+    """Deny a query of forbidden columns, of too many in one table, or whose bounds are not this site's."""
     theirs, columns = asked.setting.schema, columns_of(query.blocks)
     if theirs.by_site(columns) and not policy.by_site:
         raise Denied(
@@ -154,8 +154,8 @@ def check_columns(policy: Policy, asked: ParsedAnalysis, query: Query) -> None:
     if policy.ways is not None and ways > policy.ways:
         raise Denied(
             Code.TABLES,
-            f"this site answers tables of at most {policy.ways} columns, not of {ways}; ask for smaller tables, "
-            "or its steward can raise ways under [allow] in site.toml",
+            f"this site answers tables of at most {policy.ways} columns, not of {ways}; ask for smaller "
+            "tables, or its steward can raise ways under [allow] in site.toml",
         )
     for name in theirs.sources(columns):
         if name not in policy.columns:

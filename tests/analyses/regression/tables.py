@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cape import privacy
-from cape.blocks import Sandwich, Scores, Table
+from cape.blocks import Sandwich, Table
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 
@@ -73,20 +73,6 @@ def influences(block, x, y):
     return w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1.0)
 
 
-def score_sums(block, x, column, t):
-    """The arrays of clipped scores of a number, to rounding."""
-    y, u, eta = column.middle + column.half * t, x @ np.array(block.turn).T, x @ np.array(block.weights)
-    g, h, told = block.at(eta, y, np.ascontiguousarray(u.T), None)
-    found, above = [np.array([float(len(x))]), g @ u / block.bound], np.triu_indices(u.shape[1], 1)
-    for square in ((u * h[:, None]).T @ u / block.curve, (u * (g * g)[:, None]).T @ u / block.bound**2):
-        found += [np.diag(square).copy(), square[above]]
-    if block.deviance:
-        found.append(np.array([told.sum()]))
-    if block.beyond:
-        found.append(block.directions(eta, y, np.ascontiguousarray(u.T), None).sum(axis=0))
-    return found
-
-
 def exact(query, schema, table):
     """The sums over rows."""
     (block,) = query.blocks
@@ -95,8 +81,6 @@ def exact(query, schema, table):
         w = influences(block, x, y)
         square = w.T @ w
         return ((np.diag(square).copy(), square[np.triu_indices(len(square), 1)]),)
-    if isinstance(block, Scores):
-        return (tuple(score_sums(block, x, schema.number(block.design.target), y)),)
     return (tuple(part.sum(axis=0) for part in row_parts(block, x, y)),)
 
 

@@ -199,14 +199,14 @@ def coverage(rows, runs, epsilon, *, neighbours="replace-one", missing=0.0, seed
 @pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 1.0), (3_000, 10.0)])
 @pytest.mark.parametrize(("neighbours", "missing"), [("replace-one", 0.0), ("add-remove", 0.1)])
 def test_intervals_cover_where_there_are_rows_enough(rows, epsilon, neighbours, missing):
-    covered, wide = coverage(rows, 30, epsilon, neighbours=neighbours, missing=missing)
+    covered, wide = coverage(rows, 60, epsilon, neighbours=neighbours, missing=missing)
     assert wide < 0.05
-    assert covered >= 0.91  # 150 intervals
+    assert 0.91 <= covered <= 0.985  # 300 intervals: 92 to 98%, and a standard error
 
 
 @pytest.mark.parametrize(("rows", "epsilon"), [(300, 1.0), (2_000, 1.0), (2_000, 0.01)])
 def test_intervals_cover_at_least_as_often_where_there_are_not(rows, epsilon):
-    covered, _ = coverage(rows, 30, epsilon, seed=3)
+    covered, _ = coverage(rows, 60, epsilon, seed=3)
     assert covered >= 0.91
 
 
@@ -216,7 +216,7 @@ def test_intervals_cover_at_least_as_often_where_there_are_not(rows, epsilon):
 def test_intervals_cover_92_to_98_percent_in_many_runs(rows, epsilon, neighbours, missing):
     covered, wide = coverage(rows, 400, epsilon, neighbours=neighbours, missing=missing, seed=2)
     assert wide < 0.05
-    assert 0.92 <= covered <= 0.99
+    assert 0.92 <= covered <= 0.98
 
 
 def test_a_plan_says_about_what_a_release_will():
@@ -236,7 +236,7 @@ def test_a_plan_says_about_what_a_release_will():
     release = consortium.release(analysis, 1.0)
     privacy = {e.label: e.privacy for e in release.estimates}
     expected = {label: value * math.sqrt(math.pi / 2) for label, value in plan.expected_error.items()}
-    assert privacy == pytest.approx(expected, rel=0.5)  # residuals are 0.7 times as long as targets are
+    assert privacy == pytest.approx(expected, rel=0.35)
     assert release.model.coefficients == pytest.approx({"a": 0.5, "b": 0.5}, abs=0.1)
 
 

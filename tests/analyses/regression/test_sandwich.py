@@ -129,17 +129,16 @@ def test_robust_intervals_cover_where_classical_ones_do_not():
     assert cover(CLASSICAL, 100_000, 10.0, 60, 1) <= 0.75
 
 
-def test_noise_is_at_most_a_quarter_more_than_without_robust_errors():
-    """Residuals are not symmetric, which the first steps show: the rest goes to second moments."""
+def test_noise_is_at_most_5_percent_more_than_without_robust_errors():
     table = sample(50_000, np.random.default_rng(3))
     robust, classical = (
         conducted(analysis, SCHEMA, table, np.random.default_rng(4), epsilon=3.0).estimates[1].privacy
         for analysis in (SKEWED, CLASSICAL)
     )
-    assert 1.0 < robust / classical <= 1 / math.sqrt(0.64) * 1.02
+    assert 1.0 < robust / classical <= 1.055
 
 
-def test_a_plan_counts_with_what_has_less_noise():
+def test_a_plan_counts_with_the_share_of_the_second_moments():
     table = pl.DataFrame({name: population()[name][:900] for name in COLUMNS})
     sites = {f"s{i}": table.gather_every(3, i) for i in range(3)}
     schema = Schema({name: SCHEMA[name] for name in COLUMNS})
@@ -147,7 +146,7 @@ def test_a_plan_counts_with_what_has_less_noise():
         Consortium(sites, schema, Budget(10.0, 1e-6), colluding=1).plan(analysis, 1.0).noise["intercept"]
         for analysis in (SKEWED, CLASSICAL)
     )
-    assert robust["pooled"] / classical["pooled"] < 1 / math.sqrt(0.9)
+    assert robust["pooled"] / classical["pooled"] == pytest.approx(1 / math.sqrt(0.91), rel=0.02)
 
 
 def test_nothing_more_is_asked_or_paid_for_where_no_coefficient_is_known():
@@ -168,13 +167,11 @@ def test_nothing_more_is_asked_or_paid_for_where_no_coefficient_is_known():
     assert hidden >= 2
 
 
-def test_the_sandwich_is_asked_for_after_all_second_moments():
+def test_the_sandwich_is_the_second_and_the_third_question():
     asked = []
     table = sample(10_000, np.random.default_rng(5))
     conducted(SKEWED, SCHEMA, table, np.random.default_rng(6), epsilon=3.0, asked=asked)
-    names = [type(query.blocks[0]).__name__ for query in asked]
-    assert names[:2] == ["Tensors", "Scores"]
-    assert names[-3:] == ["Tensors", "Sandwich", "Sandwich"]
+    assert [type(query.blocks[0]).__name__ for query in asked] == ["Tensors", "Sandwich", "Sandwich"]
     conducted(CLASSICAL, SCHEMA, table, np.random.default_rng(6), epsilon=3.0, asked=asked[:0])
     assert CLASSICAL.stages() == (1.0,)
     assert math.fsum(SKEWED.stages()) == pytest.approx(1.0)

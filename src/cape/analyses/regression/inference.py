@@ -95,7 +95,7 @@ def coefficients(sums: SecondMoments, *, centred: bool, loss: float) -> Coeffici
     eigenvalues = np.linalg.eigvalsh(spread)
     length = min(float(means @ means), 1.0)
     around = math.sqrt(sums.xx_noise**2 + 4 * sums.x_noise**2 * length / (d + 1))
-    noise = max(spectral(d, around / math.sqrt(2)), sums.x_noise**2 / n if centred else 0.0)
+    noise = spectral(d, around / math.sqrt(2))
     clear = CLEAR * noise + _FLOOR * n
     smallest, vectors = float(eigenvalues[0]), np.linalg.eigh(spread)[1]
     ridge = max(0.0, clear - smallest)

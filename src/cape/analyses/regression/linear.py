@@ -1,26 +1,24 @@
-"""Linear regression: second moments, and steps of clipped scores after them where these have less noise.
+"""Linear regression: second moments, a ridge that their noise sets, and coefficients with errors.
 
-Second moments give coefficients and predictions: `inference` and `ridge`. Two small stages after them ask how
-far rows move the coefficients: sampling errors without a model, `sandwich`. Steps: `linear_steps`.
+The first stage asks for second moments, which give coefficients and predictions: `inference` and `ridge`. Two
+small ones after it ask how far rows move the coefficients: sampling errors without a model, `sandwich`.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape.analyses.matrices import spectral
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import Coefficients, Unsure, coefficients, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.linear_model import LinearModel
-from cape.analyses.regression.linear_steps import LinearSteps, Told
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import Fit, fit
 from cape.analyses.regression.sandwich import Meat, sensitivity
@@ -41,11 +39,7 @@ _WEIGHTS = (0.2, 1.0, 0.3, 0.75, 1.0)
 _TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
 _PAID = 0.3  # the weight of y² where it is not free
-_STAGES = (0.12, 0.12, 0.15, 0.52, 0.02, 0.07)
-_LAST = 4  # stages: moments and three steps, or moments again; those after them are for sampling errors
-_SURE = 2.0  # standard deviations of noise in their variance that count against steps
-_CERTAIN = (0.9999, 0.99)  # that residuals are not symmetric, after the first step and the second
-_HIDDEN = 2.5  # times the mean variance of features: noise from which on steps have nothing to go by
+_GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
 Errors = Literal["robust", "classical"]
 INTERCEPT = "intercept"
@@ -55,17 +49,13 @@ INTERCEPT = "intercept"
 class LinearRegression(Analysis):
     """The target as a linear function of the features, by least squares over complete rows.
 
-    Two sets of coefficients come out. *Estimates* are least squares, each with an interval that counts
-    sampling and noise. *Predictions* are drawn to the middle of the target's bounds as far as noise hides
-    what features say. A row whose features are longer than `norm`, in units of half their bounds, is
-    shortened to it, here and in predictions; by default none is.
-
-    Second moments are asked for first. If features vary enough beside their noise, steps of clipped scores
-    follow, as in `GLM` with the family "gaussian": their noise is as large as residuals are, not as bounds
-    are wide. They need residuals that are symmetric around the line as far as can be seen. Where these are
-    not, or where noise hides the features, second moments are asked for again, with all that is left: see
-    `inference` and `ridge`, and `sandwich` for how sampling errors are found. The choice follows from what
-    was released, and the model says which it was (`method`).
+    Two sets of coefficients come out of second moments. *Estimates* are least squares less what noise does to
+    them, each with an interval that counts sampling and noise: see `inference`, and `sandwich` for how
+    sampling errors are found. *Predictions* are those of a ridge regression, whose ridge the noise sets: see
+    `ridge`. They differ where noise is large, and predictions are then the middle of the target's bounds
+    rather than noise. A row whose features are
+    longer than `norm`, in units of half their bounds, is shortened to it, here and in predictions; by
+    default none is.
 
     **Sensitivity** sqrt(5.00125) under replace-one. With weights w = 1/5, 1, v = 3/10, r = 3/4 and 1 on the
     sums of y, y², x, xy and xx', two rows of length 1 with opposite targets, -1 and 1, and x·z = (r - v) / 2
@@ -88,17 +78,17 @@ class LinearRegression(Analysis):
         intercept: if False, the prediction where all features are in the middle of their bounds (or in their
             first category) is the middle of the target's.
         ridge: "auto", or what is added to the mean of xx', with ||x|| <= 1, for predictions; it is raised
-            where noise needs more, and only second moments are asked for.
+            where noise needs more.
         norm: the length that rows are shortened to.
-        errors: "robust", sampling errors that hold whatever residuals are like; or "classical", those of
-            residuals with the same variance everywhere, from second moments in one stage, which are too small
-            where that is wrong.
+        errors: "robust", sampling errors that hold whatever residuals are like, for which two more stages
+            take 9% of the budget share; or "classical", those of residuals with the same variance everywhere,
+            which need no further stage and are too small where that is wrong.
     """
 
     kind: ClassVar[str] = "linear-regression"
     example: ClassVar[dict[str, Any]] = {"target": "chol", "features": ["age"]}
     slopes: ClassVar[bool] = True
-    decisive: ClassVar[int] = _LAST - 1
+    decisive: ClassVar[int] = 0
     target: str
     features: tuple[str, ...]
     intercept: bool
@@ -143,31 +133,20 @@ class LinearRegression(Analysis):
         return joint(self.design, terms, weights, schema, neighbours)
 
     def stages(self) -> tuple[float, ...]:
-        """Return the parts of second moments, of what follows them, and of sampling errors."""
-        return (1.0,) if self.errors == "classical" else _STAGES
+        """Return the parts of second moments and, for robust errors, of the two questions after them."""
+        return (1.0,) if self.errors == "classical" else (1 - _GUESS - _ERRORS, _GUESS, _ERRORS)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
-        """Ask for second moments, and go on by steps if these have less noise, else ask for moments again."""
-        asked, shares = self.query(schema, neighbours), self.stages()
-        read = self._read((yield asked))
-        if self.errors == "classical":
+        """Ask for second moments and then, if they show any coefficient, for its sampling error."""
+        asked = self.query(schema, neighbours)
+        answer = yield asked
+        read = self._read(answer)
+        if self.errors == "classical" or read.known is None or not read.shown:
             return self._result(read)
-        paid = 1
-        if self._varied(read, shares[0]):
-            told, paid = yield from self._stepped(read, schema, neighbours)
-            if told is not None:
-                return self._told(read, told)
-        spent = shares[0]
-        for share in shares[paid:_LAST] if read.sums.xx_noise > 0 else ():
-            again = SecondMoments.of((yield asked), self.design, self._terms)
-            spent += share
-            read = self._of(read.sums.pooled(again, share / spent), schema)
-        if read.known is None or not read.shown:
-            return self._result(read)
-        known, at = read.known, self._terms.index(XY)
-        unit = read.sums.xy_noise / asked.scales[0][at + 1] / asked.sensitivity * math.sqrt(spent)
+        known, shares = read.known, self.stages()
+        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(shares[0])
         unit *= sensitivity(len(known.values) - (not self.intercept), neighbours)
-        for share, doubt in zip(shares[_LAST:], (_MOST_DOUBT, _DOUBT), strict=True):
+        for share, doubt in zip(shares[1:], (_MOST_DOUBT, _DOUBT), strict=True):
             noise = unit / math.sqrt(share)
             meat = Meat.of(known, noise, doubt, centred=self.intercept)
             answer = yield meat.query(self.design, schema, neighbours)
@@ -176,74 +155,16 @@ class LinearRegression(Analysis):
                 break
         return self._result(replace(read, known=known))
 
-    def _varied(self, read: _Moments, share: float) -> bool:
-        """Whether there is noise to save, and features vary enough beside it for steps to go by."""
-        sums = read.sums
-        if self.ridge != "auto" or not self.intercept or read.known is None or sums.xx_noise == 0:
-            return False
-        noise = spectral(sums.width, sums.xx_noise * math.sqrt(share / 2))
-        means = sums.x / sums.count
-        vary = float(np.trace(sums.xx)) / sums.count - float(means @ means)
-        clear = vary * sums.count - _SURE * sums.xx_noise * math.sqrt(sums.width)
-        return noise < _HIDDEN * max(clear, 0.0) / sums.width
-
-    def _stepped(
-        self, read: _Moments, schema: Schema, neighbours: Neighbours
-    ) -> Generator[Query, Answer, tuple[Told | None, int]]:
-        """Return what steps say, or nothing as soon as moments promise more, and how many stages there were.
-
-        Clipped scores need symmetric residuals. Where these visibly are not, what clipping takes is counted,
-        and may be more than the noise of second moments.
-        """
-        steps, shares = LinearSteps.of(self.target, self.features, self.intercept, self.norm), self.stages()
-        half, made = schema.number(self.target).half, [steps.first(read.sums, read.spread, schema)]
-        for at in range(1, _LAST):
-            point = steps.point(made, shares[_LAST - 1] / shares[at - 1], schema)
-            made.append(steps.step((yield steps.question(point, schema, neighbours)), point))
-            if at < _LAST - 1 and made[-1].lopsided(_CERTAIN[at - 1]):
-                by_moments = half**2 * read.wrong * shares[0] / (shares[0] + sum(shares[at + 1 : _LAST]))
-                if by_moments < steps.expected_square(made[-1], shares[_LAST - 1] / shares[at]):
-                    return None, at + 1
-        return steps.summed_up(made, schema), _LAST
-
-    def _told(self, read: _Moments, told: Told) -> AnalysisResult:
-        """Return the model of what steps say."""
-        column, units = read.units.schema.number(self.target), read.units
-        raw, scaled = units.values(told.weights), told.weights / column.half
-        scaled[0] -= column.middle / column.half
-        estimates, residual = tuple(told.joint.estimates), math.sqrt(max(told.squared, 0.0))
-        model = LinearModel(
-            self.target,
-            self.design,
-            units.schema,
-            estimates,
-            float(raw[0]),
-            dict(zip(units.names, map(float, raw[1:]), strict=True)),
-            tuple(map(float, scaled)),
-            told.rows,
-            0.0,
-            residual,
-            residual,
-            told.r_squared,
-            told.noise,
-            told.joint,
-            self.errors,
-            "steps",
-        )
-        return AnalysisResult(estimates, model)
-
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what second moments say by themselves, with classical errors."""
         return self._result(self._read(answer))
 
     def _read(self, answer: Answer) -> _Moments:
-        return self._of(SecondMoments.of(answer, self.design, self._terms), answer.schema)
-
-    def _of(self, sums: SecondMoments, schema: Schema) -> _Moments:
+        sums = SecondMoments.of(answer, self.design, self._terms)
         ridge = None if self.ridge == "auto" else float(self.ridge) * sums.count
         found = fit(sums, centred=self.intercept, ridge=ridge)
         known = coefficients(sums, centred=self.intercept, loss=found.loss) if sums.enough else None
-        return _Moments(self, Units(self.design, schema), sums, found, known)
+        return _Moments(self, Units(self.design, answer.schema), sums, found, known)
 
     def _result(self, read: _Moments) -> AnalysisResult:
         sums, found, known, units, joint = read.sums, read.fit, read.known, read.units, read.joint
@@ -280,10 +201,8 @@ class LinearRegression(Analysis):
         A release counts the furthest that a ridge could move a coefficient, because it does not know the true
         ones; those of typical rows are known.
         """
-        planned = self._quietly_planned(schema, noise, rows, neighbours)
-        if isinstance(planned, Told):
-            return {e.label: e.privacy for e in planned.joint.estimates}
-        each = zip(planned.joint.estimates, planned.moved, strict=True)
+        read = self._read(self.typical(schema, noise, rows, neighbours))
+        each = zip(read.joint.estimates, read.moved, strict=True)
         return {
             e.label: math.hypot(math.sqrt(e.at.privacy), moved) if isinstance(e.at, Unsure) else e.privacy
             for e, moved in each
@@ -293,50 +212,10 @@ class LinearRegression(Analysis):
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
         """Return how steep slopes can be, less the furthest that a ridge could move them."""
-        joint = self._quietly_planned(schema, noise, rows, neighbours).joint
-        far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in joint.estimates}
+        read = self._read(self.typical(schema, noise, rows, neighbours))
+        far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in read.joint.estimates}
         steep = super().limits(schema, noise, rows, neighbours)
         return {label: limit - far[label] for label, limit in steep.items()}
-
-    def _quietly_planned(
-        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
-    ) -> _Moments | Told:
-        """Return what typical rows say: a plan warns of nothing by itself."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooNoisyWarning)
-            return self._planned(schema, noise, rows, neighbours)
-
-    def _planned(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> _Moments | Told:
-        """Return what typical rows say, if second moments with the share of the last step have this noise."""
-        shares = self.stages()
-        if len(shares) == 1:
-            return self._read(self.typical(schema, noise, rows, neighbours))
-
-        def at(query: Query, share: float) -> Answer:
-            times = math.sqrt(shares[self.decisive] / share) / first.sensitivity / first.scales[0][0]
-            sums = tuple(block.typical(schema, max(rows, 1)) for block in query.blocks)
-            stds = tuple(noise[0][0] * times * query.sensitivity * scale for scale in query.scales[0])
-            return Answer(sums, (stds,), public, schema)
-
-        first = self.query(schema, neighbours)
-        public = rows if neighbours == "replace-one" and not schema.open else None
-        read = self._read(at(first, shares[0]))
-        # scores of typical rows are those of targets that do not depend on features
-        alone = replace(read.sums, xy=read.sums.x * read.sums.y / max(read.sums.count, 1.0))
-        read = self._of(alone, schema)
-        if self._varied(read, shares[0]):
-            talk, stage = self._stepped(read, schema, neighbours), 1
-            query = next(talk)
-            while True:
-                try:
-                    query = talk.send(at(query, shares[stage]))
-                except StopIteration as stop:
-                    told: Told | None = stop.value[0]
-                    break
-                stage += 1
-            if told is not None:
-                return told
-        return self._read(at(first, sum(shares[:_LAST])))
 
     def smaller(self, schema: Schema) -> Iterator[Analysis]:
         """Yield regressions on fewer features, then on each alone, then the target by each category."""
@@ -360,21 +239,6 @@ class _Moments:
     def shown(self) -> bool:
         """Whether any coefficient is known better than its bounds."""
         return any(isinstance(each.at, Unsure) or each.at is None for each in self.joint.estimates)
-
-    @property
-    def spread(self) -> float:
-        """The mean square of residuals at the estimates, in units of y: they are wrong by noise."""
-        return 1.0 if self.known is None else min(self.known.residual + self.wrong, 1.0)
-
-    @property
-    def wrong(self) -> float:
-        """The mean square by which noise makes them wrong."""
-        if self.known is None:
-            return 1.0
-        return (
-            float(np.trace(np.linalg.solve(self.known.inverse[1:, 1:], self.known.privacy[1:, 1:])))
-            / self.sums.count
-        )
 
     @property
     def joint(self) -> Joint:
@@ -435,7 +299,10 @@ class _Moments:
             text = unreliable(self.units.names, known.hidden, noise=sums.xx_noise > 0)
             if sums.xx_noise > 0:
                 needed = 3 * known.noise / max(known.smallest, known.noise / 3)
-                text += f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough."
+                text += (
+                    f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough; GLM with "
+                    "the family 'gaussian' needs less where bounds are much wider than residuals."
+                )
         warnings.warn(
             f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its "
             "whole range.",

@@ -28,10 +28,6 @@ _ERRORS = {
     "classical": "Standard errors are classical: they assume the same spread of residuals everywhere.",
     "unknown": "Standard errors are not known.",
 }
-_METHODS = {
-    "steps": "Found by steps of clipped scores: residuals are symmetric as far as the release can tell.",
-    "moments": "Found from second moments.",
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +49,6 @@ class LinearModel(Tested, Portable):
         joint: the estimates together, with the covariances of their errors.
         errors: "robust" if sampling errors hold whatever residuals are like, "classical" if they do not,
             "unknown" if there are none.
-        method: "steps" if coefficients come from steps of clipped scores, "moments" if from second moments.
     """
 
     link: ClassVar[str] = "identity"
@@ -73,7 +68,6 @@ class LinearModel(Tested, Portable):
     noise: float
     joint: Joint
     errors: str
-    method: str = "moments"
 
     def predict(self, data: Any) -> Floats:
         """Return the target for each row, within its bounds; NaN where a feature is missing.
@@ -121,11 +115,9 @@ class LinearModel(Tested, Portable):
         return forest(slopes, self.schema, f"Change of {self.schema.title(self.target)}")
 
     def notes(self) -> Sequence[str]:
-        plain = math.isinf(self.ridge) or self.method == "steps"
-        ridge = [] if plain else [f"ridge {number(self.ridge)}"]
+        ridge = [] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"]
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
         notes.append(_ERRORS[self.errors])
-        notes.append(_METHODS[self.method])
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if math.isfinite(self.noise) and self.noise > 0:
@@ -145,7 +137,6 @@ class LinearModel(Tested, Portable):
                 "error": self.error,
                 "rows": self.rows,
                 "errors": self.errors,
-                "method": self.method,
                 "covariance": self.covariance.to_dict(),
             }
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,16 +53,6 @@ class SecondMoments:
             count, float(sums[Y][0]), float(sums[YY][0]), sums[X], sums[XY], symmetric(sums[XX], above),
             count_noise, *(noise[term] for term in (Y, YY, X, XY, XX)),
         )  # fmt: skip
-
-    def pooled(self, other: SecondMoments, share: float) -> SecondMoments:
-        """Return the mean with others of the same rows, which count as `share` of the whole."""
-        found: dict[str, Any] = {
-            each.name: (math.hypot if each.name.endswith("_noise") else np.add)(
-                (1 - share) * getattr(self, each.name), share * getattr(other, each.name)
-            )
-            for each in fields(self)
-        }
-        return SecondMoments(**found)
 
     @property
     def width(self) -> int:
