@@ -61,6 +61,8 @@ SCHEMA = Schema(x=Number(0, 100, missing=False), ill=["no", "yes"], group=["a", 
 @pytest.mark.parametrize("rows", [200, 1000, 20_000])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_intervals_and_tests_hold_under_laplace_noise(rows, epsilon):
+    """400 runs: the standard error of a coverage of 95%, and of a size of 5%, is 1.1%; four of them are
+    allowed."""
     rng = np.random.default_rng(rows)
     large = people(np.random.default_rng(5), 2_000_000)
     true = {"x": large["x"].mean(), "ill=yes": 0.08}
@@ -78,5 +80,5 @@ def test_intervals_and_tests_hold_under_laplace_noise(rows, epsilon):
         (test,) = result.model.comparisons[0].tests
         rejected += test is not None and test.p_value < 0.05
     for label, hits in covered.items():
-        assert hits / runs > 0.92, label
-    assert rejected / runs < 0.08
+        assert hits / runs > 0.95 - 0.044, label
+    assert rejected / runs < 0.05 + 0.044
