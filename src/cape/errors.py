@@ -6,6 +6,8 @@ number of rows or a secret, because an error may reach a coordinator who must no
 
 from __future__ import annotations
 
+import sys
+
 __all__ = [
     "BadMessage",
     "BudgetExceeded",
@@ -21,6 +23,7 @@ __all__ = [
     "Refused",
     "TooFewSites",
     "TooNoisyWarning",
+    "outside",
 ]
 
 
@@ -106,3 +109,11 @@ class IgnoredParameterWarning(UserWarning):
 
 class LedgerWarning(UserWarning):
     """A site's ledger has changed: lines that the site signed are missing or different."""
+
+
+def outside() -> int:
+    """Return the `stacklevel` at which a warning names the line that called cape, not a line of cape."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "cape":
+        frame, level = frame.f_back, level + 1
+    return level

@@ -535,3 +535,13 @@ def test_sites_may_come_as_a_list():
 def test_without_noise_private_sizes_do_not_matter():
     with pytest.warns(PrivacyLeakWarning):
         consortium(neighbours="add-remove").release(Squares("age"), 0.5, scheme="none")
+
+
+def test_a_warning_names_the_line_that_called():
+    rows = pl.DataFrame({"age": [40.0, 50.0, 60.0]})
+    consortium = Consortium(
+        {name: rows.clone() for name in "abc"}, Schema(age=(30, 90)), Budget(0.5, 1e-6), colluding=1
+    )
+    with pytest.warns(TooNoisyWarning) as caught:
+        consortium.release(Mean("age"), 0.1)
+    assert {each.filename for each in caught} == {__file__}

@@ -36,7 +36,7 @@ from cape.engine.query import (
     Neighbours,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
 from cape.show.numbers import between, rounded
@@ -190,7 +190,7 @@ def _label(i: int, what: str) -> str:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, TooNoisyWarning, stacklevel=3)
+    warnings.warn(text, TooNoisyWarning, stacklevel=outside())
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ from cape.errors import (
     LedgerWarning,
     ProtocolError,
     TooFewSites,
+    outside,
 )
 from cape.noise import SecureStream
 from cape.privacy import Budget
@@ -237,7 +238,7 @@ class Submission:
             self._note(attempt, outcome)
             took_part = {site: shown[site] for site in outcome.participants if site in shown}
             for problem in self._heads.take(outcome.heads, took_part):
-                warnings.warn(problem, LedgerWarning, stacklevel=2)
+                warnings.warn(problem, LedgerWarning, stacklevel=outside())
             if outcome.failure is not None:
                 raise self._too_few(attempt, outcome)
             answered = self._answered(session, outcome)

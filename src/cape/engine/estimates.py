@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cape import check
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.noise.law import GAUSSIAN, Law
 
 __all__ = ["Estimate", "Estimates", "Interval", "Labels", "unknown", "warn_of_unknown"]
@@ -84,7 +84,7 @@ def warn_of_unknown(estimates: Sequence[Estimate]) -> None:
             f"there is too much noise to say anything about {hidden[0]!r}{more}: the interval is all that is "
             "possible; use a larger share, more epsilon, more rows or fewer columns",
             TooNoisyWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
 
 

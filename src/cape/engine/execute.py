@@ -28,7 +28,7 @@ from cape.engine.schemes import Cost, Outcome, Scheme, Task, check_drop
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.site_set import SiteSet
 from cape.engine.wallet import Wallet
-from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites
+from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites, outside
 from cape.noise import Ring, SecureStream
 
 __all__ = ["Drops", "Execution", "Progress"]
@@ -103,7 +103,7 @@ class Execution:
                 warnings.warn(
                     "scheme 'none' adds no noise: the answer is exact and not private",
                     PrivacyLeakWarning,
-                    stacklevel=3,
+                    stacklevel=outside(),
                 )
         with wallet.hold(session.resume) as known:
             self._ask_all(known)

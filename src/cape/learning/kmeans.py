@@ -46,7 +46,7 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import TooNoisyWarning
+from cape.errors import TooNoisyWarning, outside
 from cape.learning.clusters import KMeansModel
 from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
 from cape.show.numbers import count
@@ -387,7 +387,7 @@ class KMeans(Analysis):
         warnings.warn(
             f"{hidden} of {self.clusters} clusters are hidden, and their centres are not reliable: {why}",
             TooNoisyWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
 
 

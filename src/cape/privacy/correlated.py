@@ -41,7 +41,7 @@ import warnings
 from typing import Literal, TypeAlias
 
 from cape import check
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.privacy.graph import complete, graph_mu, graph_mus, isolated_sites, star, tree
 
 __all__ = [
@@ -181,7 +181,7 @@ def default_colluding(sites: int) -> int:
             " site: the guarantee then holds only if no site shares what it knows with the aggregator or with"
             " another site",
             PrivacyLeakWarning,
-            stacklevel=2,
+            stacklevel=outside(),
         )
     return colluding
 

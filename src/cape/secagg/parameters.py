@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal, TypedDict
 
 from cape import check
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.noise.ring import Ring
 from cape.privacy.correlated import default_colluding
 from cape.secagg import neighbours as choice
@@ -199,6 +199,6 @@ def _neighbourhood(
             f"2^{min(0.0, chance):.1f}, at {colluding} colluding and {dropping} dropping; "
             'neighbours="auto" keeps it below 2^-40',
             PrivacyLeakWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
     return found

@@ -30,7 +30,7 @@ from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis
 from cape.engine.result import Release, ReleaseGuarantee
-from cape.errors import CapeError, IgnoredParameterWarning, InvalidInput, PrivacyLeakWarning
+from cape.errors import CapeError, IgnoredParameterWarning, InvalidInput, PrivacyLeakWarning, outside
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.sklearn.accountant import BudgetAccountant, accountant_of
@@ -88,7 +88,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 warnings.warn(
                     f"{name} has no effect on {type(self).__name__}: {self._ignored[name]}",
                     IgnoredParameterWarning,
-                    stacklevel=4,
+                    stacklevel=outside(),
                 )
 
     @property
@@ -155,7 +155,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 "epsilon = infinity adds no noise: results protect nobody. Give a finite epsilon for "
                 "people's rows",
                 PrivacyLeakWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
         if accountant is not None:
             accountant.charge(math.inf if scheme == "none" else budget.mu)
@@ -176,7 +176,7 @@ def ignore_weights(X: Floats, sample_weight: Any) -> None:
         "sample_weight has no effect: each row counts once, because a weight would multiply what one person "
         "can change. Leave it out",
         IgnoredParameterWarning,
-        stacklevel=3,
+        stacklevel=outside(),
     )
     weights = np.asarray(sample_weight, np.float64)
     if weights.shape not in ((), (len(X),)):
@@ -202,7 +202,7 @@ def _repeatable(random: Any) -> SecureStream:
         "random_state makes noise that can be reproduced, and so protects nobody: use it in simulations, "
         "not for people's rows",
         PrivacyLeakWarning,
-        stacklevel=4,
+        stacklevel=outside(),
     )
     return SecureStream(random.bytes(32))
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cape import check
 from cape.data import Number
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.errors import InvalidInput, PrivacyLeakWarning, outside
 
 __all__ = ["Box", "Interval", "box", "intervals", "warn_of"]
 
@@ -128,7 +128,7 @@ def intervals(y: Floats, bounds: Any, taken: list[str], *, about_zero: bool = Fa
     return found
 
 
-def warn_of(taken: Sequence[str], *, norm: bool = True, stacklevel: int = 3) -> None:
+def warn_of(taken: Sequence[str], *, norm: bool = True) -> None:
     """Warn once of what was taken from the data; `norm`: whether `data_norm` would do in place of bounds."""
     if not taken:
         return
@@ -141,7 +141,7 @@ def warn_of(taken: Sequence[str], *, norm: bool = True, stacklevel: int = 3) -> 
         "largest values: the guarantee does not protect them. Give "
         f"{' and '.join(asked)}, from what is known without the data",
         PrivacyLeakWarning,
-        stacklevel=stacklevel,
+        stacklevel=outside(),
     )
 
 

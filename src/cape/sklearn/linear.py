@@ -137,7 +137,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         rows = box(X, bounds_X, self.data_norm, taken, about_zero=not fit_intercept)
         columns = np.asarray(y, np.float64).reshape(len(X), -1)
         ends = intervals(columns, bounds_y, taken, about_zero=not fit_intercept)
-        warn_of(taken, stacklevel=4)
+        warn_of(taken)
         cut = np.clip(columns, [each.low for each in ends], [each.high for each in ends])
         return X, cut.reshape(np.shape(y)), rows, ends
 

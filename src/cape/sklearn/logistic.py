@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from cape import check
 from cape.analyses.regression import logistic
-from cape.errors import IgnoredParameterWarning
+from cape.errors import IgnoredParameterWarning, outside
 from cape.sklearn.base import PrivateEstimator, Target, by_label, ignore_weights, model_of
 from cape.sklearn.bounds import box, warn_of
 from cape.sklearn.classes import classes_of, labels_of, target_of
@@ -126,7 +126,7 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
                 f"max_iter={most} has no effect: each step is paid for, and at most {MOST_STEPS} can be. "
                 "Leave it at 'auto', which makes six, or give fewer",
                 IgnoredParameterWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
         return "auto"
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from cape import check
-from cape.errors import IgnoredParameterWarning, InvalidInput
+from cape.errors import IgnoredParameterWarning, InvalidInput, outside
 from cape.sklearn.bounds import Box
 
 __all__ = ["frames", "split"]
@@ -39,7 +39,7 @@ def split(rows: int, n_sites: Any, labels: Any, random: Any, *, public: bool) ->
                 f"n_sites={many} is more than there are rows: each of {rows} sites gets one. "
                 f"Give n_sites={rows} or less",
                 IgnoredParameterWarning,
-                stacklevel=4,
+                stacklevel=outside(),
             )
             many = rows
         parts = np.array_split(random.permutation(rows), many)

@@ -21,7 +21,7 @@ from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.privacy import Budget
 from cape.study import places
 from cape.study.blanks import refuse_blanks
@@ -83,7 +83,7 @@ class Study:
         """
         study = cls.parse(places.read(path, "study file"), Path(path))
         for text in study.warnings:
-            warnings.warn(text, PrivacyLeakWarning, stacklevel=2)
+            warnings.warn(text, PrivacyLeakWarning, stacklevel=outside())
         return study
 
     @classmethod

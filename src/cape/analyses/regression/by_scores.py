@@ -34,7 +34,7 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 
 __all__ = ["ROUNDS", "ByScores", "Fitted", "stepwise", "warn"]
 
@@ -378,4 +378,4 @@ class ByScores(Analysis):
 
 def warn(text: str) -> None:
     """Warn that noise hides something."""
-    warnings.warn(text, TooNoisyWarning, stacklevel=5)
+    warnings.warn(text, TooNoisyWarning, stacklevel=outside())

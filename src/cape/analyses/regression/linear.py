@@ -29,7 +29,7 @@ from cape.blocks.units import Units
 from cape.data import Category, Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 
 __all__ = ["Errors", "LinearRegression"]
 
@@ -307,5 +307,5 @@ class _Moments:
             f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its "
             "whole range.",
             TooNoisyWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )

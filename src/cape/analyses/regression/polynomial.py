@@ -25,7 +25,7 @@ from cape.data import Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.estimates import unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import number
 from cape.show.plain import plain
@@ -227,7 +227,7 @@ class PolynomialLoss(Analysis):
             f"noise hides what {self.target!r} has to do with its features, and w is 0: {more}, over "
             f"{max(rows, 0.0):.0f} rows",
             TooNoisyWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
 
 

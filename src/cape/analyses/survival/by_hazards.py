@@ -29,7 +29,7 @@ from cape.blocks.units import Units
 from cape.data import Schema
 from cape.engine.arguments import features_of, joined
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 
 __all__ = ["Asked", "ByHazards", "checked_rounds", "terms"]
 
@@ -274,4 +274,4 @@ def terms(what: str, features: Any, formula: Any) -> tuple[str, ...]:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, TooNoisyWarning, stacklevel=5)
+    warnings.warn(text, TooNoisyWarning, stacklevel=outside())
