@@ -88,12 +88,14 @@ def test_epsilons_of_a_study_add_up_to_what_it_states_and_no_more(world: World):
 
 def test_a_ledger_adds_pure_and_gaussian_releases(world: World):
     world.granted(world.request(pure({**BINS, "share": 0.5})))
-    world.granted(world.request(document(analyses=[{**BINS, "share": 1.0}])))
+    study = document(analyses=[{**BINS, "share": 0.5}, {**BINS, "share": 0.4}])
+    world.granted(world.request(study))
     spent = world.site.ledger.spent()
     mu = Budget(1.0, 1e-6).mu
     assert spent.pure == Fraction(1, 2)
-    assert spent.mu_squared == Fraction(mu) ** 2
-    assert 1.4 < spent.epsilon(1e-6) < 1.5  # less than the sum
+    assert spent.mu_squared == Fraction(mu) ** 2 / 2
+    assert 1.1 < spent.epsilon(1e-6) < 1.2  # less than the sum
+    assert world.code(world.request(study, number=2)) == "budget"  # who asks may choose kinds after answers
     world.site.ledger.entries()  # the chain holds
     assert world.site.ledger.head().totals[0].epsilon == "1/2"
 
