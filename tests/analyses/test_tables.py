@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 import cape
-from cape.analyses import Tables
+from cape.analyses import Tables, tables_plan
 from cape.analyses.marginals import Measured
 from cape.analyses.tables_model import TablesModel
 from cape.blocks import Table
@@ -384,3 +384,24 @@ def test_a_table_of_no_rows_is_refused_where_sizes_are_public():
     made = cape.Consortium(sites, SCHEMA, Budget(1.0, 1e-6), colluding=1)
     with pytest.raises(cape.DataError, match="no rows"):
         made.release(ASKED, share=0.5)
+
+
+def test_a_workload_of_too_many_sets_of_columns_is_refused_before_any_is_planned():
+    names = [f"c{i}" for i in range(120)]
+    schema = Schema({name: Category(("no", "yes"), missing=False) for name in names})
+    rng = np.random.default_rng(1)
+    listed = [[names[i] for i in sorted(rng.permutation(120)[:8])] for _ in range(1500)]
+    with pytest.raises(InvalidInput, match="more than 200,000 sets of columns"):
+        Tables(names, ways=8, workload=listed).query(schema, "replace-one")
+
+
+def test_a_coarser_cut_of_a_long_workload_is_found_in_few_tries(monkeypatch):
+    names = [f"n{i}" for i in range(6)]
+    schema = Schema({name: Number(0, 1) for name in names})
+    tried, of = [], tables_plan._Size.of
+    monkeypatch.setattr(
+        tables_plan._Size, "of", classmethod(lambda cls, *given: tried.append(given) or of(*given))
+    )
+    with pytest.raises(InvalidInput, match="at most 160 bins for each number"):
+        Tables(names, ways=3, bins=4096, workload=[names[:3], names[3:]]).query(schema, "replace-one")
+    assert len(tried) < 30

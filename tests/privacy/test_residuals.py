@@ -149,3 +149,25 @@ def test_one_value_of_the_wrong_sign_would_be_noticed(monkeypatch):
     residuals._solved.cache_clear()
     assert worst_case((4, 3), wrong.std, "replace-one") > 1.1
     assert worst_case((4, 3), right.std, "replace-one") <= 1 + 1e-9
+
+
+def test_relations_times_sets_are_limited_and_not_relations_alone(monkeypatch):
+    values, workload = (2, 3, 4, 5, 6, 7), every(6, 3)
+    monkeypatch.setattr(residuals, "_MOST_NUMBERS", 64 * 41 - 1)  # 2^6 relations, 41 sets that are released
+    residuals._solved.cache_clear()
+    bounded = optimal_scales(values, workload, "replace-one")
+    monkeypatch.setattr(residuals, "_MOST_NUMBERS", 64 * 41)
+    residuals._solved.cache_clear()
+    assert not bounded.exact
+    assert optimal_scales(values, workload, "replace-one").exact
+    residuals._solved.cache_clear()
+    assert worst_case(values, bounded.std, "replace-one") <= 1 + 1e-9
+
+
+def test_fewer_steps_make_noise_larger_and_never_too_small(monkeypatch):
+    values, workload = (2, 3, 4, 5, 6), every(5, 3)
+    monkeypatch.setattr(residuals, "_WORK", 1)
+    residuals._solved.cache_clear()
+    hasty = optimal_scales(values, workload, "replace-one")
+    residuals._solved.cache_clear()
+    assert worst_case(values, hasty.std, "replace-one") <= 1 + 1e-9

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExpectedErrors", "expected_errors", "refuse_if_large"]
 
-_MOST_TABLES = 200_000
+_MOST_SETS = 200_000  # of columns, each with numbers of its own
 _MOST_CELLS = 1 << 22  # of one table
 _MOST_NUMBERS = 1 << 23
 _LISTED = 30  # tables; more are put together by size
@@ -118,6 +118,11 @@ def expected_errors(analysis: Tables, schema: Schema, noise: Noise, neighbours: 
 
 def refuse_if_large(analysis: Tables, values: Sequence[int], schema: Schema) -> None:
     """Raise `InvalidInput` if the tables are too large to hold, and say what would not be."""
+    if analysis.workload is not None and _many_sets(analysis.tables_asked()):
+        raise InvalidInput(
+            f"the tables of this workload are made of more than {_MOST_SETS:,} sets of columns, which is too "
+            "large: ask for fewer tables, or for tables of fewer columns"
+        )
     size = _Size.of(analysis, values, analysis.ways)
     if size.fits:
         return
@@ -128,27 +133,45 @@ def refuse_if_large(analysis: Tables, values: Sequence[int], schema: Schema) -> 
             proposed.append(f"ways = {ways} ({smaller.tables:,} tables, {smaller.numbers:,} numbers)")
             break
     numeric = [i for i, name in enumerate(analysis.columns) if isinstance(schema[name], Number)]
-    for bins in range(max((values[i] for i in numeric), default=0), 1, -1):
+
+    def fit(bins: int) -> bool:
         coarser = [min(n, bins + 1) if i in numeric else n for i, n in enumerate(values)]
-        if coarser != list(values) and _Size.of(analysis, coarser, analysis.ways).fits:
-            proposed.append(f"at most {bins} bins for each number")
-            break
+        return _Size.of(analysis, coarser, analysis.ways).fits
+
+    fewest, bins = 2, max((values[i] for i in numeric), default=0)
+    if fewest < bins and fit(fewest):  # the most that fit
+        while bins - fewest > 1:
+            middle = (fewest + bins) // 2
+            fewest, bins = (middle, bins) if fit(middle) else (fewest, middle)
+        proposed.append(f"at most {fewest} bins for each number")
     if not proposed:
         most = sorted(range(len(values)), key=lambda i: -values[i])[:3]
         named = joined([f"{analysis.columns[i]} ({values[i]:,} values)" for i in most])
         proposed.append(f"fewer columns, or fewer categories of {named}")
     raise InvalidInput(
         f"{size.tables:,} tables with {size.numbers:,} numbers to release, the largest of {size.cells:,} "
-        f"cells, are too large: at most {_MOST_TABLES:,} tables, {_MOST_NUMBERS:,} numbers and "
-        f"{_MOST_CELLS:,} cells in a table can be held. Ask for {', or '.join(proposed)}"
+        f"cells, are too large: at most {_MOST_SETS:,} tables with those within them, {_MOST_NUMBERS:,} "
+        f"numbers and {_MOST_CELLS:,} cells in a table can be held. Ask for {', or '.join(proposed)}"
     )
+
+
+def _many_sets(asked: Workload) -> bool:
+    """Return whether tables are made of more sets of columns than can be held, without holding them."""
+    found: set[Columns] = set()
+    for columns in asked:
+        found.update(subsets(columns))
+        if len(found) > _MOST_SETS:
+            return True
+    return False
 
 
 @dataclass(frozen=True)
 class _Size:
-    """How many tables there are, how many numbers are released, and the cells of the largest table."""
+    """How many tables there are, of how many sets of columns they are made, how many numbers are released,
+    and the cells of the largest table."""
 
     tables: int
+    sets: int
     numbers: int
     cells: int
 
@@ -159,16 +182,18 @@ class _Size:
             asked = analysis.tables_asked()
             every = {chosen for columns in asked for chosen in subsets(columns)}
             numbers = sum(math.prod(values[i] - 1 for i in chosen) for chosen in every)
-            return cls(len(asked), numbers, max(math.prod(values[i] for i in columns) for columns in asked))
+            largest = max(math.prod(values[i] for i in columns) for columns in asked)
+            return cls(len(asked), len(every), numbers, largest)
         ways = min(ways, len(values))
         sums = [1, *[0] * ways]  # over all sets of so many columns
         for n in values:
             for many in range(ways, 0, -1):
                 sums[many] += sums[many - 1] * (n - 1)
         largest = math.prod(sorted(values)[-ways:])
-        return cls(math.comb(len(values), ways), sum(sums), largest)
+        sets = sum(math.comb(len(values), many) for many in range(ways + 1))
+        return cls(math.comb(len(values), ways), sets, sum(sums), largest)
 
     @property
     def fits(self) -> bool:
         """Whether that can be held."""
-        return self.tables <= _MOST_TABLES and self.numbers <= _MOST_NUMBERS and self.cells <= _MOST_CELLS
+        return self.sets <= _MOST_SETS and self.numbers <= _MOST_NUMBERS and self.cells <= _MOST_CELLS

@@ -63,8 +63,10 @@ _Kinds = tuple[int, ...]
 """How many columns of each kind a set has."""
 
 _MOST_RELATIONS = 1 << 16  # neighbour relations that are gone through
+_MOST_NUMBERS = 1 << 24  # of them, over all groups of sets
 _GAP = 1e-4
 _STEPS = 4000
+_WORK = 1 << 29  # products in all of these steps
 _ROUNDS = 30
 
 
@@ -294,7 +296,7 @@ def _solved(
     if relation == "add-remove" or not kinds:
         rows, exact = problem.alone()[None, :], True
         share, total, worst = _maximised(rows, problem.matters)
-    elif problem.many <= _MOST_RELATIONS:
+    elif problem.many <= min(_MOST_RELATIONS, _MOST_NUMBERS // len(problem.groups)):
         rows, exact = problem.apart(problem.every()), True
         if relation == "open":
             rows = np.vstack([problem.alone(), rows])
@@ -363,7 +365,7 @@ def _climbed(rows: Floats, matters: Floats, mass: Floats) -> Floats:
 
     lambda_e g_e², brought to 1, never has a smaller T: it maximises a minorant, by Jensen's inequality.
     """
-    for _ in range(_STEPS):
+    for _ in range(min(_STEPS, _WORK // rows.size + 1)):
         share = mass @ rows
         ratios = rows @ np.sqrt(matters / share) / np.sqrt(share * matters).sum()
         if ratios.max() <= 1 + _GAP / 4:
