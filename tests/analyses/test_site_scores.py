@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from cape.analyses import MixedModel
-from cape.analyses.site_scores import Point
+from cape.analyses.site_scores import Point, moved_squared
 from cape.blocks import Design, Table
 from cape.data import Category, Number, Person, Schema
 from cape.engine.query import Answer
@@ -113,11 +113,20 @@ def test_a_person_who_may_be_at_two_sites_can_move_from_one_to_the_other(asked):
 
 
 def test_matrices_of_two_groups_can_be_further_apart_than_of_one():
-    """The half of b that a row of another group costs more: own entries held apart, and others not."""
-    z, y = np.array([1.0, 1.0]) / math.sqrt(2), np.array([1.0, -1.0]) / math.sqrt(2)
-    one, other = np.outer(z, z), np.outer(y, y)
-    apart = one[0, 0] ** 2 + other[0, 0] ** 2 + ((one - other) ** 2).sum() - (one - other)[0, 0] ** 2
-    assert apart == pytest.approx(2.5)
+    """The two thirds of b that a row of another group costs more: own entries held apart, and others not."""
+    shares = np.linspace(0, 1, 3001)
+    own, other = np.sqrt(shares), np.sqrt(1 - shares)  # z = (own, other), y = (own, -other)
+    apart = 2 * own**4 + 2 * (2 * own * other) ** 2
+    assert apart.max() == pytest.approx(2 + 2 / 3)
+    schema = SCHEMA.of_persons(Person("id", sites=2))
+    query = POINTS[0].query(DESIGN, "site", schema, "replace-one")
+    counted = next(
+        scale**-2
+        for array, scale in zip(query.blocks[0].arrays(schema), query.scales[0], strict=True)
+        if array.name == "count"
+    )
+    beside = query.sensitivity**2 - moved_squared(0.5, 0.5) - 2 * counted
+    assert beside >= (apart.max() - 2) * 0.25 * (1 - 1e-9)
 
 
 def test_a_person_of_several_rows_moves_sums_as_often():

@@ -13,8 +13,8 @@ m for the spread, p for places and l for the level.
   a count.
 - *Replaced by a row of another group*: entries by group then hold both rows apart, |u|² + |u'|² in place of
   |u - u'|², which for vectors is no more than was counted for them. Of the curvature, with z·y = p + q, p of
-  own entries and q of the others, 2 - 2 (p + q)² becomes 2 - 2 (p + q)² + 2 p², largest for q = -p, where
-  p <= 1/2: by b / 2 more at most. Two counts move by 1.
+  own entries and q of the others, 2 - 2 (p + q)² becomes 2 - 2 (p + q)² + 2 p². As |p| + |q| <= 1, it is
+  largest for p = 2/3 and q = -1/3: by 2 b / 3 more at most. Two counts move by 1.
 
 Integers hold every vector to its length, so that rounding adds nothing: products are those of integers.
 That numbers by site become public, and what that means, is said in `site_sums`. Tested in
@@ -114,7 +114,7 @@ class Point:
             total += count
         elif not stays(schema, by):
             count = _COUNT * total
-            total += _CURVE / 2 + 2 * count
+            total += 2 * _CURVE / 3 + 2 * count
         elif missing:
             count = total - alone
         weights = {
