@@ -119,3 +119,10 @@ def test_what_sites_say_without_one_is_what_the_others_say():
     assert ours.without("b").random == pytest.approx(rest.random)
     assert ours.without("b").many == 4
     assert pickle.loads(pickle.dumps(ours)) == ours
+
+
+def test_a_site_that_knows_all_and_others_that_know_nothing_have_an_error_of_tau2():
+    """Information about tau² is 0 then, and rounding makes it less."""
+    for large in 10.0 ** np.arange(4, 40):
+        found = synthesis([0.1, 0.2, 0.3], [1.0, 7 * large, 3 * large])
+        assert np.isfinite(found.tau2_errors).all()

@@ -37,6 +37,7 @@ from cape.arrays import Floats
 __all__ = ["Effect", "HeterogeneityTest", "Synthesis"]
 
 _MOST_FREEDOM = 1e9
+_ROUNDED = 1e-12  # of a sum: what rounding may leave of it
 _MIXED = 100  # values of tau² that an interval is mixed over
 
 
@@ -202,7 +203,9 @@ class Synthesis:
 
         def error(variances: Floats) -> float:
             weights = 1 / (variances + max(self.tau2, 0.0))
-            return 2 / float((weights**2).sum() - 2 * (weights**3).sum() / weights.sum() + _part(weights))
+            squares = float((weights**2).sum())
+            known = squares - float(2 * (weights**3).sum() / weights.sum() - _part(weights))
+            return 2 / max(known, _ROUNDED * squares)  # of one site alone it is 0, but for rounding
 
         total, drawn = error(self._totals), error(self._samplings)
         return math.sqrt(drawn), math.sqrt(max(total - drawn, 0.0))
