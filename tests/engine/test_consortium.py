@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cape.analyses import Sum
+from cape.analyses import Mean, Sum
 from cape.data import Number, Schema, Site
 from cape.engine.consortium import Consortium
 from cape.engine.schemes import CapeGaussian
@@ -22,6 +22,7 @@ from cape.errors import (
     InvalidInput,
     PrivacyLeakWarning,
     TooFewSites,
+    TooNoisyWarning,
 )
 from cape.noise import SecureStream
 from cape.privacy import Budget
