@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cape.analyses import Count, Mean, Sum
+from cape.analyses import Count, Mean, Sum, Tables
 from cape.blocks.table import Table
 from cape.data import Number
 from cape.engine.consortium import Consortium
@@ -19,6 +19,7 @@ from .slow_sums import exact, release
 from .test_analyses import EACH, RELATION, SCHEMA, table
 
 ROWS = table(1200)
+ROUNDED_BY_SITES = 0.5  # units: a site rounds residuals once, after it has added its rows up
 
 
 def frame(rows):
@@ -55,7 +56,8 @@ def test_real_tables_give_what_the_meaning_of_the_sums_says(sites, analysis, nei
     ]
     for array, ours, *theirs in zip(query.arrays(SCHEMA), known, *found, strict=True):
         assert ours.shape == array.shape
-        np.testing.assert_array_equal(sum(theirs), ours * 2.0**array.bits)
+        by_sites = ROUNDED_BY_SITES * len(sites) if array.name == "residual" else 0
+        np.testing.assert_allclose(sum(theirs), ours * 2.0**array.bits, rtol=0, atol=by_sites)
 
 
 @EACH
@@ -65,7 +67,9 @@ def test_a_consortium_without_noise_gives_the_plain_answer(sites, analysis):
         found = consortium(sites, "replace-one", "none").release(analysis, share=1.0).estimates
     known = release(analysis, SCHEMA, ROWS, np.random.default_rng(0), mu=0)
     assert [e.label for e in found] == list(known)
-    assert [e.value for e in found] == pytest.approx([e.value for e in known.values()], rel=1e-9)
+    rounded = 1e-5 if isinstance(analysis, Tables) else 0.0
+    values = [e.value for e in known.values()]
+    assert [e.value for e in found] == pytest.approx(values, rel=1e-9, abs=rounded or 1e-12)
 
 
 @pytest.mark.one_in(3, seconds=0.04)

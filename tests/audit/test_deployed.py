@@ -53,6 +53,8 @@ def test_both_schemes_lost_sites_and_forged_answers_are_played():
         assert any(case.forged for case in honest)
     assert any(case.forged and case.spare for case in FULL.values())
     assert {case.analysis for case in FULL.values() if case.forged} == {
+        "cox",
+        "glm",
         "logistic-regression",
         "neural-network",
         "k-means",

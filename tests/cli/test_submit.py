@@ -185,6 +185,16 @@ def test_what_is_left_out_costs_nothing_more(world: World):
     assert left_out(world).lost == 0
 
 
+def row(site: str, *cells: str) -> str:
+    """What a report has of a site."""
+    names = ("connected", "took part in analyses", "refused or lost, and why")
+    told = [
+        f'<td data-of="{name}">{escape(cell)}</td>' if cell else '<td class="none"></td>'
+        for name, cell in zip(names, cells, strict=True)
+    ]
+    return f'<th scope="row">{site}</th>{"".join(told)}'
+
+
 def test_the_same_study_elsewhere_is_refused_by_the_sites(world: World):
     study = world.study(MEAN)
     assert submit(world, study).failure is None
@@ -241,7 +251,7 @@ def test_a_site_that_is_not_connected_has_not_refused(world: World, monkeypatch:
     told = {site["name"]: site for site in results.to_dict()["sites"]}
     assert (told["d"]["connected"], told["d"]["refusals"], told["d"]["took_part"]) == (False, [], [])
     assert [site.reasons for site in results.sites] == [[], [], [], ["was not connected"]]
-    assert "<td>d</td><td>no</td><td>none</td><td></td>" in page(results)
+    assert row("d", "no", "none", "") in page(results)
 
 
 def test_a_study_that_fails_because_sites_refuse_says_so_for_each(world: World):
@@ -292,7 +302,7 @@ def test_the_report_and_the_screen_say_why(world: World, capsys: pytest.CaptureF
     assert f"b {said}." in " ".join(capsys.readouterr().out.split())
     html = (world.folder / "out" / "report.html").read_text()
     assert "<h2>Sites</h2>" in html
-    assert f"<td>b</td><td>yes</td><td>2</td><td>{escape(said)}</td>" in html
+    assert row("b", "yes", "2", said) in html
     written = json.loads((world.folder / "out" / "results.json").read_text())
     assert [len(site["refusals"]) for site in written["sites"]] == [0, 1, 0, 0]
 

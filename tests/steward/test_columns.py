@@ -71,6 +71,7 @@ LEFT = {  # and those that stay as they are
     "components",
     "contrasts",
     "cut",
+    "distribution",
     "edges",
     "errors",
     "family",

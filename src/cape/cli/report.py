@@ -129,7 +129,8 @@ def _promised(results: Results) -> tuple[str, list[str]]:
     if not spent and math.isfinite(results.guarantee.mu):
         if results.answered:
             return title, ["Only public facts were asked for: the answers follow from the sites' sizes."]
-        return "What was released", ["Nothing was released, and none of the budget was spent."]
+        said = f"Nothing was released, and none of the budget was spent. {results.scope}"
+        return "What was released", [said.strip()]
     if results.public_failure is None:
         return title, words.guarantee(results.guarantee)
     title = "What was released, and what is guaranteed"

@@ -310,7 +310,7 @@ def test_the_picture_has_a_curve_and_numbers_at_risk_for_every_group(frame):
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         model = plainly(KaplanMeier("years", "cause", by="sex", edges=EDGES), frame).model
     page = model._repr_html_()
-    assert page.count('class="line c1"') == 3  # the curve and two incidences
+    assert page.count('class="line c1"') == 2 * 3  # the curve and two incidences, wide and narrow
     assert "Number at risk (events until then)" in page
     assert f"{(frame['sex'] == 'm').sum():,} (0)" in page
     found = model.to_dict()["groups"][0]

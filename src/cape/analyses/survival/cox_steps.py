@@ -237,7 +237,7 @@ def tilt_noise(step: HazardStep, belief: Belief) -> float:
     back = np.linalg.inv(step.point.turn)
     covariance = back.T @ belief.covariance @ back
     away = back.T @ (belief.mean - step.point.weights)
-    of_others = float(step.lean @ covariance @ step.lean) + unsure**2 * float(np.trace(covariance))
+    of_others = max(0.0, float(step.lean @ covariance @ step.lean)) + unsure**2 * float(np.trace(covariance))
     change = moved - float(step.lean @ away)
     return noise**2 + of_others + unsure**2 * float(away @ away) + (LEFT * change**2) ** 2
 
@@ -304,7 +304,7 @@ class _Sums:
         row = (vectors[1] * inverses) @ vectors.T
         if float(vectors[1] ** 2 @ (values > edge)) < KNOWN:  # noise hides what goes with the tilt
             row = np.eye(len(values))[1] / curvature[1, 1]
-        return float(row @ nearest_positive(self.spread) @ row)
+        return max(0.0, float(row @ nearest_positive(self.spread) @ row))  # never below 0 but for rounding
 
 
 def believed(steps: Sequence[Step], covariance: Floats) -> Belief:
