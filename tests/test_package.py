@@ -18,7 +18,11 @@ import cape
 SOURCE = Path(cape.__file__).parent
 PROJECT = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
 OF_DOCUMENTS = {"great_tables": "great-tables", "docx": "python-docx"}
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting", **OF_DOCUMENTS}  # where names differ
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn",
+    "dp_accounting": "dp-accounting",
+    **OF_DOCUMENTS,
+}  # where names differ
 OF_DATABASES = ("duckdb", "postgres", "mariadb", "spark")
 OF_USERS = (
     *OF_DATABASES,

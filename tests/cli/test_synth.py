@@ -90,7 +90,7 @@ def test_a_run_writes_synthetic_rows_and_their_card(cape, study, quick):
     assert "associations" in (out / "report.html").read_text()
     told = cape("run", "--rehearse", study, "--out", study.parent / "trial")
     assert told.code == 0, told.err
-    assert "REHEARSAL" in (study.parent / "trial" / "synthetic.md").read_text()
+    assert "REHEARSAL" in (study.parent / "trial" / "rehearsal-synthetic.md").read_text()
 
 
 def test_two_synthetic_tables_of_a_study_have_files_of_their_own(cape, study, quick):

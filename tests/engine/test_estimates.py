@@ -92,3 +92,10 @@ def test_cells_are_labelled_with_the_last_column_running_fastest() -> None:
     found = ContingencyTable("sex", "stage").finish(answer)
     assert [e.label for e in found] == [f"sex={s}, stage={t}" for s in "fm" for t in ("I", "II", "III")]
     assert found.values.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_interval_beyond_what_is_possible_ends_where_that_ends():
+    for value, end in ((127.0, 100.0), (-127.0, -100.0)):
+        one = Estimate("difference", value, 1.0, 1.0, (-100.0, 100.0))
+        assert one.interval(0.5) == (end, end)
+        assert [float(each[0]) for each in Estimates.of([one]).intervals(0.5)] == [end, end]

@@ -67,6 +67,7 @@ def test_sums_of_numbers_come_nearer_to_a_gaussian():
     assert LAPLACE.combined(2.0, 2.0, 2.0) == Law(3.0)
     assert LAPLACE.combined(5.0, 0.0) == LAPLACE
     assert GAUSSIAN.combined(1.0, 2.0) == GAUSSIAN
+    assert LAPLACE.combined(2e200, 2e200) == LAPLACE.combined(2e-200, 2e-200) == Law(2.0)
     random = np.random.default_rng(4)
     total = draw(LAPLACE, random, 40_000) + 2 * draw(LAPLACE, random, 40_000)
     law = LAPLACE.combined(1.0, 2.0)

@@ -165,7 +165,8 @@ class _Means(BySite):
             effect = Effect(str(site), pair.value, sampled, blurred, doubt).scaled(half)
             effects.append(effect)
             errors = math.sqrt(effect.sampling), math.sqrt(effect.privacy)
-            estimates.append(Estimate(written, effect.value, *errors, within, _Scaled(pair, half)))
+            value = min(max(effect.value, within[0]), within[1])
+            estimates.append(Estimate(written, value, *errors, within, _Scaled(pair, half)))
         return SiteEffects(label, tuple(estimates), tuple(effects), (-2 * half, 2 * half))
 
 

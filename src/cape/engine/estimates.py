@@ -54,7 +54,8 @@ class Estimate:
         else:
             reach = float((self.law or GAUSSIAN).quantile((1 + level) / 2, self.privacy, self.sampling))
             low, high = self.value - reach, self.value + reach
-        return max(low, self.within[0]), min(high, self.within[1])
+        least, most = self.within  # an interval beyond what is possible ends there, at both ends
+        return min(max(low, least), most), max(min(high, most), least)
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class Estimates(Sequence[Estimate]):
         lows, highs = self.values - reach, self.values + reach
         for place, interval in self.at.items():
             lows[place], highs[place] = interval(level)
-        return np.maximum(lows, self.within[0]), np.minimum(highs, self.within[1])
+        return np.clip(lows, *self.within), np.clip(highs, *self.within)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -214,7 +214,10 @@ class AnalysisSession:
             self._found = stop.value if isinstance(stop.value, AnalysisResult) else AnalysisResult(stop.value)
         except CapeError:
             raise
-        except (np.linalg.LinAlgError, ArithmeticError) as error:  # of totals that rows and noise do not make
+        except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
+            if answer is None:
+                raise
+            # of a total that rows and noise do not make
             raise InvalidInput(
                 f"{self.analysis.kind!r} cannot go on from the total of stage {self.stage}: no table and no "
                 "noise of this size makes it. Ask who added it up, and start the analysis again"

@@ -72,9 +72,10 @@ class Law:
 
     def combined(self, *stds: float) -> Law:
         """Return the law of a sum of independent noises of this law with these standard deviations."""
-        squares = [check.real("stds", std, least=0.0) ** 2 for std in stds]
-        if self.gaussian or not any(squares):
+        largest = max((check.real("stds", std, least=0.0) for std in stds), default=0.0)
+        if self.gaussian or not largest:
             return self
+        squares = [(std / largest) ** 2 for std in stds]
         return Law(self.shape * sum(squares) ** 2 / sum(square * square for square in squares))
 
     def cdf(self, x: ArrayLike, noise: ArrayLike = 1.0, sampling: ArrayLike = 0.0) -> Floats:
