@@ -122,9 +122,7 @@ class ResultsFolder:
             for name, text in entry.analysis.files(each.release).items():
                 stem, dot, suffix = name.rpartition(".")
                 mark = f"-{entry.number}" if kinds.count(entry.analysis.kind) > 1 else ""
-                first = (
-                    "rehearsal-" if results.study.rehearsal else ""
-                )  # a table of rows has room for no other mark
+                first = "rehearsal-" if results.study.rehearsal else ""
                 path = self.path / f"{first}{stem}{mark}{dot}{suffix}"
                 if results.study.rehearsal and suffix == "md":
                     text = f"> REHEARSAL: {results.study.warnings[0]}.\n\n{text}"
