@@ -60,6 +60,7 @@ def test_real_tables_give_what_the_meaning_of_the_sums_says(sites, analysis, nei
         np.testing.assert_allclose(sum(theirs), ours * 2.0**array.bits, rtol=0, atol=by_sites)
 
 
+@pytest.mark.one_in(3, seconds=0.1)
 @EACH
 def test_a_consortium_without_noise_gives_the_plain_answer(sites, analysis):
     with warnings.catch_warnings():
@@ -72,7 +73,7 @@ def test_a_consortium_without_noise_gives_the_plain_answer(sites, analysis):
     assert [e.value for e in found] == pytest.approx(values, rel=1e-9, abs=rounded or 1e-12)
 
 
-@pytest.mark.one_in(3, seconds=0.04)
+@pytest.mark.one_in(8, seconds=0.15)
 @EACH
 @RELATION
 def test_every_analysis_has_a_plan(sites, analysis, neighbours):

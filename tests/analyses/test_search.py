@@ -56,6 +56,7 @@ def test_a_public_total_is_kept():
     assert ranks.count_noise == 0
 
 
+@pytest.mark.one_in(5, seconds=0.5)
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("laplace", [False, True])

@@ -143,6 +143,7 @@ def answers(query, value):
     return Answer((sums,), (tuple(query.scales[0]),), None, SCHEMA)
 
 
+@pytest.mark.one_in(4, seconds=0.2)
 @pytest.mark.parametrize("random", ["intercept", "x"])
 @pytest.mark.parametrize("value", [0.0, -1e12, 1e12, 1e-300, -3.0])
 @pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")

@@ -84,6 +84,7 @@ def test_without_noise_every_table_is_that_of_the_rows():
         np.testing.assert_allclose(found.values, counts(ROWS, table), atol=1e-9)
 
 
+@pytest.mark.slow(1.5)
 @pytest.mark.parametrize("rows", [160, None], ids=["public", "private"])
 def test_the_stated_noise_of_every_cell_is_that_of_made_up_answers(rows):
     rng, stds, runs = np.random.default_rng(4), (3.0, 5.0, 2.0), 3000

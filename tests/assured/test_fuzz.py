@@ -56,7 +56,7 @@ def test_what_is_in_order_is_not_a_finding():
     assert (report.refused, report.findings) == (30, [])
 
 
-@pytest.mark.one_in(3, seconds=1.0)
+@pytest.mark.one_in(6, seconds=1.0)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_few_inputs_of_every_kind(name: str, tmp_path: Path):
     surface = load(name)(tmp_path)

@@ -77,6 +77,7 @@ def test_the_real_code_is_not_flagged(name: str, runs: int):
     assert FAST[name].reach * row.claim_mu * 0.999 <= row.attained <= row.claim_mu * (1 + 1e-9)
 
 
+@pytest.mark.one_in(4, seconds=0.4)
 @pytest.mark.parametrize("name", [name for name, case in FULL.items() if case.forged and not case.spare])
 def test_tables_are_searched_for_what_forged_answers_lead_to(name: str):
     case = FULL[name]

@@ -193,7 +193,7 @@ def test_every_source_gives_the_same_integers(name: str, tmp_path: Path) -> None
     site.check()
 
 
-@pytest.mark.one_in(2, seconds=0.15)
+@pytest.mark.one_in(4, seconds=0.6)
 @pytest.mark.parametrize("name", SOURCES)
 def test_what_counts_cells_as_missing_gives_the_same_integers(name: str, tmp_path: Path) -> None:
     site = Table("a", SOURCES[name](tmp_path), SCHEMA, unreadable="missing")
@@ -239,7 +239,7 @@ def test_many_uneven_edges_are_counted_at_the_site(asked: list[str]) -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.one_in(5, seconds=0.15)
+@pytest.mark.one_in(4, seconds=0.8)
 @pytest.mark.parametrize("name", ["duckdb", "sqlite uri"])
 @pytest.mark.parametrize(
     "called", ["AGE", "odd:age", "cape_rows", "x0", "o0", "p0", "v0", "a\0b", 'a"b', "a" * 99]
@@ -296,6 +296,7 @@ def test_a_function_is_computed_at_the_site(asked: list[str]) -> None:
     assert not asked
 
 
+@pytest.mark.one_in(2, seconds=2.5)
 @pytest.mark.parametrize("name", ["duckdb", "sqlite uri"])
 def test_only_sums_come_back_from_a_database(name: str, tmp_path: Path, asked: list[str]) -> None:
     for block, sums in zip(BLOCKS, Table("a", SOURCES[name](tmp_path), SCHEMA).sums(BLOCKS), strict=True):

@@ -21,6 +21,7 @@ from tests.slices import examples
 ONE = 2**20
 
 
+@pytest.mark.one_in(3, seconds=0.3)
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=any_rows)
 @examples(60)
@@ -33,6 +34,7 @@ def test_vectors_are_those_of_single_rows_in_python(design: Design, rows: list[d
     assert y is None or y.tolist() == [target for _, target in wanted]
 
 
+@pytest.mark.one_in(3, seconds=0.5)
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @given(rows=complete_rows)
 @examples(60)

@@ -153,7 +153,7 @@ def test_gradients_agree_with_finite_differences(network):
         assert sums.sums[i] * UNIT * clip == pytest.approx(slope, abs=6 * clip * 2.0**-18)
 
 
-@pytest.mark.one_in(4, seconds=0.1)
+@pytest.mark.one_in(3, seconds=0.2)
 @pytest.mark.parametrize("network", [n for n in NETWORKS if n.hidden != (3, 1, 2)], ids=name_of)
 def test_order_and_chunks_and_threads_do_not_change_a_bit(network):
     (x, y), parameters = table(network, 2500), weights_of(network)

@@ -37,6 +37,7 @@ def test_every_number_is_in_the_csv_with_its_interval(cape, done):
     assert [float(row["low"]) for row in rows] == [each["interval"][0] for each in estimates]
 
 
+@pytest.mark.one_in(4, seconds=1.0)
 @pytest.mark.parametrize(
     ("kind", "file", "inside"),
     [

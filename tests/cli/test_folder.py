@@ -91,6 +91,7 @@ def test_a_run_that_failed_goes_on_with_what_is_missing(cape: Cape, study: Path,
     assert "This counts earlier runs in this folder, which gave analyses 1, 2." in second
 
 
+@pytest.mark.slow(5)
 def test_a_finished_study_is_not_asked_again_unless_that_is_wanted(cape: Cape, study: Path):
     out = study.parent / "out"
     assert cape("run", study, "--out", out).code == 0

@@ -37,6 +37,7 @@ def test_the_plan_needs_no_files(cape):
     assert plan["analyses"][0]["rows"] == sum(ROWS.values())
 
 
+@pytest.mark.slow(2)
 def test_prepared_files_run(cape, tmp_path):
     here = tmp_path / "heart"
     shutil.copytree(HEART, here, ignore=shutil.ignore_patterns("data", "results"))

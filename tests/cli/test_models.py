@@ -75,6 +75,7 @@ def test_a_sum_has_no_model(cape, study):
     assert strict(cape("run", study, "--only", "mean", "--json").out)["analyses"][0]["model"] is None
 
 
+@pytest.mark.slow(2)
 def test_the_report_draws_what_suits_each(cape, models):
     assert cape("run", models, "--out", models.parent / "out").code == 0
     page = (models.parent / "out" / "report.html").read_text()

@@ -89,7 +89,7 @@ def test_finished_analyses_are_answered_out_of_the_record(world: World):
     assert world.lines() == lines
 
 
-@pytest.mark.quick_cases("mask-4", "unmask-4", "consistency-0", "consistency-1", seconds=0.38)
+@pytest.mark.quick_cases("mask-4", "unmask-4", seconds=0.38)
 @pytest.mark.parametrize("reached", [0, 1, 4])
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_killed_in_any_round(world: World, round_: str, reached: int):

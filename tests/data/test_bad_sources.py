@@ -191,6 +191,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow(4)
 @given(st.dictionaries(st.text(max_size=4), PLAIN, max_size=3))
 def test_any_schema_is_made_or_refused(columns: dict[str, Any]):
     said = ""

@@ -76,6 +76,7 @@ def test_the_view_shows_it_when_both_secrets_of_a_dropped_site_come_out(cast, mo
     assert views(cast, monkeypatch, (0, 1, 1), **how) != views(cast, monkeypatch, (0, 1, 0), **how)
 
 
+@pytest.mark.slow(5)
 def test_same_sum_same_view_with_a_colluder(cast, monkeypatch):
     # c colludes: what counts is the sum over the honest a and b.
     how = {"drop": (), "colluders": ("c",)}

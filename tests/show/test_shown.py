@@ -175,7 +175,7 @@ def test_coefficients_and_odds_ratios_are_per_what_the_schema_says(releases):
     shown = rows["Age (per 10 years)"]
     assert float(shown[1]) == pytest.approx(ratio["value"], rel=0.01)
     assert shown[3] == "<0.001"
-    assert set(rows) == {"intercept", "Age (per 10 years)", "dose", "Sex: male"}
+    assert set(rows) == {"at reference", "Age (per 10 years)", "dose", "Sex: male"}
 
 
 def test_odds_ratios_are_drawn_around_one_with_labels_and_comparable_steps(releases):

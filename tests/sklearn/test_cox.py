@@ -21,6 +21,7 @@ def rows(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 OPTIONS: dict[str, Any] = {"epsilon": 10.0, "bounds_X": (0, 2), "follow_up": 3.0}
 
 
+@pytest.mark.slow(2)
 def test_it_finds_the_ratios_of_hazards_and_predicts_survival() -> None:
     X, time, event = rows(3000)
     model = CoxRegression(**OPTIONS).fit(X, np.column_stack([time, event]))

@@ -245,7 +245,7 @@ def allow(world: World, columns: list[str]) -> None:
     (world.site.path / "site.toml").write_text(text)
 
 
-@pytest.mark.one_in(2, seconds=0.3)
+@pytest.mark.one_in(4, seconds=0.2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_column_that_a_request_names_can_be_forbidden(world: World, kind: str):
     asked = widest(kind) + TERMS.get(kind, [])

@@ -422,6 +422,7 @@ def test_a_last_step_that_has_not_settled_is_told_with_a_number_and_counted():
     assert high - low > 5 * found.estimates[1].sampling
 
 
+@pytest.mark.slow(2)
 def test_a_feature_that_noise_hides_has_an_interval_that_says_so():
     rng, hits = np.random.default_rng(21), 0
     true = np.array([1.0, -0.7, 0.3, 2.0])
@@ -479,7 +480,7 @@ def test_a_printed_p_agrees_with_the_interval(mu):
         found, _ = quietly(LogisticRegression("ill", FEATURES), SCHEMA, people(rng, 3000), rng, mu=mu)
         assert "in 6 steps" in found.model.describe()
         for label, _, p, (low, high) in rows_of_the_table(found.model.summary()):
-            if p not in ("0.050", "-"):  # rounded to the limit itself
+            if p not in ("0.050", "-", ""):  # rounded to the limit itself
                 assert (p == "<0.001" or float(p) < 0.05) == (not low <= 0 <= high), label
 
 

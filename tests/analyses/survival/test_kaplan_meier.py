@@ -247,7 +247,10 @@ def test_a_quantile_that_is_not_reached_is_the_last_edge_with_an_open_interval()
     assert found.label == "years quantile 0.5"
     assert found.value == 3
     assert found.interval()[1] == math.inf
-    assert any("not reached by 3" in note for note in release.notes())
+    assert any("Not reached: not by 3" in note for note in release.notes())
+    median = next(row for row in release.tables()[0].rows if "median" in row[0])
+    assert median[1] == "not reached"
+    assert median[2].endswith("to not reached")
 
 
 def test_without_events_the_curve_stays_at_1(frame):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cape.analyses.regression.inference import z_and_p
+from cape.analyses.regression.reference import INTERCEPT, Reference
 from cape.data import Number, Schema
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Table
@@ -123,14 +124,23 @@ def effects(estimates: Sequence[Estimate], schema: Schema, *, drawn: bool = Fals
 
 
 def effect_table(
-    estimates: Sequence[Estimate], slopes: Container[str], schema: Schema, title: str, ratio: str = ""
+    estimates: Sequence[Estimate],
+    slopes: Container[str],
+    schema: Schema,
+    title: str,
+    ratio: str = "",
+    at: Reference | None = None,
 ) -> Table:
     """Return coefficients with errors and tests; if they are logarithms of a `ratio`, that comes first.
 
-    The intercept, which is not among the slopes, is the logarithm of no ratio.
+    The intercept, which is not among the slopes, is the logarithm of no ratio, and that it is 0 is no
+    hypothesis. It is shown where people are, `at` reference values, if these can be said.
     """
     rows = []
     for each in effects(estimates, schema):
+        if at is not None and each.label == INTERCEPT:
+            rows.append(("at reference", *("",) * (4 if ratio else 2), *Effect("", 1.0, at.estimate).cells))
+            continue
         of = (each.ratio if each.label in slopes else ("", "")) if ratio else ()
         rows.append((each.title, *of, *each.test[::-1], *each.cells))
     columns = (

@@ -14,6 +14,7 @@ from cape.analyses.regression.effects import effect_table, forest, plainly, rati
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood
 from cape.analyses.regression.portable import Portable
+from cape.analyses.regression.reference import Reference, reference
 from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -134,7 +135,8 @@ class GLMModel(Tested, Portable):
     def tables(self) -> Sequence[Table]:
         """Return coefficients with errors and, where there are such, ratios."""
         ratio = self._likelihood.ratio
-        return [effect_table(self.estimates, self.coefficients, self.schema, self.title, ratio)]
+        names, at = self.coefficients, self.reference
+        return [effect_table(self.estimates, names, self.schema, self.title, ratio, at)]
 
     def figures(self) -> Sequence[Figure]:
         """Return ratios, or coefficients, on one axis."""
@@ -144,6 +146,11 @@ class GLMModel(Tested, Portable):
         )
         return forest(self._slopes, self.schema, title, ratios=bool(ratio))
 
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The predictor at typical values of the features, if there are such."""
+        return reference(self.joint, self.schema)
+
     def notes(self) -> Sequence[str]:
         """Return what the estimates are, and how the model fits."""
         fit = [_said(self.deviance), _said(self.pseudo_r2)]
@@ -152,8 +159,17 @@ class GLMModel(Tested, Portable):
         notes = [self.calibration, f"{'; '.join(fit)}.".capitalize()]
         if not math.isnan(self.score_test.p):
             notes.append(f"Score test that no feature matters: P {p_value(self.score_test.p)}.")
+        if self.reference is not None:
+            what = f"the mean of {self.schema.title(self.target)}"
+            if self.classes[1] is not None:
+                what = f"the probability of {self.schema.label(self.target)} = {self.classes[1]}"
+            what += "" if self.offset is None else f", with {self.schema.label(self.offset)} (offset) 0,"
+            notes.insert(0, self.reference.said(what, self._mean))
         notes.append("Standard errors are robust: they do not assume the variance that the family has.")
         return notes
+
+    def _mean(self, predictor: float) -> float:
+        return float(self._likelihood.mean(np.array([predictor]))[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients per what `per` says, predictions per unit."""
@@ -165,6 +181,7 @@ class GLMModel(Tested, Portable):
                 "link": self.link,
                 **plainly(self.estimates, self.coefficients, self.schema),
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "reference": self.reference and self.reference.to_dict(),
                 "offset": self.offset,
                 "steps": self.rounds,
                 "rows": self.count,

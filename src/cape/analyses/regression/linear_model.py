@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.regression.effects import effects, forest, plainly
+from cape.analyses.regression.effects import Effect, effects, forest, plainly
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
+from cape.analyses.regression.reference import INTERCEPT, Reference, reference
 from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -103,20 +105,31 @@ class LinearModel(Tested, Portable):
 
     def tables(self) -> Sequence[Table]:
         used = {"intercept": self.intercept, **self.coefficients}
-        rows = tuple(
+        rows = [
             (each.title, *each.cells, *each.test, number(each.per * used[each.label]))
             for each in effects(self.estimates, self.schema)
-        )
+        ]
+        if self.reference is not None:  # in the place of the intercept
+            place = [each.label for each in self.estimates].index(INTERCEPT)
+            there = number(float(self.predict({name: [v] for name, v in self.reference.values.items()})[0]))
+            rows[place] = ("at reference", *Effect("", 1.0, self.reference.estimate).cells, "", "", there)
         columns = ("", "coef", "95% interval", "std err", "from privacy", "z", "P>|z|", "in predictions")
-        return [Table(columns, rows, self.title, drop=(7, 5, 4, 3))]
+        return [Table(columns, tuple(rows), self.title, drop=(7, 5, 4, 3))]
 
     def figures(self) -> Sequence[Figure]:
         slopes = [each for each in self.estimates if each.label in self.coefficients]
         return forest(slopes, self.schema, f"Change of {self.schema.title(self.target)}")
 
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The target at typical values of the features, if there are such."""
+        return reference(self.joint, self.schema)
+
     def notes(self) -> Sequence[str]:
         ridge = [] if math.isinf(self.ridge) else [f"ridge {number(self.ridge)}"]
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
+        if self.reference is not None:
+            notes.insert(0, f"At reference: {self.reference.words}.")
         notes.append(_ERRORS[self.errors])
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
@@ -131,6 +144,7 @@ class LinearModel(Tested, Portable):
                 "target": self.target,
                 **plainly(self.estimates, self.coefficients, self.schema),
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "reference": self.reference and self.reference.to_dict(),
                 "ridge": self.ridge,
                 "r_squared": self.r_squared,
                 "residual": self.residual,

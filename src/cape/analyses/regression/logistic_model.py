@@ -15,6 +15,7 @@ from cape import check
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
+from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
@@ -103,16 +104,26 @@ class LogisticModel(Tested, Portable):
 
     def tables(self) -> Sequence[Table]:
         """Return odds ratios and coefficients with errors."""
-        return [effect_table(self.estimates, self.coefficients, self.schema, self.title, "odds ratio")]
+        names, at = self.coefficients, self.reference
+        return [effect_table(self.estimates, names, self.schema, self.title, "odds ratio", at)]
 
     def figures(self) -> Sequence[Figure]:
         """Return the odds ratios on one axis."""
         what = f"Odds ratio of {self.schema.title(f'{self.target}={self.classes[1]}')}"
         return forest(self._slopes, self.schema, what, ratios=True)
 
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The log-odds at typical values of the features, if there are such."""
+        return reference(self.joint, self.schema)
+
     def notes(self) -> Sequence[str]:
-        """Return the share of the second class, and what the estimates are."""
-        return [self.calibration] if self.calibration else []
+        """Return the prediction at reference, the share of the second class, and what the estimates are."""
+        found = [self.calibration] if self.calibration else []
+        if self.reference is not None:
+            what = f"the probability of {self.schema.label(self.target)} = {self.classes[1]}"
+            found.insert(0, self.reference.said(what, lambda log_odds: float(expit(log_odds))))
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -121,6 +132,7 @@ class LogisticModel(Tested, Portable):
                 "target": self.target,
                 "classes": list(self.classes),
                 **plainly(self.estimates, self.coefficients, self.schema),
+                "reference": self.reference and self.reference.to_dict(),
                 "odds_ratios": {e.label: e.ratio_to_dict() for e in effects(self._slopes, self.schema)},
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
                 "steps": self.rounds,

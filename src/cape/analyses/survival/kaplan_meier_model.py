@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cape.show.tables import listed
 
 __all__ = ["Group", "KaplanMeierModel", "titled"]
 
+_LATER = "not reached"
 _BELOW = 6  # columns of numbers at risk
 
 
@@ -95,7 +96,7 @@ class KaplanMeierModel(Shown):
         first = [e for group in self.groups for e in (*group.quantiles, *group.means)]
         several = [e for group in self.groups for e in group.incidences]
         return [
-            listed([*first, *self.differences], self._title),
+            self._summed_up([*first, *self.differences]),
             *(self._by_edge(group) for group in self.groups),
             *([listed(several, self._title, folded=True)] if several else []),
         ]
@@ -103,7 +104,22 @@ class KaplanMeierModel(Shown):
     def findings(self) -> Sequence[str]:
         """Return the differences between groups, then what was found in each."""
         first = [*self.differences, *(e for group in self.groups for e in (*group.means, *group.quantiles))]
-        return findings([listed(first, self._title)])
+        return findings([self._summed_up(first)])
+
+    def _summed_up(self, estimates: Sequence[Estimate]) -> Table:
+        """Return estimates as rows, in words where a curve does not fall as far as a quantile."""
+        later = {e.label: between(e.interval(), e.standard_error) for e in self._not_reached}
+        made = listed(estimates, self._title)
+        rows = (
+            (row[0], _LATER, later[e.label].replace("∞", _LATER), "", "") if e.label in later else row
+            for e, row in zip(estimates, made.rows, strict=False)
+        )
+        return replace(made, rows=tuple(rows))
+
+    @property
+    def _not_reached(self) -> list[Estimate]:
+        """The quantiles that lie beyond the last edge."""
+        return [e for group in self.groups for e in group.quantiles if e.value >= self.edges[-1]]
 
     def _title(self, label: str) -> str:
         return titled(label, self.schema)
@@ -219,10 +235,8 @@ class KaplanMeierModel(Shown):
                 f"Intervals of means to {self.horizon:g} hold whatever happens where a curve is not known: "
                 f"horizon = {least:g} would make them narrower."
             )
-        later = [e.label for group in self.groups for e in group.quantiles if e.value >= self.edges[-1]]
-        if later:
-            more = f" and {len(later) - 1} more" if len(later) > 1 else ""
-            told.append(f"{self._title(later[0])}{more}: not reached by {self.edges[-1]:g}, the last edge.")
+        if self._not_reached:
+            told.append(f"{_LATER.capitalize()}: not by {self.edges[-1]:g}, the last edge.")
         return told
 
     def widths(self) -> Table:
