@@ -213,6 +213,8 @@ class _FromGram(ByGroup, OfColumns):
 class Covariance(_FromGram):
     """The population's covariance matrix, over the rows where no named column is missing.
 
+    >>> consortium.release(Covariance("age", "chol"), share=0.1).model
+
     The estimate is made positive semidefinite by setting negative eigenvalues, which only noise can cause,
     to 0: this is the nearest such matrix. Sampling errors are those of the columns as they are: see
     `influence`.
@@ -257,6 +259,8 @@ class Covariance(_FromGram):
 @dataclass(frozen=True, init=False)
 class Correlation(_FromGram):
     """The population's correlations, over the rows where no named column is missing.
+
+    >>> consortium.release(Correlation("age", "chol"), share=0.1).model
 
     From the same release as `Covariance`, and positive semidefinite like it. The interval holds the
     correlations r with |estimate - r| <= z sqrt(f² (1 - r²)² / (n - 1) + noise²): the sampling error is taken

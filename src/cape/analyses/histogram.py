@@ -217,6 +217,8 @@ class _CellLabels(Labels):
 class ContingencyTable(OfColumns):
     """How many people in the tables there are for each combination of two or more columns' categories.
 
+    >>> consortium.release(ContingencyTable("sex", "ill"), share=0.1).to_polars()
+
     **Sensitivity** sqrt(2) under replace-one, 1 under add-remove; 2 and 1 in the L1 norm: `one_hot` has the
     proof.
     """

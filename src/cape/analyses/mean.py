@@ -109,6 +109,9 @@ def _common(counts: Floats, noise: float, rows: int | None) -> tuple[Floats, flo
 class Mean(_FromMoments):
     """The population's mean of each column, over the cells that are not missing.
 
+    >>> consortium.release(Mean("age", "chol"), share=0.1).interval(0.95)["age"]
+    >>> consortium.release(Mean("chol", by="sex"), share=0.1).plot()
+
     The sampling error comes from the same release, which asks for t and t² and the count together.
 
     **Sensitivity** 2 sqrt(columns) under replace-one, that of the sum of t alone: the sum of squares
@@ -186,6 +189,8 @@ def _influence(sums: Sums) -> Influence:
 class Variance(_Spread):
     """The population's variance of each column, over the cells that are not missing.
 
+    >>> consortium.release(Variance("chol"), share=0.1).value
+
     The estimate is unbiased up to the cut at 0.
     """
 
@@ -204,7 +209,10 @@ class Variance(_Spread):
 
 
 class StandardDeviation(_Spread):
-    """The population's standard deviation of each column: the root of `Variance`."""
+    """The population's standard deviation of each column: the root of `Variance`.
+
+    >>> consortium.release(StandardDeviation("chol"), share=0.1).value
+    """
 
     kind: ClassVar[str] = "standard-deviation"
     example: ClassVar[dict[str, Any]] = {"columns": ["chol"]}
@@ -216,6 +224,8 @@ class StandardDeviation(_Spread):
 @dataclass(frozen=True, init=False)
 class Sum(ByGroup, OfColumns):
     """The sum of each column over the people in the tables; a missing cell adds nothing.
+
+    >>> Sum("chol"), Sum("age", "chol", by="sex")
 
     sum(x) = half sum(t) + middle count, from two sums that every kind of table can compute. Like a count it
     is about the people in the tables and has no sampling error. `Sum.of` sums any function of a row.

@@ -58,6 +58,8 @@ _LOADINGS = (
 class PCA(Analysis):
     """The directions in which scaled columns vary most, and how much they vary in them.
 
+    >>> consortium.release(PCA("age", "chol", components=1), share=0.2).model
+
     Columns enter as t, from -1 to 1 between their bounds, and categories as 0 or 1 for each value but the
     first: variances are in those units, and bounds take the place of standardisation. The matrix
     is that of the paper's capePCA, second moments with noise that is the same in every direction.

@@ -190,6 +190,8 @@ class _FromTree(ByGroup):
 class ECDF(_FromTree):
     """The share of the population below each of the inner edges of `bins` equal parts of the bounds.
 
+    >>> consortium.release(ECDF("age"), share=0.1)
+
     Sensitivity as for `Quantiles`: sqrt(2 L columns) under replace-one, sqrt((L + 1) columns) under
     add-remove, with bins = 4^L. Proof: `_FromTree`.
     """
@@ -234,6 +236,8 @@ class ECDF(_FromTree):
 @dataclass(frozen=True, init=False)
 class Quantiles(_FromTree):
     """Quantiles of each column in the population, by a search in three stages or from counts in equal bins.
+
+    >>> consortium.release(Quantiles("chol", probs=[0.25, 0.5, 0.75]), share=0.1).to_polars()
 
     Up to nine quantiles are searched for: each stage asks for few counts, at edges that the answers before it
     choose (`search`). More of them, or any number where `bins` are given, are read off counts in `bins` equal

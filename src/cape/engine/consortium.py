@@ -48,7 +48,8 @@ __all__ = ["Consortium"]
 class Consortium(Framed):
     """Sites that want one answer and may not pool their rows.
 
-    >>> consortium = Consortium({"a": a_frame, "b": "b.csv"}, schema, Budget(epsilon=1, delta=1e-6))
+    >>> files = {name: f"{name}.csv" for name in ("aspen", "birch", "cedar", "elm")}  # or DataFrames
+    >>> consortium = Consortium(files, schema, Budget(epsilon=1, delta=1e-6))
     >>> consortium.release(cape.Mean("age"), share=0.2).interval(0.95)
 
     Args:

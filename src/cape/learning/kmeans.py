@@ -153,6 +153,8 @@ def summarise(
 class KMeans(Analysis):
     """Centres of clusters, and how many of the rows belong to each: k-means over complete rows.
 
+    >>> consortium.release(KMeans(["age", "chol"], 3), share=0.2).model.centres
+
     Rows are compared with every number in units of half its bounds, and with a category as 0 or 1 for each
     value but its first. The first stage is a coarse summary: sums and counts for many points that are spread
     over what the schema allows. k-means++ with many restarts on that summary finds where to start, and

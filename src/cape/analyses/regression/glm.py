@@ -44,6 +44,9 @@ CHOICES = ("multinomial", "ordinal")
 class GLM(ByScores):
     """A target of a family of distributions, whose mean, by a link, is linear in the features.
 
+    >>> fitted = consortium.release(GLM("chol", ["age", "sex"], family="gamma"), share=0.2)
+    >>> fitted.model.ratios, fitted.model.test("age", "sex=male").p
+
     Each of `rounds` steps asks for the sum over rows of scores, the gradient of the log-likelihood, with its
     curvature and its spread, as `LogisticRegression` does, which is one of its families. Scores are clipped
     as far as noise makes that worth while, in a way that leaves their mean at 0 where the family is right:

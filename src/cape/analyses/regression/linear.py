@@ -49,6 +49,10 @@ INTERCEPT = "intercept"
 class LinearRegression(Analysis):
     """The target as a linear function of the features, by least squares over complete rows.
 
+    >>> fitted = consortium.release(LinearRegression("chol", ["age", "sex"]), share=0.2)
+    >>> fitted.model.coefficients, fitted.interval(0.95)["age"]
+    >>> fitted.model.predict({"age": [50], "sex": ["female"]})
+
     Two sets of coefficients come out of second moments. *Estimates* are least squares less what noise does to
     them, each with an interval that counts sampling and noise: see `inference`, and `sandwich` for how
     sampling errors are found. *Predictions* are those of a ridge regression, whose ridge the noise sets: see

@@ -32,6 +32,10 @@ _RARE = 3.0  # rows: 95% of samples have none of a category of which 3 are expec
 class LogisticRegression(ByScores):
     """The log-odds of the second category of `target`, linear in the features.
 
+    >>> fitted = consortium.release(LogisticRegression("ill", ["age", "sex"]), share=0.2)
+    >>> fitted.model.odds_ratios
+    >>> fitted.model.predict_proba({"age": [50], "sex": ["female"]})
+
     Each of `rounds` steps asks for the sum over rows of scores, the gradient of the log-likelihood, at the
     weights found so far, with its curvature and its spread. The first is at log-odds of 0. What it tells of
     the features whitens them for the next: there a row counts by how far it is from the middle of the data,

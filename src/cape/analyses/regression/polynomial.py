@@ -44,6 +44,8 @@ class PolynomialLoss(Analysis):
     """The w that minimises the sum over complete rows of sum_j c_j(y) (x·w)^j, j = 1 to 4, over |w| <=
     radius.
 
+    >>> consortium.release(PolynomialLoss("chol", ["age"], {1: [0, -2], 2: [1]}), share=0.1).model
+
     x is the row's features, scaled so that ||x|| <= 1, y the target, scaled to [-1, 1], or -1 and 1 for two
     categories. The sums of c_j(y) x⊗...⊗x are released once, as the functional mechanism does it, and what
     is minimised is the polynomial with noisy coefficients: a minimiser exists by construction, see
