@@ -269,3 +269,34 @@ def test_toml_is_written_so_that_it_reads_back():
 
     value = {'a "b"\\': ["ü", "\x7f\n", 1, 2.5, True], "c": {"d-e": False}}
     assert tomllib.loads(f"x = {toml(value)}")["x"] == value
+
+
+def test_a_column_of_another_name_is_named_and_can_be_renamed(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("age,Gewicht,sex,ill\n50,70,male,1\n61,82,female,0\n")
+    found = survey("a", Csv(path), SCHEMA)
+    (said,) = [str(each) for each in stops(found) if "weight" in str(each)]
+    assert "the file also has 'Gewicht'" in said
+    assert "rename = {weight = ...}" in said
+    assert survey("a", Csv(path, rename={"weight": "Gewicht"}), SCHEMA).absent == ()
+    assert "Gewicht" not in str(found.shown())
+
+
+@pytest.mark.parametrize(
+    ("rename", "said"),
+    [
+        ({"weight": "Gewihct"}, "rename names a column 'Gewihct', which is not in the file"),
+        ({"age": "Gewicht"}, "rename calls a column 'age', and the file has another of this name"),
+    ],
+)
+def test_a_wrong_rename_is_said(tmp_path, rename, said):
+    path = tmp_path / "rows.csv"
+    path.write_text("age,Gewicht,sex,ill\n50,70,male,1\n")
+    assert said in " ".join(map(str, stops(survey("a", Csv(path, rename=rename), SCHEMA))))
+
+
+def test_codes_that_nobody_listed_get_blanks_to_fill_in(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("age,weight,sex,ill\n50,70,7,1\n61,82,8,0\n")
+    keys = remedy(survey("a", Csv(path), SCHEMA))
+    assert 'recode = {sex = {7 = "<' in keys

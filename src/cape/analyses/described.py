@@ -14,6 +14,29 @@ from cape.errors import InvalidInput
 __all__ = ["build_of", "keys_of_class"]
 
 
+_OTHER_NAMES = {
+    "median": 'kind = "quantiles" with probs = [0.5]',
+    "iqr": 'kind = "quantiles" with probs = [0.25, 0.75]',
+    "percentiles": 'kind = "quantiles" with probs = [...]',
+    "t-test": 'kind = "difference" with by = "..."',
+    "anova": 'kind = "difference" with by = "..."',
+    "chi-square": 'kind = "association"',
+    "odds-ratio": 'kind = "association"',
+    "mann-whitney": 'kind = "rank-test"',
+    "wilcoxon": 'kind = "rank-test"',
+    "crosstab": 'kind = "contingency-table"',
+    "poisson-regression": 'kind = "glm" with family = "poisson"',
+    "survival": 'kind = "kaplan-meier"',
+    "cox-regression": 'kind = "cox"',
+}
+
+
+def _meant(kind: Any, kinds: Mapping[str, type[Analysis]]) -> str:
+    """Return the end of an error's sentence: how what was probably meant is written."""
+    known = _OTHER_NAMES.get(str(kind).lower().replace("_", "-").replace(" ", "-"))
+    return f"; write {known}" if known else hint(kind, kinds)
+
+
 def keys_of_class(made: type[Analysis]) -> list[str]:
     """Return the keys that a study file may give for an analysis of this class, besides `kind`."""
     parameters = inspect.signature(made).parameters.values()
@@ -31,7 +54,7 @@ def build_of(kinds: Mapping[str, type[Analysis]], description: Mapping[str, Any]
         raise InvalidInput(f"an analysis must have a kind: one of {', '.join(kinds)}")
     kind = given["kind"]
     if not isinstance(kind, str) or kind not in kinds:
-        raise InvalidInput(f"no analysis of kind {check.show(kind)}{hint(kind, kinds)}")
+        raise InvalidInput(f"no analysis of kind {check.show(kind)}{_meant(kind, kinds)}")
     made = kinds[kind]
     keys = ["kind", *keys_of_class(made), "share"]
     for key in given:

@@ -360,7 +360,9 @@ class Quantiles(_FromTree):
 
     def describe(self) -> str:
         how = "a search in three stages" if self.searches else f"counts in {self.bins} bins"
-        asked = f"quantiles {joined([f'{prob:g}' for prob in self.probs])} of {joined(self.columns)}"
+        named = {(0.5,): "median", (0.25, 0.75): "quartiles", (0.25, 0.5, 0.75): "median and quartiles"}
+        what = named.get(self.probs) or f"quantiles {joined([f'{prob:g}' for prob in self.probs])}"
+        asked = f"{what} of {joined(self.columns)}"
         return f"{asked}, by {how}" if self.searches else f"{asked}, from {how}"
 
     def keys(self) -> dict[str, Any]:

@@ -57,7 +57,8 @@ _NEXT = """Private statistics across sites, with the accuracy of a trusted curat
   cape init FILE.csv      write a study file for your own data
   cape plan STUDY.toml    what a study will tell and what it will cost, before any row is read
 
-All commands: cape --help"""
+Then cape check finds what does not fit in your files, cape run answers the study, and cape results shows
+the answers again. All commands: cape --help"""
 
 
 @app.callback()

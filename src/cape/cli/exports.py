@@ -109,7 +109,10 @@ def _read(folder: Path) -> _Stored:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InvalidInput(f"{path} is not a results file of this version of cape") from None
+        raise InvalidInput(
+            f"{path} is not a results file of this version of cape: name the folder that `cape run STUDY "
+            "--out DIR` wrote"
+        ) from None
 
 
 def _writable(folder: Path) -> Path:
@@ -172,7 +175,7 @@ def _great(table: Table, title: str) -> Any:
     try:
         import great_tables
     except ImportError:
-        raise MissingExtra("this format", "export") from None
+        raise MissingExtra("export", "this format") from None
     import polars
 
     names = _unique(table.columns)
@@ -206,7 +209,7 @@ def _docx(stored: _Stored, folder: Path) -> list[Path]:
     try:
         import docx
     except ImportError:
-        raise MissingExtra("this format", "export") from None
+        raise MissingExtra("export", "this format") from None
     document = docx.Document()
     document.add_heading(stored.study.name, 0)
     for each in stored.analyses:
@@ -234,7 +237,7 @@ def _xlsx(stored: _Stored, folder: Path) -> list[Path]:
     try:
         import xlsxwriter
     except ImportError:
-        raise MissingExtra("this format", "export") from None
+        raise MissingExtra("export", "this format") from None
     path = folder / "tables.xlsx"
     with xlsxwriter.Workbook(path, {"strings_to_formulas": False, "strings_to_urls": False}) as book:
         bold = book.add_format({"bold": True})

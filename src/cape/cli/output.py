@@ -71,6 +71,8 @@ def _show(console: Console, results: Results) -> None:
         for warning in each.warnings:
             console.print(f"[yellow]Warning: {escape(warning)}[/yellow]")
         console.print()
+    for sentence in results.study.asked_twice:
+        console.print(escape(sentence))
     for site in results.sites:
         for reason in site.reasons:
             console.print(f"[yellow]{escape(plain(site.name))} {escape(reason)}.[/yellow]")

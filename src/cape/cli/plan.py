@@ -69,6 +69,8 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         if plan.advice:
             console.print(f"[dim]{escape(plan.advice)}[/dim]")
         console.print()
+    for sentence in study.asked_twice:
+        console.print(f"{escape(sentence)}\n")
     console.print(Fitted(_totals(study, plans)))
     total = study.total(study.analyses)
     promised = study.guarantee(total.spent)

@@ -64,11 +64,12 @@ def _findings(results: Results) -> str:
         said = "".join(f"<li>{escape(text)}</li>" for text in each.release.findings())
         name = escape(words.capital(each.release.describe()))
         items.append(f'<li><a href="#{_anchor(each)}">{name}</a>{f"<ul>{said}</ul>" if said else ""}</li>')
+    twice = "".join(f'<p class="note">{escape(text)}</p>' for text in results.study.asked_twice)
     links = [("guarantee", "Privacy guarantee"), ("cost", "What it cost"), ("columns", "Columns")]
     links += [("certificate", "Certificate")] if certificate(results) else []
     more = " · ".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in links)
     return (
-        f'<section id="findings"><h2>Main findings</h2><ol class="findings">{"".join(items)}</ol>'
+        f'<section id="findings"><h2>Main findings</h2><ol class="findings">{"".join(items)}</ol>{twice}'
         f'<nav aria-label="Contents">{more}</nav></section>'
     )
 

@@ -26,6 +26,8 @@ __all__ = [
     "no_header",
     "not_in_header",
     "not_recoded",
+    "not_renamed",
+    "renamed_twice",
     "too_large",
     "twice",
     "unknown_category",
@@ -89,6 +91,20 @@ def not_in_header(site: str, column: str, known: Iterable[str]) -> DataError:
 def not_recoded(site: str, column: str) -> DataError:
     """A column that `recode` names, and a file does not have."""
     return DataError(site, f"recode names a column {_named(column)}, which is not in the file; correct it")
+
+
+def not_renamed(site: str, column: str) -> DataError:
+    """A column that `rename` names, and a file does not have."""
+    return DataError(site, f"rename names a column {_named(column)}, which is not in the file; correct it")
+
+
+def renamed_twice(site: str, column: str) -> DataError:
+    """A name that `rename` gives to one column, and the file to another."""
+    return DataError(
+        site,
+        f"rename calls a column {_named(column)}, and the file has another of this name; rename that, too",
+        column,
+    )
 
 
 def no_header(site: str, column: str) -> DataError:

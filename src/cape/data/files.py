@@ -64,6 +64,7 @@ class File:
         false: what stands for false, or 0, besides false, no and n.
         recode: what cells are read as: {"sex": {"f": "F", "m": "M"}} in one column, and {"f": "F"} in every
             column that has the category F, and no category f. An empty text stands for a missing cell.
+        rename: what the file calls columns of the schema: {"stay": "Aufenthaltsdauer"}.
 
     Upper and lower case make no difference in these words, except in recode. Space around a cell is not part
     of it.
@@ -74,12 +75,14 @@ class File:
     true: tuple[str, ...] = field(default=(), kw_only=True)
     false: tuple[str, ...] = field(default=(), kw_only=True)
     recode: Mapping[str, Any] = field(default_factory=dict, kw_only=True, hash=False)
+    rename: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, (str, Path)):
             raise InvalidInput(f"path must be text or a Path, not {type(self.path).__name__}")
         for name in ("null_values", "true", "false"):
             object.__setattr__(self, name, texts(name, getattr(self, name)))
+        object.__setattr__(self, "rename", _renamed(self.rename))
         _ = self.words
 
     @cached_property
@@ -107,7 +110,7 @@ class Csv(File):
     """A text file (or glob of them) whose layout has to be described.
 
     Args:
-        path, null_values, true, false, recode: as for `File`.
+        path, null_values, true, false, recode, rename: as for `File`.
         separator: the character between cells; a comma, or a semicolon where the decimal mark is a comma.
         columns: the names of the columns, for a file without a header line.
         encoding: utf-8 unless the file starts as UTF-16 does; or latin-1, windows-1252, ...
@@ -184,6 +187,20 @@ def _recoded(given: Any) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         else:
             everywhere[str(key).strip()] = _cell(value)
     return everywhere, columns
+
+
+def _renamed(given: Any) -> dict[str, str]:
+    """Return what the file calls each column, or raise `InvalidInput`."""
+    pairs = given.items() if isinstance(given, Mapping) else [(None, None)]
+    if not all(isinstance(text, str) and text.strip() for pair in pairs for text in pair):
+        raise InvalidInput(
+            "rename must be a table with the name of each column in the file, as in "
+            f'{{stay = "Aufenthaltsdauer"}}, not {check.show(given)}'
+        )
+    found = {name.strip(): there.strip() for name, there in given.items()}
+    if len(set(found.values())) != len(found):
+        raise InvalidInput("rename must give every column of the file one name only")
+    return found
 
 
 def _cell(value: Any) -> str:

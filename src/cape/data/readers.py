@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
 import narwhals as nw
 import polars as pl
 
+from cape.data import faults
 from cape.data.cells import is_missing
 from cape.data.notation import Notation
 
@@ -17,6 +18,7 @@ __all__ = [
     "FrameReader",
     "LazyReader",
     "Reader",
+    "RenamedReader",
     "from_values",
     "ipc_scan",
     "text_scan",
@@ -117,6 +119,35 @@ class FetchedReader:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         return FrameReader(self._frame.select(*columns).collect()).batches(columns, rows)
+
+
+class RenamedReader:
+    """A file some of whose columns have other names in the schema: read under these."""
+
+    def __init__(self, reader: Reader, rename: Mapping[str, str], site: str) -> None:
+        self.reader, self._there, self._site = reader, dict(rename), site
+        self.what, self.advice, self.text = reader.what, reader.advice, reader.text
+
+    @property
+    def notation(self) -> Notation | None:
+        return self.reader.notation
+
+    def names(self) -> list[str]:
+        here, known = {there: name for name, there in self._there.items()}, self.reader.names()
+        for there, name in here.items():
+            if known and there not in known:
+                raise faults.not_renamed(self._site, there)
+            if name in known and name not in here:
+                raise faults.renamed_twice(self._site, name)
+        return [here.get(name, name) for name in known]
+
+    def rows(self) -> int:
+        return self.reader.rows()
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        there = [self._there.get(name, name) for name in columns]
+        back = dict(zip(there, columns, strict=True))
+        return (batch.rename(back) for batch in self.reader.batches(there, rows))
 
 
 def text_scan(paths: Sequence[str], separator: str, columns: Sequence[str] | None) -> pl.LazyFrame:

@@ -31,7 +31,15 @@ from cape.data.identity import Identity, found, of_files, of_query
 from cape.data.lines import LineReader
 from cape.data.notation import Notation
 from cape.data.omop import Omop
-from cape.data.readers import FetchedReader, FrameReader, LazyReader, Reader, ipc_scan, text_scan
+from cape.data.readers import (
+    FetchedReader,
+    FrameReader,
+    LazyReader,
+    Reader,
+    RenamedReader,
+    ipc_scan,
+    text_scan,
+)
 from cape.data.schema import Schema
 from cape.data.secrets import resolved
 from cape.errors import DataError, InvalidInput
@@ -88,7 +96,8 @@ def open_source(site: str, source: Any, schema: Schema | None = None, *, lenient
     if isinstance(source, (str, Path)):
         source = file_at(source)
     if isinstance(source, File):
-        return _open_file(site, source, lenient)
+        reader = _open_file(site, source, lenient)
+        return RenamedReader(reader, source.rename, site) if source.rename else reader
     return open_frame(source) or _open_frame(site, source)
 
 

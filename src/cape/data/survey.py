@@ -28,7 +28,7 @@ from cape.data.files import Csv, Excel, file_at
 from cape.data.guesses import another_unit, codes_in, comma_is_decimal, means_missing, meant
 from cape.data.identity import found
 from cape.data.lines import BROKEN, LineReader
-from cape.data.readers import Reader
+from cape.data.readers import Reader, RenamedReader
 from cape.data.recording import SHOWN, LenientRecording, Recording, StrictRecording, Tally, as_text
 from cape.data.schema import Number, Schema
 from cape.data.sources import open_source
@@ -42,6 +42,7 @@ _BATCH_CELLS = 1 << 21  # 16 MB of float64
 _FEWEST = 1 << 14  # rows of a batch
 _BEYOND = 4096  # cells beyond bounds that another unit is looked for in
 _FEW, _OFTEN = 5, 0.02  # cells beyond bounds, and their share, from which on another unit is looked for
+_FEW_VALUES = 6  # categories of a column for which blanks are offered
 _SEPARATORS = (",", ";", "\t", "|")
 _EMPTY = "the table has no rows; a site takes part with at least one"
 _ENDS = "; if the file has some, a line feed must stand at the end of each line"
@@ -119,9 +120,10 @@ class _Work:
     def read(self, source: Any) -> None:
         """Go through all rows."""
         reader = self._open(source)
-        if isinstance(reader, LineReader):
+        lines = reader.reader if isinstance(reader, RenamedReader) else reader
+        if isinstance(lines, LineReader):
             paths = found(str(Path(source.path).expanduser()))
-            self._unit, self._place = "line", _Lines(reader, several=len(paths) > 1)
+            self._unit, self._place = "line", _Lines(lines, several=len(paths) > 1)
             self._encoding = faults.guarded(
                 self._site, reader.what, reader.advice, lambda: _not_utf8(source, paths)
             )
@@ -152,7 +154,7 @@ class _Work:
             for name in wanted
             if names.count(name) > 1 or (reader.text and f"{name}_duplicated_0" in names)  # as polars renames
         )
-        self._absent = tuple(Absent.of(name, names) for name in wanted if name not in names)
+        self._absent = tuple(Absent.of(name, names, wanted) for name in wanted if name not in names)
         self._named = {name: name for name in wanted if name in names} | {
             each.name: each.same[0] for each in self._absent if len(each.same) == 1
         }
@@ -285,7 +287,15 @@ class _Work:
         likely = {cell: meant(cell, column) for cell in misfits.cells}
         recode = {cell: value for cell, value in likely.items() if value is not None}
         nulls = [cell for cell in misfits.cells if cell not in recode and means_missing(cell)]
-        return structs.replace(found, recode=_first(recode), null_values=tuple(nulls[:SHOWN]))
+        unclear = [cell for cell in misfits.cells if cell not in recode and cell not in nulls]
+        few = len(unclear) <= len(column.values) <= _FEW_VALUES and misfits.count > found.present
+        blank = f"<{' or '.join(map(str, column.values))}>"
+        return structs.replace(
+            found,
+            recode=_first(recode),
+            null_values=tuple(nulls[:SHOWN]),
+            unclear=dict.fromkeys(unclear, blank) if few else {},
+        )
 
     def _numeric(self, found: ColumnSurvey, column: Number, misfits: list[str]) -> ColumnSurvey:
         name = found.name

@@ -14,6 +14,7 @@ from cape.data.guesses import letters
 __all__ = ["Absent", "ColumnSurvey", "Ids", "Spots", "Survey", "Unit"]
 
 _NEAR = 3
+_OTHERS = 6
 
 
 class _Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,15 +41,18 @@ class Absent(_Found, frozen=True):
     same: tuple[str, ...]
     """The name, but for case, blanks and signs."""
     near: tuple[str, ...]
+    others: tuple[str, ...]
+    """Columns of the file that nobody asks for."""
 
     @classmethod
-    def of(cls, name: str, known: Sequence[str]) -> Absent:
+    def of(cls, name: str, known: Sequence[str], wanted: Sequence[str]) -> Absent:
         """Look for a name among those of a file."""
         plain = letters(name)
         same = tuple(each for each in known if letters(each) == plain)[:_NEAR]
         close = difflib.get_close_matches(plain, [letters(each) for each in known], n=_NEAR)
         near = tuple(each for each in known if letters(each) in close and each not in same)[:_NEAR]
-        return cls(name, same, near)
+        others = tuple(each for each in known if each not in wanted)[:_OTHERS]
+        return cls(name, same, near, others)
 
 
 class Unit(_Found, frozen=True):
@@ -85,6 +89,7 @@ class ColumnSurvey(_Found, frozen=True):
         unit: another unit that would explain them.
         codes: cells beyond the bounds that are usual codes for a missing one, with counts.
         recode, null_values, decimal_comma: what misfits probably mean.
+        unclear: the codes of a column most of whose cells are not listed, each with a blank to fill in.
     """
 
     name: str
@@ -102,6 +107,7 @@ class ColumnSurvey(_Found, frozen=True):
     recode: dict[str, Value] = {}
     null_values: tuple[str, ...] = ()
     decimal_comma: bool = False
+    unclear: dict[str, str] = {}
 
 
 class Survey(_Found, frozen=True):
@@ -165,8 +171,10 @@ class Survey(_Found, frozen=True):
     def shown(self) -> Survey:
         """Return it without any cell, and without names in the first line that may be cells."""
         columns = tuple(
-            structs.replace(column, misfits=column.misfits.hidden(), codes={}, recode={}, null_values=())
+            structs.replace(
+                column, misfits=column.misfits.hidden(), codes={}, recode={}, null_values=(), unclear={}
+            )
             for column in self.columns
         )
-        absent = tuple(structs.replace(each, near=()) for each in self.absent)
+        absent = tuple(structs.replace(each, near=(), others=()) for each in self.absent)
         return structs.replace(self, columns=columns, absent=absent)

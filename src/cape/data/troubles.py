@@ -103,7 +103,11 @@ def remedy(survey: Survey) -> str:
     nulls = dict.fromkeys(cell for column in survey.columns for cell in (*column.null_values, *column.codes))
     if nulls:
         keys.append(f"null_values = {toml(list(nulls))}")
-    recode = {column.name: column.recode for column in survey.columns if column.recode}
+    rename = {absent.name: absent.same[0] for absent in survey.absent if len(absent.same) == 1}
+    if rename:
+        keys.append(f"rename = {toml(rename)}")
+    meant = {column.name: column.recode | column.unclear for column in survey.columns}
+    recode = {name: cells for name, cells in meant.items() if cells}
     if recode:
         keys.append(f"recode = {toml(recode)}")
     return ", ".join(keys)
@@ -136,7 +140,14 @@ def _headless(survey: Survey) -> str:
 
 def _absent(absent: Absent) -> str:
     like = [*absent.same, *absent.near]
-    advice = f"did you mean {' or '.join(check.show(name) for name in like)}?" if like else "add or rename it"
+    if like:
+        advice = f"did you mean {' or '.join(check.show(name) for name in like)}?"
+    elif absent.others:
+        names = ", ".join(check.show(name) for name in absent.others)
+        key = f"rename = {{{toml_key(absent.name)} = ...}}"
+        advice = f"the file also has {names}: if it is one of these, write {key}"
+    else:
+        advice = "add it"
     return f"no such column in the file; {advice}"
 
 

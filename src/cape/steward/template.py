@@ -23,6 +23,7 @@ name = @NAME@           # the name that all other sites use for you
 # folder, or one of
 #   data = {path = "rows.csv", separator = ";", encoding = "windows-1252", decimal = ",", null_values = ["?"]}
 #   data = {path = "rows.xlsx", sheet = "patients", recode = {sex = {f = "female", m = "male"}}}
+#   data = {path = "rows.csv", rename = {age = "AGE_AT_VISIT"}}
 #   data = {query = "SELECT * FROM patients", connection = "postgresql://..."}
 data = "data.csv"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SourceSpec", "place_of", "read_sites", "require_person"]
 
-_OF_ALL = ("null_values", "true", "false", "recode")
+_OF_ALL = ("null_values", "true", "false", "recode", "rename")
 _OF_TEXT = ("separator", "columns", "encoding", "decimal", "thousands")
 _Words = Annotated[list[str] | str | None, Meta(description="must be a text or a list of texts")]
 _Sheet = Annotated[str | int | None, Meta(description="must be the name of a sheet, or its number from 1 on")]
@@ -76,6 +76,7 @@ class _File(SourceSpec, frozen=True, kw_only=True):
     true: _Words = None
     false: _Words = None
     recode: dict[str, Any] | None = None
+    rename: dict[str, Any] | None = None
     separator: str | None = None
     columns: list[str] | None = None
     has_header: bool | None = None

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from msgspec import Meta
 from cape import check
 from cape.analyses import build_after, model_from_json
 from cape.data import Person, Schema
+from cape.engine.arguments import joined
 from cape.engine.plan import Plan, make_plan, noise_ratio
 from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
@@ -73,6 +75,24 @@ class Study:
     """Whether its rows are made up (`cape.study.rehearsal`)."""
     chosen: str = ""
     """Which kind of noise was chosen and why, where the file says noise = "auto"."""
+
+    @property
+    def asked_twice(self) -> list[str]:
+        """Return a sentence for each comparison that two analyses make, with noise of their own."""
+        said = []
+        for one, other in combinations(self.analyses, 2):
+            if {one.analysis.kind, other.analysis.kind} != {"table-one", "difference"}:
+                continue
+            pair = [vars(entry.analysis) for entry in (one, other)]
+            same = [name for name in pair[0]["columns"] if name in pair[1]["columns"]]
+            if same and pair[0]["by"] == pair[1]["by"]:
+                table, test = sorted((one, other), key=lambda entry: entry.analysis.kind != "table-one")
+                said.append(
+                    f"Analyses {table.number} and {test.number} both compare {joined(same)} by "
+                    f"{pair[0]['by']}, each with noise of its own. Quote analysis {test.number}, which "
+                    "spends its share on this alone, or leave one of them out."
+                )
+        return said
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
