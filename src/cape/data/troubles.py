@@ -106,7 +106,7 @@ def remedy(survey: Survey) -> str:
     rename = {absent.name: absent.same[0] for absent in survey.absent if len(absent.same) == 1}
     if rename:
         keys.append(f"rename = {toml(rename)}")
-    meant = {column.name: column.recode | column.unclear for column in survey.columns}
+    meant = {column.name: {**column.recode, **column.unclear} for column in survey.columns}
     recode = {name: cells for name, cells in meant.items() if cells}
     if recode:
         keys.append(f"recode = {toml(recode)}")
