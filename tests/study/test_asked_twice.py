@@ -1,4 +1,4 @@
-"""Two analyses that make the same comparison are named, with the one to quote; kinds have other names, too."""
+"""Two analyses that make the same comparison are named, with the one to quote; kinds by other names."""
 
 from __future__ import annotations
 
