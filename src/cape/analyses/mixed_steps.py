@@ -27,8 +27,8 @@ from cape.arrays import Floats
 
 __all__ = ["LAST", "ROUGH", "SECOND", "first_point", "next_point", "silent"]
 
-# Choices, made by looking at widths with five sites, 5,000 rows and epsilon 1, over features with bounds of 3.5
-# to 10 SDs (`python -m benchmarks glm.mixed`); no sensitivity depends on them.
+# Choices, made by looking at widths with five sites, 5,000 rows and epsilon 1, over features with bounds of
+# 3.5 to 10 SDs (`python -m benchmarks glm.mixed`); no sensitivity depends on them.
 ROUGH, SECOND, LAST = 0.1, 0.2, 0.7  # the shares of moments, of scores to go by, and of scores to report
 _CUT = 1.2  # SDs, where noise is large
 _FAR = 4.0  # SDs: the furthest cut, and where residuals are cut for their mean
