@@ -96,5 +96,5 @@ clean:
 # What benchmarks compare with and what does not import beside our scikit-learn.
 .venv-peers/.bench: Makefile
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check scikit-learn==1.7.2 diffprivlib==0.6.6
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check scikit-learn==1.7.2 diffprivlib==0.6.6 opendp==0.16.0
 	touch $@
