@@ -113,6 +113,36 @@ def test_another_study_is_refused(path: Path):
         record.of("hash", "lungs")
 
 
+def test_another_study_takes_over_what_spent_nothing(tmp_path: Path):
+    path = tmp_path / "record.jsonl"
+    with Record(path) as record:
+        record.of("hash", "lungs")
+        given_back = record.begin(1, bytes(16))
+        record.asked(given_back)
+        with pytest.raises(InvalidInput, match="sites may have answered it"):
+            record.of("other", "lungs")
+        record.failed(given_back, 0, "every site denies it")
+        record.begin(2, bytes([1]) * 16)  # and not asked
+        record.of("other", "lungs")
+        assert not record.begun
+        first = record.begin(1, bytes(16))  # a name of its own in this study
+        record.asked(first)
+    content = path.read_bytes()
+    with Record(path) as record:
+        assert (record.study_hash, told(record)) == ("other", [(1, 1, 0, False, None)])
+        with pytest.raises(InvalidInput, match="sites may have answered it"):
+            record.of("hash", "lungs")
+    assert path.read_bytes() == content
+
+
+def test_a_line_of_another_study_after_one_that_spent_is_damage(path: Path):
+    """Whoever adds it by hand, with the right checksum, does not make the record forget."""
+    with Record(path) as record:
+        record._write(kind="study", format=2, hash="other", name="lungs")
+    with pytest.raises(InvalidInput, match="is damaged"):
+        Record(path)
+
+
 def test_one_process_at_a_time(path: Path):
     with Record(path), pytest.raises(InvalidInput, match="is in use"):
         Record(path)

@@ -325,5 +325,8 @@ def test_another_study_in_the_folder(world: World):
     path = world.folder / "record"
     with Record(path) as record:
         world.submission(world.study(MEAN), record)
+    with Record(path) as record:  # nothing was asked
+        submission = world.submission(world.study(MEAN, epsilon=7.0), record)
+        submission.answer(submission.study.analyses[0])
     with Record(path) as record, pytest.raises(InvalidInput, match="record of another study"):
-        world.submission(world.study(MEAN, epsilon=7.0), record)
+        world.submission(world.study(MEAN), record)

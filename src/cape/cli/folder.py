@@ -2,9 +2,11 @@
 
 Claim. An analysis in `results.json` stays there, even if the process is killed at any moment.
 Reason. A folder belongs to the study whose hash is in its `results.json`. Another study, and a second run of
-the same study, get a folder of their own. A lock admits one process at a time. It writes each release at
-once, as a whole file that atomically replaces the earlier one and contains everything that was in it.
-Tested in tests/cli/test_folder.py, with the process killed.
+the same study, get a folder of their own, unless nothing was released or spent in this one: so a study that
+was corrected after it failed needs no other folder. A lock admits one process at a time. It writes each
+release at once, as a whole file that atomically replaces the earlier one and contains everything that was in
+it. What was asked of sites is in the record (`cape.coordinator.record`), which decides the same by itself.
+Tested in tests/cli/test_folder.py and test_corrected.py, with the process killed.
 
 The folder also remembers the budget: what earlier runs of `cape run` spent in it counts in the next.
 """
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import typer
 
 from cape import files
 from cape.cli.results import Results
@@ -61,6 +64,7 @@ class ResultsFolder:
             raise
         self.free = found is None
         self.mine = found is not None and found.owner == self._owner
+        self.unspent = found is not None and found.unspent and found.owner["by"] == by
         earlier = found if found is not None and self.mine else _NOTHING
         self.runs = earlier.runs
         self.released: dict[int, dict[str, Any]] = {each["number"]: each for each in earlier.analyses}
@@ -68,14 +72,15 @@ class ResultsFolder:
 
     @classmethod
     def find(cls, wanted: Path, study: Study, scheme: str, by: By, *, again: bool = False) -> ResultsFolder:
-        """Return the first of DIR, DIR-2, DIR-3, ... that is free or belongs to the study.
+        """Return the first of DIR, DIR-2, DIR-3, ... that is free, unspent, or belongs to the study.
 
         With `again`, the first in which nothing was released or spent.
         """
         base = wanted if wanted.name.strip(".") else wanted.resolve()
         for number in itertools.count(1):
             folder = cls(base if number == 1 else Path(f"{base}-{number}"), study, scheme, by)
-            if folder.free or (folder.mine and not (again and (folder.released or folder.spent))):
+            done = again and (folder.released or folder.spent)
+            if folder.free or folder.unspent or (folder.mine and not done):
                 return folder
             folder.close()
         raise AssertionError("there is always another number")
@@ -89,6 +94,17 @@ class ResultsFolder:
     def close(self) -> None:
         """Release the lock."""
         os.close(self._lock)
+
+    def announce(self, wanted: Path) -> None:
+        """Tell the user if the results go to another folder, or take the place of another study."""
+        if self.path != wanted:
+            typer.echo(f"{wanted} holds other results; these go to {self.path}.", err=True)
+        if self.unspent and not self.mine:
+            typer.echo(
+                f"{self.path} held another study, or this one before it was changed. Nothing was spent on "
+                "it; this one takes its place.",
+                err=True,
+            )
 
     @property
     def scope(self) -> str:
@@ -158,9 +174,12 @@ class ResultsFolder:
         here = {each.entry.number for each in results.answered}
         for number in itertools.count(1):
             path = self.path / ("report.html" if number == 1 else f"report-{number}.html")
-            if not path.exists() or (number == 1 and self.mine and self.released.keys() <= here):
+            if not path.exists() or (number == 1 and self._replaces_report(here)):
                 return path
         raise AssertionError("there is always another number")
+
+    def _replaces_report(self, here: set[int]) -> bool:
+        return self.unspent or (self.mine and self.released.keys() <= here)
 
 
 def writable(folder: Path) -> None:
@@ -184,6 +203,11 @@ class _Kept(msgspec.Struct):
     runs: list[dict[str, Any]]
     analyses: list[dict[str, Any]]
     budget: _Budget
+
+    @property
+    def unspent(self) -> bool:
+        """Whether a run made this, and released and spent nothing."""
+        return "by" in self.owner and not self.analyses and not Fraction(self.budget.exact)
 
 
 _NOTHING = _Kept({}, [], [], _Budget("0"))

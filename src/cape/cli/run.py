@@ -83,8 +83,7 @@ def run(
     # The folder is found before anything is spent.
     with ResultsFolder.find(out, study, chosen, by, again=again or rehearse) as folder:
         left = [entry for entry in entries if entry.number not in folder.released]
-        if folder.path != out:
-            typer.echo(f"{out} holds other results; these go to {folder.path}.", err=True)
+        folder.announce(out)
         if not left:
             _is_there(folder, study, as_json)
             return

@@ -25,6 +25,7 @@ from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFew
 from cape.flare.kits import require_coordinator
 from cape.steward.wire import Refused as Refusal
 from cape.study import Entry, Study
+from cape.study.document import document, hash_of
 
 __all__ = ["Terms", "run_study", "submit"]
 
@@ -72,8 +73,7 @@ def submit(
     folder = CoordinatorFolder(kit)
     folder.roster(study.sites)  # a site without a key is found before any site is asked
     with ResultsFolder.find(out, study, study.scheme, "submit") as kept:
-        if kept.path != out:
-            typer.echo(f"{out} holds other results; these go to {kept.path}.", err=True)
+        kept.announce(out)
         finish(run_study(study, folder, kept, Terms(resume, wait)), kept, as_json)
 
 
@@ -81,16 +81,7 @@ def run_study(study: Study, folder: CoordinatorFolder, kept: ResultsFolder, term
     """Submit a study, and return its results, including what was released before a failure."""
     out = kept.path
     with Record(out / RECORD) as record, Live(study.name, list(study.sites), len(study.analyses)) as live:
-        if record.begun and not terms.resume:
-            raise InvalidInput(
-                f"{out} holds the record of an earlier submission; --resume continues it. Sites grant a "
-                "study its budget once: to ask again, write a new study"
-            )
-        if terms.resume and not record.begun:
-            raise InvalidInput(
-                f"{out} holds no record to resume: give the folder of the earlier submission with --out, or "
-                "leave out --resume to start a new one"
-            )
+        _require_record(record, study, terms)
         desk = _Desk(study, folder, record, live, terms, kept)
         try:
             desk.work()
@@ -102,6 +93,22 @@ def run_study(study: Study, folder: CoordinatorFolder, kept: ResultsFolder, term
         if record.begun and results.failure and not isinstance(results.error, BudgetExceeded):
             results.next = "To continue with the rest, run the same command with --resume."
         return results
+
+
+def _require_record(record: Record, study: Study, terms: Terms) -> None:
+    """Make the record that of the study; raise unless it is resumed if it was begun, and only then."""
+    called, out = hash_of(document(study)), record.path.parent
+    if terms.resume and (not record.begun or (record.study_hash != called and record.unspent)):
+        raise InvalidInput(
+            f"{out} holds no record to resume: give the folder of the earlier submission of this study with "
+            "--out, or leave out --resume to start a new one"
+        )
+    record.of(called, study.name)
+    if record.begun and not terms.resume:
+        raise InvalidInput(
+            f"{out} holds the record of an earlier submission; --resume continues it. Sites grant a study "
+            "its budget once: to ask again, write a new study"
+        )
 
 
 class _Desk:

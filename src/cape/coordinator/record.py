@@ -5,7 +5,8 @@ asked before the stage's line is on the disk.
 Reason. Lines are only appended, each with a checksum over itself and the line before, and synced. A crash can
 tear the last line only, which is then dropped: a stage whose answer is torn counts as asked and not answered.
 A complete line with a wrong checksum is damage, and is an error. (SQLite would not detect a changed byte or
-a removed line by itself; a chain of lines does.)
+a removed line by itself; a chain of lines does.) Another study takes the record over only while no stage of
+the one before counts as spent, so its attempts may be forgotten; the lines stay.
 Tested in tests/coordinator/test_record.py, cut at every byte.
 
 It holds released numbers only: it is as public as the results.
@@ -105,15 +106,22 @@ class Record:
             raise
 
     def of(self, study_hash: str, name: str) -> None:
-        """Make it the record of a study, or raise if it belongs to another."""
-        if self.study_hash is None:
-            self._write(kind="study", format=_FORMAT, hash=study_hash, name=name)
-            self.study_hash = study_hash
-        elif self.study_hash != study_hash:
+        """Make it the record of a study, or raise if it belongs to another that may have spent something."""
+        if self.study_hash == study_hash:
+            return
+        if not self.unspent:
             raise InvalidInput(
-                f"{self.path} is the record of another study, or of this one before it was changed; use "
-                "another folder"
+                f"{self.path} is the record of another study, or of this one before it was changed, and "
+                "sites may have answered it. Give another folder with --out; or resume the unchanged study "
+                "with --resume, which asks the sites whether anything was spent"
             )
+        self._write(kind="study", format=_FORMAT, hash=study_hash, name=name)
+        self.study_hash, self.attempts = study_hash, []
+
+    @property
+    def unspent(self) -> bool:
+        """Whether no stage that was asked counts as spent."""
+        return not any(attempt.spent for attempt in self.attempts)
 
     @property
     def begun(self) -> bool:
@@ -220,8 +228,8 @@ class Record:
     def _take(self, line: dict[str, Any]) -> None:
         """Apply a line that was read from the file."""
         try:
-            if line["kind"] == "study" and line["format"] == _FORMAT and self.study_hash is None:
-                self.study_hash = str(line["hash"])
+            if line["kind"] == "study" and line["format"] == _FORMAT and self.unspent:
+                self.study_hash, self.attempts = str(line["hash"]), []
                 return
             if self.study_hash is not None:
                 self._apply(line)
