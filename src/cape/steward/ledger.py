@@ -106,7 +106,7 @@ class Ledger:
                 db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
             ]
             if marks != [APPLICATION, FORMAT]:
-                raise InvalidInput(f"{self.path} is not a ledger, or was written by another version of cape")
+                raise InvalidInput(f"{self.path} {_unusable(*marks)}")
             ((name,),) = db.execute("SELECT id FROM ledger").fetchall()
             self.id = bytes.fromhex(name)
 
@@ -286,6 +286,15 @@ class Ledger:
                     written += 1
         return written
 
+    def carry_over(self, lines: Sequence[tuple[Entry, datetime]], runs: Sequence[tuple[str, str]]) -> None:
+        """Write what an earlier ledger of the site held, with its times; this one must be empty."""
+        with self._writing() as db:
+            if db.execute("SELECT 1 FROM releases").fetchone() is not None:
+                raise InvalidInput("lines can be carried over to an empty ledger only")
+            for entry, at in lines:
+                _insert(db, entry, entry.cost, at.astimezone(UTC), self.id, self._signer())
+            db.executemany("INSERT INTO runs VALUES (?, ?)", runs)
+
     def _signer(self) -> Identity:
         if self._identity is None:
             raise InvalidInput("the ledger was opened for reading: writing a line needs the site's key")
@@ -372,3 +381,15 @@ def _apart(missing: dict[Basis, Amount]) -> Iterator[tuple[Basis, Amount]]:
             yield basis, Amount(pure=amount.pure)
         else:
             yield basis, amount
+
+
+def _unusable(application: int, form: int) -> str:
+    """Return why a file is not a ledger of this version, and what to do."""
+    if application != APPLICATION:
+        return "is not a ledger"
+    if form > FORMAT:
+        return "was written by a later version of cape; install that version again"
+    return (
+        "was written by an earlier version of cape. Nothing is answered until its lines are taken over: stop "
+        "the daemon, back up the folder, and run `cape site upgrade`"
+    )

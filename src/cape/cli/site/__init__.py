@@ -11,6 +11,7 @@ from cape.cli.site.keys import export_key, init, revoke, trust
 from cape.cli.site.ledger import ledger
 from cape.cli.site.policy import log, policy, status
 from cape.cli.site.serve import serve
+from cape.cli.site.upgrade import upgrade
 
 __all__ = ["site"]
 
@@ -42,3 +43,4 @@ site.command()(ledger)
 site.command()(log)
 site.command()(settle)
 site.command()(verify)
+site.command()(upgrade)
