@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from cape.cli.site.backup import backup
 from cape.cli.site.check import check
 from cape.cli.site.heads import settle, verify
 from cape.cli.site.inbox import approve, inbox, refuse
@@ -43,4 +44,5 @@ site.command()(ledger)
 site.command()(log)
 site.command()(settle)
 site.command()(verify)
+site.command()(backup)
 site.command()(upgrade)

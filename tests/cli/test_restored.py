@@ -1,0 +1,97 @@
+"""The story of a restored backup, with the commands that people type: noticed, settled, and paid for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from cape.cli.results import Results
+from cape.coordinator.heads import HEADS
+from cape.study import Study
+from tests.cli.conftest import Cape
+from tests.cli.test_submit import numbers, submit
+from tests.cli.test_submit import world as world
+from tests.world import HISTOGRAM, MEAN, World
+
+pytestmark = pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
+
+
+def study(world: World, name: str) -> Study:
+    return world.study(f"{MEAN if name == 'first' else HISTOGRAM}\nshare = 0.5", name=name, epsilon=2.0)
+
+
+def asked(world: World, name: str) -> tuple[Results, list[int]]:
+    """Submit a study in a folder of its own; return its results and what site a took part in."""
+    results = submit(world, study(world, name))
+    assert results.failure is None
+    assert numbers(results) == [1]
+    (a,) = [site for site in results.sites if site.name == "a"]
+    shutil.rmtree(world.folder / "out")
+    return results, list(a.took_part)
+
+
+def test_a_site_whose_backup_was_put_back_answers_once_what_is_missing_is_charged(
+    cape: Cape, world: World, tmp_path: Path
+):
+    site, where = world.site.path, ("--site", world.site.path)
+    assert asked(world, "first")[1] == [1]
+    done = cape("site", "backup", tmp_path / "a.tar", *where)
+    assert done.code == 0, done.err
+    assert asked(world, "second")[1] == [1]
+    spent = world.site.ledger.spent()
+
+    # The disk is lost; the folder comes back from the backup, and rows from where they come from.
+    rows = (site / "rows.csv").read_bytes()
+    shutil.rmtree(site)
+    site.mkdir(mode=0o700)
+    subprocess.run(["tar", "-xpf", tmp_path / "a.tar", "-C", site], check=True)
+    (site / "rows.csv").write_bytes(rows)
+    world.restart("a")
+    assert world.lines() == 1, "the second release is forgotten"
+
+    results, took_part = asked(world, "third")
+    assert took_part == [], "the coordinator shows it the head that it has signed"
+    (a,) = [each for each in results.sites if each.name == "a"]
+    assert "cape site settle" in a.refusals[1].sentence
+    assert world.lines() == 1
+
+    shown = cape("site", "settle", *where)
+    assert (shown.code, "has signed 2 lines" in shown.out) == (1, True)
+    settled = cape("site", "settle", "--yes", *where)
+    assert (settled.code, "The site answers again" in settled.out) == (0, True)
+    assert world.site.ledger.spent() == spent, "no less than before the disk was lost, and no more"
+    results, took_part = asked(world, "fourth")
+    assert took_part == [1]
+    assert results.answered[0].warnings[0].startswith("a: its ledger was rewritten")
+    assert world.site.ledger.spent().mu_squared > spent.mu_squared > Fraction(0)
+    card = tmp_path / "a.card"
+    card.write_text(cape("site", "export-key", *where).out)
+    heads = world.coordinator.path / HEADS
+    verified = cape("site", "verify", site / "ledger.sqlite", "--card", card, "--heads", heads)
+    assert (verified.code, "rewritten" in verified.err + verified.out) == (1, True), (
+        "third parties see it, too"
+    )
+    assert cape("site", "verify", site / "ledger.sqlite", "--card", card).code == 0
+
+
+def test_heads_of_a_coordinator_settle_a_backup_before_anything_is_asked(
+    cape: Cape, world: World, tmp_path: Path
+):
+    """What docs/deployment.md tells a steward to do first."""
+    site, where = world.site.path, ("--site", world.site.path)
+    assert cape("site", "backup", tmp_path / "a.tar", *where).code == 0
+    assert asked(world, "first")[1] == [1]
+    spent = world.site.ledger.spent()
+    (site / "ledger.sqlite").unlink()
+    for beside in site.glob("ledger.sqlite-*"):
+        beside.unlink()
+    subprocess.run(["tar", "-xpf", tmp_path / "a.tar", "-C", site, "ledger.sqlite"], check=True)
+    world.restart("a")
+    heads = world.coordinator.path / HEADS
+    assert cape("site", "settle", "--heads", heads, "--yes", *where).code == 0
+    assert world.site.ledger.spent() == spent
+    assert asked(world, "second")[1] == [1]
