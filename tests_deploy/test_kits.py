@@ -6,9 +6,11 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from unittest import mock
 import pytest
 import yaml
 
+from cape import __version__
 from cape.cli import main
 from cape.errors import InvalidInput
 from cape.flare import process
@@ -79,19 +82,71 @@ def test_each_party_has_a_kit_with_a_readme(kits: Path) -> None:
     assert "authority/" in (kits / "README.md").read_text()
 
 
-def test_the_two_processes_of_a_site_have_two_users(kits: Path) -> None:
-    """As systemd units and as containers: the daemon has no network, the link not the site's folder."""
+def test_each_process_of_a_site_has_a_user_of_its_own(kits: Path) -> None:
+    """The daemon has no network, link and desk not the site's folder, the desk loopback alone."""
     systemd = kits / "sites" / "b" / "systemd"
-    daemon, link = (_options(systemd / f"cape-{who}-b.service") for who in ("site", "link"))
-    assert (daemon["User"], link["User"]) == ("cape-site", "cape-link")
+    daemon, link, desk = (_options(systemd / f"cape-{who}-b.service") for who in ("site", "link", "desk"))
+    assert [each["User"] for each in (daemon, link, desk)] == ["cape-site", "cape-link", "cape-desk"]
     assert daemon["PrivateNetwork"] == "yes"
     assert daemon["RestrictAddressFamilies"] == "AF_UNIX"
-    assert link["InaccessiblePaths"] == "/var/lib/cape"
-    text = (kits / "sites" / "b" / "compose.yaml").read_text()
-    services = yaml.safe_load(text)["services"]
-    assert services["site"]["user"].split(":")[0] != services["link"]["user"].split(":")[0]
-    assert services["site"]["network_mode"] == "none"
-    assert not any("/var/lib/cape" in volume for volume in services["link"]["volumes"])
+    assert "--desk cape-desk" in (systemd / "cape-site-b.service").read_text()
+    assert "-g cape-desk -m 2750 /run/cape-admin/b" in daemon["ExecStartPre"]
+    assert link["InaccessiblePaths"].split() == ["/var/lib/cape", "-/var/lib/cape-desk", "-/run/cape-admin"]
+    assert desk["InaccessiblePaths"].split() == ["/var/lib/cape", "-/var/lib/cape-link", "-/run/cape"]
+    assert (desk["IPAddressDeny"], desk["IPAddressAllow"]) == ("any", "localhost")
+    assert "--host" not in desk["ExecStart"], "loopback is the default of the desk"
+
+
+def test_each_process_of_a_site_has_a_container_of_its_own(kits: Path) -> None:
+    file = yaml.safe_load((kits / "sites" / "b" / "compose.yaml").read_text())
+    site, link, desk = (file["services"][who] for who in ("site", "link", "desk"))
+    (aggregator,) = yaml.safe_load((kits / "aggregator" / "compose.yaml").read_text())["services"].values()
+    users = [each["user"].split(":")[0] for each in (site, link, desk, aggregator)]
+    assert users == ["10001", "10002", "10003", "10004"]
+    assert site["network_mode"] == "none"
+    where = {who: [each.split(":")[0] for each in one["volumes"]] for who, one in file["services"].items()}
+    assert where["site"] == ["/var/lib/cape/b", "socket", "admin"]
+    assert where["link"] == [".", "socket"]
+    assert where["desk"] == ["desk", "admin"]
+    assert "--host" not in desk["command"], "the desk listens on loopback"
+    for each in (site, link, desk, aggregator):
+        assert each["image"] == f"cape-dp:{__version__}"
+        assert (each["read_only"], each["cap_drop"]) == (True, ["ALL"])
+        assert each["security_opt"] == ["no-new-privileges:true"]
+        assert each["environment"]["CAPE_HEALTH"].split()[0] in ("answers", "connected", "listens")
+    assert aggregator["ports"] == ["1:1"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+def test_systemd_takes_the_units_and_finds_little_exposed(kits: Path) -> None:
+    units = [*(kits / "sites" / "b" / "systemd").iterdir(), *(kits / "aggregator" / "systemd").iterdir()]
+    assert len(units) == 4
+    found = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")
+    for unit in units:
+        analysed = ["systemd-analyze", "security", "--offline=true", "--threshold=20", unit]
+        assert subprocess.run(analysed, capture_output=True).returncode == 0, f"{unit.name}: more than 2.0"
+
+
+def test_the_images_health_check_sees_who_listens(tmp_path: Path) -> None:
+    """`cape-health`, as the image runs it."""
+
+    def healthy(what: str) -> int:
+        health = Path(__file__).parents[1] / "image" / "health.py"
+        environment = {**os.environ, "CAPE_HEALTH": what}
+        return subprocess.run([sys.executable, health], env=environment, stdout=subprocess.DEVNULL).returncode
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as daemon:
+        port = server.getsockname()[1]
+        assert (healthy(f"listens {port}"), healthy(f"connected {port}")) == (0, 1)
+        with socket.create_connection(("127.0.0.1", port)):
+            assert healthy(f"connected {port}") == 0
+        daemon.bind(str(tmp_path / "admin.sock"))
+        assert healthy(f"answers {tmp_path / 'admin.sock'}") == 1
+        daemon.listen()
+        assert healthy(f"answers {tmp_path / 'admin.sock'}") == 0
+    assert healthy(f"listens {port}") == 1
+    assert healthy("") == healthy("sleeps 3") == 2
 
 
 def _options(unit: Path) -> dict[str, str]:

@@ -19,9 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cape.errors import CapeError, InvalidInput
+from cape.flare.compose import aggregator_compose, site_compose
 from cape.flare.readme import aggregator_text, coordinator_text, overview, site_text
 from cape.flare.settings import AUTHORIZATION, aggregator_resources, site_resources
-from cape.flare.units import compose_text, dockerfile_text, link_unit, site_unit
+from cape.flare.units import aggregator_unit, desk_unit, link_unit, site_unit
 
 __all__ = [
     "ADMIN",
@@ -162,7 +163,7 @@ def _lay_out(folder: Path, made: Path, sites: Sequence[str], server: str, port: 
     coordinator = places.pop(ADMIN)
     _write(aggregator / "local" / "resources.json", aggregator_resources(Path("/")))  # filled in by serve
     _write(aggregator / "local" / "authorization.json", AUTHORIZATION)
-    (aggregator / "README.md").write_text(aggregator_text(server, port), encoding="utf-8")
+    _write_all(aggregator, _aggregator_files(server, port))
     (coordinator / "README.md").write_text(coordinator_text(server, port, sites), encoding="utf-8")
     for name, place in places.items():
         _write(place / "local" / "resources.json", site_resources())
@@ -173,14 +174,23 @@ def _lay_out(folder: Path, made: Path, sites: Sequence[str], server: str, port: 
     return {AGGREGATOR: aggregator, COORDINATOR: coordinator, **places}
 
 
+def _aggregator_files(server: str, port: int) -> dict[str, str]:
+    """Return the files of the aggregator's kit besides NVFLARE's."""
+    return {
+        "README.md": aggregator_text(server, port),
+        "compose.yaml": aggregator_compose(port),
+        "systemd/cape-aggregator.service": aggregator_unit(),
+    }
+
+
 def _site_files(name: str, server: str, port: int) -> dict[str, str]:
     """Return the files of a site's kit besides NVFLARE's."""
     return {
         "README.md": site_text(name, server, port),
-        "Dockerfile": dockerfile_text(),
-        "compose.yaml": compose_text(name),
+        "compose.yaml": site_compose(name, port),
         f"systemd/cape-site-{name}.service": site_unit(name),
         f"systemd/cape-link-{name}.service": link_unit(name),
+        f"systemd/cape-desk-{name}.service": desk_unit(name),
     }
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 __all__ = ["aggregator_text", "coordinator_text", "overview", "site_text"]
 
-_INSTALL = "pip install 'cape-dp[flare]'      # or '.[flare]' in a checkout; Python 3.11; one version for all"
+_INSTALL = "pip install 'cape-dp[flare,desk]'  # or '.[flare,desk]' in a checkout; one version for all"
 
 
 def site_text(name: str, server: str, port: int) -> str:
     """Return the README of a site's kit."""
     site, link = f"/var/lib/cape/{name}", f"/var/lib/cape-link/{name}"
+    admin = f"/run/cape-admin/{name}/admin.sock"
     return f"""# The kit of site {name}
 
 This folder connects one site to one aggregator. It holds a certificate for mutual TLS (`startup/`) and what
@@ -31,12 +32,13 @@ to be reachable from outside.
 
 ## Set up, once
 
-Two users, and a folder for each that the other cannot open (as root; `compose.yaml` does the same with two
+A user for each process, and folders that the others cannot open (as root; `compose.yaml` does the same with
 containers):
 
     {_INSTALL}
     useradd --system --shell /usr/sbin/nologin cape-site
     useradd --system --shell /usr/sbin/nologin cape-link
+    useradd --system --shell /usr/sbin/nologin cape-desk
     install -d -m 711 /var/lib/cape /var/lib/cape-link
     install -d -o cape-site -g cape-site -m 700 {site}
     cp -r . {link} && chown -R cape-link: {link} && chmod 700 {link}
@@ -54,32 +56,38 @@ what matters is that nobody swaps it), and take theirs:
 
     runuser -u cape-site -- cape site trust coordinator.card --coordinator --site {site}
     runuser -u cape-site -- cape site trust OTHER.card --site {site}    # for each of the other sites
-    systemctl enable --now cape-site-{name} cape-link-{name}
+    systemctl enable --now cape-site-{name} cape-link-{name} cape-desk-{name}
 
-Without systemd, the same two commands under any supervisor, each as its own user:
+Without systemd, the same commands under any supervisor, each as its own user:
 
-    cape site serve --site {site}     # as cape-site: needs no network
-    cape join {link}                  # as cape-link
+    cape site serve --site {site} --desk cape-desk --admin {admin}   # as cape-site: needs no network
+    cape join {link}                                                 # as cape-link
+    cape desk --socket {admin}                                       # as cape-desk
 
-They meet at `/run/cape/{name}/link.sock`; `--link SOCKET` on both names another place. The daemon turns away
-a link that runs as its own user or as root. The link may run on another machine: forward the socket to it
-(`ssh -R`), and run `cape join --link` there.
+Daemon and link meet at `/run/cape/{name}/link.sock`; `--link SOCKET` on both names another place. The daemon
+turns away a link that runs as its own user or as root. The link may run on another machine: forward the
+socket to it (`ssh -R`), and run `cape join --link` there. Daemon and desk meet at `{admin}`,
+in a folder that belongs to cape-site and that the group cape-desk may enter (mode 2750).
 
 ## Every day
 
-    cape site ledger --site {site}         # every release: when, who asked, what, and the total
-    cape site approve STUDY --site {site}  # if the policy says approve = "ask"
+The desk, a page at http://127.0.0.1:8011 of this machine; the link to log in, which works once, is in its log
+(`journalctl -u cape-desk-{name}`). Or, as root or cape-site:
 
-SIGTERM stops either process. After a crash start it again: the ledger is on disk, and can only be too high.
-Backups: all of `{site}`. The key and the policy may be put back from a copy. The ledger may not: an old copy
-forgets what was given since, and the site answers nothing until its steward has settled the gap
-(docs/stewards.md).
+    export CAPE_ADMIN={admin}
+    cape site ledger           # every release: when, who asked, what, and the total
+    cape site approve STUDY    # if the policy says approve = "ask"
+
+SIGTERM stops each process. After a crash start it again: the ledger is on disk, and can only be too high.
+Backups: all of `{site}` (docs/deployment.md says how). The key and the policy may be put back from a copy.
+The ledger may not: an old copy forgets what was given since, and the site answers nothing until its steward
+has settled the gap.
 
 | file | what | who may read it |
 |---|---|---|
 | `startup/` | certificate and key for TLS | cape-link (0600) |
 | `local/` | what NVFLARE may do here | cape-link |
-| `systemd/`, `compose.yaml`, `Dockerfile` | how the two processes are started | everybody |
+| `systemd/`, `compose.yaml` | how the processes are started | everybody |
 | `{site}/identity.key` | the site's own key | cape-site (0600); it was made here and never leaves |
 | `{site}/site.toml`, `ledger.sqlite` | policy and ledger | cape-site: the data steward |
 | `{site}/site.log` | the full story of every refusal | cape-site: the data steward |
@@ -95,7 +103,7 @@ masked vectors. It has no key of the study, sees no row and no site's sum, and c
 on. If it is down, a study stops; if it lies, a study fails.
 
     {_INSTALL}
-    cape serve .                         # stays in the foreground; run it under systemd or the like
+    cape serve .                     # stays in the foreground; systemd/ and compose.yaml make it a service
 
 The network must allow incoming TCP on port {port} (mutual TLS) from the sites and from the coordinator.
 Ctrl-C or SIGTERM stops it. After a crash start it again; the coordinator then runs `cape submit --resume`.

@@ -1,12 +1,20 @@
-"""How a site's two processes are set up on its machine: systemd units and containers.
+"""How processes are set up as systemd services, each as a user of its own, with what it needs and no more.
 
-Two users, by default: `cape-site` runs the daemon, with rows, key and ledger and without a network;
-`cape-link` runs the link, with a network and without access to the site's folder. They meet at a socket.
+`cape-site` runs the daemon, with rows, key and ledger and without a network; `cape-link` runs the link, with
+a network and without access to the site's folder; `cape-desk` runs the pages of the stewards, on loopback and
+without access to either. Link and desk meet the daemon at sockets in two folders, which their groups may
+enter. `cape-aggregator` runs the aggregator on its machine.
 """
 
 from __future__ import annotations
 
-__all__ = ["compose_text", "dockerfile_text", "link_unit", "site_unit"]
+__all__ = ["ADMIN", "DESK_PORT", "aggregator_unit", "desk_unit", "link_unit", "site_unit"]
+
+DESK_PORT = 8011
+"""Where the desk listens on loopback: the default of `cape desk`."""
+
+ADMIN = "admin.sock"
+"""The stewards' socket, in a folder for the desk's group."""
 
 _HARDENED = """\
 NoNewPrivileges=yes
@@ -14,19 +22,36 @@ ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
 ProtectKernelTunables=yes
 ProtectKernelModules=yes
 ProtectControlGroups=yes
+ProtectProc=invisible
+RestrictNamespaces=yes
+RestrictRealtime=yes
 RestrictSUIDSGID=yes
+LockPersonality=yes
+RemoveIPC=yes
 CapabilityBoundingSet=
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
 UMask=0077
 LimitCORE=0
 Restart=always
 RestartSec=3"""
 
+_INSTALL = """\
+[Install]
+WantedBy=multi-user.target
+"""
+
 
 def site_unit(name: str) -> str:
-    """Return the systemd unit of a site's daemon."""
+    """Return the unit of a site's daemon."""
     return f"""\
 # The daemon of site {name}: rows, key, policy and ledger. It has no network.
 [Unit]
@@ -39,24 +64,26 @@ User=cape-site
 Group=cape-link
 RuntimeDirectory=cape/{name}
 RuntimeDirectoryMode=0750
-ExecStart=/usr/bin/env cape site serve --site /var/lib/cape/{name}
+# The stewards' socket is in a folder of its own, which the desk's group may enter; what is made in it has
+# that group.
+ExecStartPre=+/usr/bin/install -d -o cape-site -g cape-desk -m 2750 /run/cape-admin/{name}
+ExecStart=/usr/bin/env cape site serve --site /var/lib/cape/{name} --admin /run/cape-admin/{name}/{ADMIN} \\
+    --desk cape-desk
 # Rows in a database on another machine: take out the next two lines, and allow that address alone
 # (IPAddressDeny=any and IPAddressAllow=10.0.0.5).
 PrivateNetwork=yes
 RestrictAddressFamilies=AF_UNIX
-ReadWritePaths=/var/lib/cape/{name}
+ReadWritePaths=/var/lib/cape/{name} -/run/cape-admin/{name}
 {_HARDENED}
 
-[Install]
-WantedBy=multi-user.target
-"""
+{_INSTALL}"""
 
 
 def link_unit(name: str) -> str:
-    """Return the systemd unit of a site's link."""
+    """Return the unit of a site's link."""
     return f"""\
 # The link of site {name}: carries bytes between the aggregator and the daemon's socket. It holds no secret of
-# the site, and cannot open its folder.
+# the site, and cannot open its folder or its stewards' socket.
 [Unit]
 Description=CAPE link of site {name}
 Wants=network-online.target
@@ -66,59 +93,61 @@ After=network-online.target cape-site-{name}.service
 User=cape-link
 Group=cape-link
 ExecStart=/usr/bin/env cape join /var/lib/cape-link/{name}
-InaccessiblePaths=/var/lib/cape
+InaccessiblePaths=/var/lib/cape -/var/lib/cape-desk -/run/cape-admin
 ReadWritePaths=/var/lib/cape-link/{name}
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 {_HARDENED}
 
-[Install]
-WantedBy=multi-user.target
-"""
+{_INSTALL}"""
 
 
-def dockerfile_text() -> str:
-    """Return the image that both containers of a site run."""
-    return """\
-FROM python:3.11-slim
-RUN pip install --no-cache-dir 'cape-dp[flare]'
-# The socket's folder belongs to the daemon (10001); the link's group (10002) may enter it.
-RUN install -d -o 10001 -g 10002 -m 750 /run/cape
-"""
-
-
-def compose_text(name: str) -> str:
-    """Return the two containers of a site."""
+def desk_unit(name: str) -> str:
+    """Return the unit of a site's desk."""
     return f"""\
-# The two processes of site {name} in containers of their own:
-#   docker compose up -d
-# The site's folder must belong to user 10001: chown -R 10001 /var/lib/cape/{name}
-# This kit must belong to user 10002:          chown -R 10002 .
-services:
-  site:  # rows, key, policy and ledger; no network
-    build: .
-    user: "10001:10002"
-    command: ["cape", "site", "serve", "--site", "/site", "--link", "/run/cape/link.sock"]
-    network_mode: none
-    volumes:
-      - /var/lib/cape/{name}:/site
-      - socket:/run/cape
-    read_only: true
-    tmpfs: [/tmp]
-    cap_drop: [ALL]
-    security_opt: ["no-new-privileges:true"]
-    restart: always
-  link:  # the network; no access to the site's folder
-    build: .
-    user: "10002:10002"
-    command: ["cape", "join", "/kit", "--link", "/run/cape/link.sock"]
-    depends_on: [site]
-    volumes:
-      - .:/kit
-      - socket:/run/cape:ro
-    read_only: true
-    tmpfs: [/tmp]
-    cap_drop: [ALL]
-    security_opt: ["no-new-privileges:true"]
-    restart: always
-volumes:
-  socket:
-"""
+# The desk of site {name}: pages for its stewards at http://127.0.0.1:{DESK_PORT}, over the daemon's
+# administrative socket. It holds no rows and no key, and cannot open the site's folder. The link to log in is
+# printed at its start: journalctl -u cape-desk-{name}
+[Unit]
+Description=CAPE desk of site {name}
+After=cape-site-{name}.service
+Wants=cape-site-{name}.service
+
+[Service]
+User=cape-desk
+Group=cape-desk
+StateDirectory=cape-desk/{name}
+StateDirectoryMode=0700
+ExecStart=/usr/bin/env cape desk --socket /run/cape-admin/{name}/{ADMIN} --port {DESK_PORT} \\
+    --state /var/lib/cape-desk/{name}
+InaccessiblePaths=/var/lib/cape -/var/lib/cape-link -/run/cape
+# Loopback alone. For logins by OpenID Connect, notices by mail or to a web address, and browsers on other
+# machines (which need --cert and --key), allow those addresses too.
+IPAddressDeny=any
+IPAddressAllow=localhost
+SocketBindDeny=any
+SocketBindAllow=tcp:{DESK_PORT}
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+{_HARDENED}
+
+{_INSTALL}"""
+
+
+def aggregator_unit() -> str:
+    """Return the unit of the aggregator."""
+    return f"""\
+# The aggregator: passes messages on, and adds up masked vectors. Nobody has to trust it.
+[Unit]
+Description=CAPE aggregator
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+User=cape-aggregator
+Group=cape-aggregator
+ExecStart=/usr/bin/env cape serve /var/lib/cape-aggregator
+ReadWritePaths=/var/lib/cape-aggregator
+InaccessiblePaths=-/var/lib/cape -/var/lib/cape-link -/var/lib/cape-desk -/run/cape -/run/cape-admin
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+{_HARDENED}
+
+{_INSTALL}"""
