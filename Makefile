@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser lint types bench mutants audit paper docs clean
+.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser image test-image lint types bench mutants audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -33,6 +33,14 @@ test-databases: .venv/.test .venv/.databases
 # Debian's Chromium looks at the built pages with the network off; npm fetches axe-core once. Pictures: browser-out/.
 test-browser: .venv/.test .venv/.docs .venv/.browser
 	$(BIN)/python -m pytest tests_browser
+
+# The image of a deployment, from Debian's packages, as root: build/image/cape-dp.tar, and what is in it.
+# It needs mmdebstrap and buildah, its test bubblewrap besides (.ci/packages); not part of CI: five minutes.
+image: .venv/.core
+	PYTHON=$(BIN)/python image/build
+
+test-image: image .venv/.test
+	$(BIN)/python -m pytest tests_image
 
 lint: .venv/.test
 	$(BIN)/ruff check .
