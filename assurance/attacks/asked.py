@@ -31,6 +31,7 @@ from cape.errors import InvalidInput
 from cape.secagg.keys import Identity
 from cape.steward import envelope, wire
 from cape.steward.keyring import public_text
+from cape.steward.persons import Person
 from cape.steward.request import LABEL, Request, grid_of
 
 __all__ = [
@@ -253,7 +254,7 @@ def an_approved_study_changed(world: World) -> None:
     for name, site in world.folders.items():
         world.change_policy(name, 'approve = "auto"', 'approve = "ask"')
         world.ask(name, world.request(harmless))
-        site.approvals.approve(site.approvals.find(harmless["name"]))
+        site.approvals.approve(site.approvals.find(harmless["name"]), Person("ana"))
     for changed in (study(HISTOGRAM | {"share": 1.0}), study(DESCENT), harmless | {"description": "x"}):
         Session(world, world.request(changed)).whole()
     if world.left.total():

@@ -19,6 +19,7 @@ from assurance.site_folder import CELL, OWN, Asking, make_folder
 from cape.errors import CapeError
 from cape.secagg import Identity
 from cape.steward.keyring import public_text
+from cape.steward.persons import Person
 from cape.steward.preview import preview
 
 __all__ = ["Held", "InTheWay", "Stewards"]
@@ -103,8 +104,8 @@ class Held(Surface):
         if len(told) + len(known) != 2:
             raise InTheWay(f"{len(told)} cannot be read, and {len(known)} can")
         try:
-            approvals.approve(approvals.find("the right one"))
-            approvals.refuse(approvals.find("the right one", to="refuse"))
+            approvals.approve(approvals.find("the right one"), Person("ana"))
+            approvals.refuse(approvals.find("the right one", to="refuse"), Person("ana"))
         except CapeError as error:
             if not any(each.name == "the right one" and each.path.stem == "bent" for each in known):
                 raise InTheWay(str(error)) from error
@@ -112,7 +113,7 @@ class Held(Surface):
             preview(self._site.policy, self._site.ledger, each.study, each.coordinator)
             if each.path.stem == "bent" and where != "refused":
                 found = approvals.find(each.study_hash, to="refuse")
-                approvals.refuse(found)
+                approvals.refuse(found, Person("ana"))
         for sentence in told:
             raise _Told(sentence)
 

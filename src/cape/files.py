@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["replace"]
+__all__ = ["replace", "sync_folder"]
 
 
 def replace(path: Path, data: bytes | memoryview) -> None:
@@ -22,7 +22,12 @@ def replace(path: Path, data: bytes | memoryview) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk: files made, moved and removed."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

@@ -194,6 +194,7 @@ class Server:
     Args:
         path: where to listen. A socket that a dead process left there is replaced; any other file is not.
         handle: returns the answer to a frame. If it raises, the connection is closed.
+        handle_of: instead of `handle`, returns such a function for a peer.
         admit: returns why a peer may not connect, None if it may. Called once for each connection.
         mode: permissions of the socket's file.
         most: bytes of a frame; room: bytes of all frames that are held at once.
@@ -203,16 +204,20 @@ class Server:
     def __init__(
         self,
         path: str | Path,
-        handle: Callable[[bytearray], bytes],
+        handle: Callable[[bytearray], bytes] | None = None,
         *,
         admit: Callable[[Peer], str | None],
+        handle_of: Callable[[Peer], Callable[[bytearray], bytes]] | None = None,
         mode: int = 0o600,
         most: int = MOST_BYTES,
         room: int | None = None,
         refused: Callable[[Peer, str], None] = lambda peer, why: None,
     ) -> None:
         self.path = Path(path)
-        self._handle, self._admit, self._refused, self._most = handle, admit, refused, most
+        if (handle is None) == (handle_of is None):
+            raise InvalidInput("a server takes either handle or handle_of")
+        self._handle, self._handle_of = handle, handle_of
+        self._admit, self._refused, self._most = admit, refused, most
         self._room = _Room(2 * most if room is None else room)
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._open: set[socket.socket] = set()
@@ -282,21 +287,23 @@ class Server:
                 with self._lock:
                     self._admitted.add(connection)
                 with contextlib.suppress(OSError, BadMessage):
-                    self._answer(connection)
+                    handle = self._handle if self._handle_of is None else self._handle_of(peer)
+                    assert handle is not None
+                    self._answer(connection, handle)
         finally:
             with self._lock:
                 self._open.discard(connection)
                 self._admitted.discard(connection)
             self._slots.release()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket.socket, handle: Callable[[bytearray], bytes]) -> None:
         while True:
             _limit(connection, None)
             length = _length(connection, self._most)
             if length is None:
                 return
             with self._room.share() as take:
-                answer = self._handle(_body(connection, length, take))
+                answer = handle(_body(connection, length, take))
             _limit(connection, _STALL)
             _send(connection, answer)
 

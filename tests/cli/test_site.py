@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from fractions import Fraction
@@ -331,7 +332,7 @@ def test_the_inbox_says_who_asks_and_what_is_left(cape: Cape, world: World):
     done = cape("site", "refuse", "lungs", "--reason", "no consent\nforged", "--site", world.site.path)
     assert done.code == 0
     last = cape("site", "log", "-n", "1", "--site", world.site.path).out
-    assert last.endswith(r"of 'office': no consent\nforged" + "\n")
+    assert re.search(r"of 'office' by '[^']+': no consent\\nforged\n$", last), "who decided, and why"
     assert len(last.splitlines()) == 1
 
 

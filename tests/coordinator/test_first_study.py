@@ -13,6 +13,7 @@ import pytest
 from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
 from cape.steward import SiteFolder
 from cape.steward.endpoint import SiteEndpoint
+from cape.steward.persons import Person
 from cape.study import Study
 from tests.channel import LocalChannel
 
@@ -60,7 +61,7 @@ def test_it_is_answered_once_the_stewards_have_approved_it(deployed, tmp_path):
     study, submission = submitted(deployed, tmp_path, page_study())
     assert all(report.held for report in submission.check().values())  # a new policy asks its steward
     for site in deployed[1].values():
-        site.approvals.approve(site.approvals.find("first"))
+        site.approvals.approve(site.approvals.find("first"), Person("ana"))
     reports = submission.check()
     assert all(report.ready for report in reports.values()), [str(report) for report in reports.values()]
     for entry in study.analyses:

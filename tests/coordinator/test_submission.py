@@ -33,6 +33,7 @@ from cape.privacy import gaussian
 from cape.secagg import Identity
 from cape.steward.endpoint import SiteEndpoint
 from cape.steward.keyring import Card, public_text
+from cape.steward.persons import Person
 from cape.steward.wire import Inquiry, Known
 from cape.study.document import document, hash_of
 from tests.channel import LocalChannel
@@ -329,7 +330,7 @@ def test_ask_first_then_approve(world: World):
     assert submission.spent == 0
     for name in "ab":
         approvals = world.sites[name].approvals
-        approvals.approve(approvals.find("lungs"))
+        approvals.approve(approvals.find("lungs"), Person("ana"))
     assert all(each.ready for each in submission.check().values())
     assert submission.answer(study.analyses[0]).participants == NAMES
 
@@ -346,7 +347,7 @@ def test_what_a_steward_approves_is_what_is_asked(world: World):
     submission = world.submission(study)
     assert all(each.held for each in submission.check().values())
     for site in world.sites.values():
-        site.approvals.approve(site.approvals.find("lungs"))
+        site.approvals.approve(site.approvals.find("lungs"), Person("ana"))
     assert submission.answer(study.analyses[0]).participants == NAMES
 
 

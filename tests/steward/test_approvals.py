@@ -10,8 +10,11 @@ import pytest
 
 from cape.errors import InvalidInput
 from cape.steward import Request
+from cape.steward.persons import Person
 from cape.steward.preview import preview
 from tests.world import World, ask, document
+
+ANA = Person("ana")
 
 
 def test_ask_first_holds_a_study_until_it_is_approved(world: World):
@@ -21,7 +24,7 @@ def test_ask_first_holds_a_study_until_it_is_approved(world: World):
     (held,) = world.site.approvals.studies("waiting")
     assert (held.name, held.coordinator) == ("lungs", world.office.public)
     assert " held " in (world.site.path / "site.log").read_text()
-    world.site.approvals.approve(world.site.approvals.find("lungs"))
+    world.site.approvals.approve(world.site.approvals.find("lungs"), ANA)
     world.granted(world.request())
     assert world.code(world.request(document(epsilon=0.9))) == "approval", "another study by the same name"
     assert world.code(ask(document(), world.roster, world.other)) == "approval", "another coordinator"
@@ -31,14 +34,14 @@ def test_a_steward_may_say_no_and_take_it_back(world: World):
     world.edit('approve = "auto"', 'approve = "ask"')
     approvals = world.site.approvals
     assert world.code(world.request()) == "approval"
-    approvals.refuse(approvals.find("lungs", to="refuse"))
+    approvals.refuse(approvals.find("lungs", to="refuse"), ANA)
     assert world.code(world.request()) == "steward"
     assert not approvals.studies("waiting"), "it does not wait again"
     world.edit('approve = "ask"', 'approve = "auto"')
     assert world.code(world.request()) == "steward", "whatever the policy allows"
-    approvals.approve(approvals.find("lungs"))
+    approvals.approve(approvals.find("lungs"), ANA)
     world.granted(world.request())
-    approvals.refuse(approvals.find("lungs", to="refuse"))
+    approvals.refuse(approvals.find("lungs", to="refuse"), ANA)
     assert world.code(world.request()) == "steward", "an approval that was taken back"
     world.granted(world.request(document(epsilon=0.9)))
     with pytest.raises(InvalidInput, match="there is no study 'lungs' to refuse; there are none"):
@@ -55,9 +58,9 @@ def test_the_same_study_of_two_coordinators_is_told_apart(world: World):
     assert world.code(world.request()) == world.code(theirs()) == "approval"
     with pytest.raises(InvalidInput, match="say who asks with --coordinator"):
         approvals.find("lungs")
-    approvals.approve(approvals.find("lungs", coordinator=world.office.public))
+    approvals.approve(approvals.find("lungs", coordinator=world.office.public), ANA)
     world.granted(world.request())
-    approvals.refuse(approvals.find("lungs", to="refuse", coordinator=world.office.public))
+    approvals.refuse(approvals.find("lungs", to="refuse", coordinator=world.office.public), ANA)
     assert world.code(world.request()) == "steward"
     assert world.code(theirs()) == "approval"
 
@@ -68,9 +71,9 @@ def test_a_study_that_is_held_again_meanwhile_is_in_one_folder(world: World):
     assert world.code(world.request()) == "approval"
     (held,) = approvals.studies("waiting")
     text = held.path.read_text()
-    approvals.approve(held)
+    approvals.approve(held, ANA)
     held.path.write_text(text)  # by a request that came when it was not approved yet
-    approvals.refuse(approvals.find("lungs", to="refuse"))
+    approvals.refuse(approvals.find("lungs", to="refuse"), ANA)
     assert (approvals.studies("waiting"), approvals.studies("approved")) == ([], [])
     assert world.code(world.request()) == "steward"
     assert approvals.hold(world.request())
@@ -82,7 +85,7 @@ def test_a_refusal_holds_whatever_a_study_has_in_it(world: World):
     odd = document(analyses=[*document()["analyses"], {1: 2, "share": 0.1}])
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request(odd)) == "approval"
-    world.site.approvals.refuse(world.site.approvals.find("lungs", to="refuse"))
+    world.site.approvals.refuse(world.site.approvals.find("lungs", to="refuse"), ANA)
     world.edit('approve = "ask"', 'approve = "auto"')
     assert world.code(world.request(odd)) == "steward"
 
@@ -149,9 +152,9 @@ def test_a_file_that_is_no_study_is_named_and_stands_in_no_others_way(world: Wor
     assert all(str(path / folder / "odd.json") in each for folder, each in zip(HERE, told, strict=True))
     assert world.code(world.request()) == "approval"
     assert [held.name for held in approvals.studies("waiting")] == ["lungs"]
-    approvals.approve(approvals.find("lungs"))
+    approvals.approve(approvals.find("lungs"), ANA)
     world.granted(world.request())
-    approvals.refuse(approvals.find("lungs", to="refuse"))
+    approvals.refuse(approvals.find("lungs", to="refuse"), ANA)
     assert world.code(world.request()) == "steward"
     assert [held.name for held in approvals.studies("refused")] == ["lungs"]
 
@@ -182,9 +185,9 @@ def test_no_name_finds_nothing(world: World):
 
 def test_a_study_that_could_not_be_read_again_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch):
     world.edit('approve = "auto"', 'approve = "ask"')
-    monkeypatch.setattr("cape.steward.approvals._MOST_BYTES", 100)
+    monkeypatch.setattr("cape.steward.held.MOST_BYTES", 100)
     assert world.code(world.request()) == "steward"
-    assert not list((world.site.path / "held").iterdir())
+    assert not list((world.site.path).glob("held/*"))
 
 
 def test_a_decision_that_cannot_be_written_is_an_error_that_says_so(world: World):
@@ -192,4 +195,4 @@ def test_a_decision_that_cannot_be_written_is_an_error_that_says_so(world: World
     assert world.code(world.request()) == "approval"
     (world.site.path / "approved").write_text("a file")
     with pytest.raises(InvalidInput, match="cannot be moved"):
-        world.site.approvals.approve(world.site.approvals.find("lungs"))
+        world.site.approvals.approve(world.site.approvals.find("lungs"), ANA)

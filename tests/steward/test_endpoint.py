@@ -17,6 +17,7 @@ from cape.secagg import Aggregator, Identity, Send
 from cape.secagg import messages as m
 from cape.steward import Request, SiteFolder, read, wire
 from cape.steward.endpoint import SiteEndpoint
+from cape.steward.persons import Person
 from tests.world import ROWS, SECRET, THREE, World, ask, document
 
 SEX = {"kind": "histogram", "column": "sex", "share": 0.25}
@@ -308,9 +309,9 @@ def test_the_policy_that_counts_is_the_one_when_it_pays(table: Table, world: Wor
 
 def test_a_steward_may_refuse_a_study_that_runs(table: Table, world: World):
     world.site.approvals.hold(table.request)
-    world.site.approvals.approve(world.site.approvals.find("lungs"))
+    world.site.approvals.approve(world.site.approvals.find("lungs"), Person("ana"))
     openings = table.open()
-    world.site.approvals.refuse(world.site.approvals.find("lungs", to="refuse"))
+    world.site.approvals.refuse(world.site.approvals.find("lungs", to="refuse"), Person("ana"))
     assert code(table.carry("a", openings["a"])) == "steward"
     assert table.lines() == 0
 

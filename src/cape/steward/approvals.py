@@ -1,96 +1,108 @@
 """Studies that wait for the steward, were approved, or refused, as files in three folders.
 
-The steward approves one coordinator's whole study, by its hash: every column, analysis and budget share in
-it. A study that differs in anything has another hash and waits again. Approvals and refusals can be reversed
-at any time: a file is in one folder only. Unrecognised files are reported (`unreadable`) and ignored; in
-`refused` a file's name alone refuses.
-Tested in tests/steward/test_approvals.py.
+Claim. Whatever is killed and whenever: a decision that was acknowledged is in force, and no other was made.
+A study is approved only while as many different persons as the policy asks for have approved its hash, and
+none has refused it since. An approval for once lets each analysis be answered once.
+Reason. The steward approves one coordinator's whole study, by its hash: every column, analysis and budget
+share in it. A study that differs in anything has another hash and waits again. Approvals and refusals can be
+reversed at any time. A decision writes a new file (whole, synced, with its folder) into the folder of the new
+state, and then removes the old one (synced): of two files of one study that in `refused` counts before that
+in `approved`, and that before the one in `held`. One lock is held meanwhile, so that no approval is lost to
+another. Whether the policy is satisfied is asked with every request. Whether an approval for once is used up
+is asked of the ledger (`Ledger.reserve`), which knows what was answered.
+Unrecognised files are reported (`unreadable`) and ignored; in `refused` a file's name alone refuses.
+What leaves: a question of the steward goes to the coordinator; the reason of a refusal does not, nor do the
+names of who decided. Both are texts of people, who must not describe rows in them: no code could see to it.
+Tested in tests/steward/test_approvals.py, test_four_eyes.py and test_approval_kills.py.
 """
 
 from __future__ import annotations
 
-import json
+import fcntl
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.steward.keyring import public_text, read_public, write_whole
+from cape.files import sync_folder
+from cape.steward import held as files
+from cape.steward import persons
+from cape.steward.held import MOST_QUESTION, Approval, Held, Said, file_name, load
+from cape.steward.keyring import write_whole
+from cape.steward.persons import Person
 from cape.steward.request import Request
-from cape.study import places
-from cape.study.document import Document, hash_of
 
-__all__ = ["Approvals", "Held", "State"]
+__all__ = ["FOLDERS", "Approvals", "Held", "State", "Verb"]
 
 State = Literal["waiting", "approved", "refused"]
+Verb = Literal["approve", "refuse", "ask about", "show"]
 
+FOLDERS: dict[State, str] = {"waiting": "held", "approved": "approved", "refused": "refused"}
+"""The folder of the studies in each state."""
+_STRONGER: dict[State, tuple[State, ...]] = {
+    "waiting": ("approved", "refused"),
+    "approved": ("refused",),
+    "refused": (),
+}
+_FROM: dict[Verb, tuple[State, ...]] = {
+    "approve": ("waiting", "refused"),
+    "refuse": ("waiting", "approved"),
+    "ask about": ("waiting",),
+    "show": ("waiting", "approved", "refused"),
+}
+_LOCK = "approvals.lock"
 _MOST_HELD = 100  # of each coordinator, so that none can fill the disk
 _MOST_NAMED = 6
-_MOST_BYTES = 1 << 24  # of a study
-
-
-@dataclass(frozen=True)
-class Held:
-    """A study that waits, was approved, or was refused."""
-
-    path: Path
-    coordinator: bytes
-    study: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The study's name."""
-        return str(self.study.get("name"))
-
-    @property
-    def study_hash(self) -> str:
-        """The study's hash."""
-        return hash_of(self.study)
 
 
 class Approvals:
     """The folders `held`, `approved` and `refused` of a site."""
 
     def __init__(self, folder: Path) -> None:
-        self._folders: dict[State, Path] = {
-            "waiting": folder / "held",
-            "approved": folder / "approved",
-            "refused": folder / "refused",
-        }
+        self._lock = folder / _LOCK
+        self._folders: dict[State, Path] = {state: folder / name for state, name in FOLDERS.items()}
 
-    def approved(self, request: Request) -> bool:
-        """Return whether the steward has approved this study of this coordinator."""
-        path = self._folders["approved"] / _file(request.coordinator, request.study_hash)
+    def approved(self, request: Request, needed: int = 1) -> Held | None:
+        """Return the study of a request if so many persons have approved it for this coordinator."""
+        path = self._folders["approved"] / file_name(request.coordinator, request.study_hash)
         if not path.is_file():
-            return False
-        held = _load(path)
+            return None
+        held = load(path)
         if held is None:
             raise InvalidInput(_unrecognised(path))
-        return (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
+        same = (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
+        return held if same and held.persons >= needed else None
 
     def refused(self, request: Request) -> bool:
         """Return whether the steward has refused it: the file's name decides, whatever its content."""
-        return (self._folders["refused"] / _file(request.coordinator, request.study_hash)).is_file()
+        return (self._folders["refused"] / file_name(request.coordinator, request.study_hash)).is_file()
 
-    def hold(self, request: Request) -> bool:
-        """Keep a study for the steward; return False if too many wait, or it could not be read again."""
-        waiting = self._folders["waiting"]
-        waiting.mkdir(mode=0o700, exist_ok=True)
-        path = waiting / _file(request.coordinator, request.study_hash)
-        if any((folder / path.name).exists() for folder in self._folders.values()):
-            return True  # it waits, or was just decided on
-        if sum(held.coordinator == request.coordinator for held in self.studies("waiting")) >= _MOST_HELD:
-            return False
-        told = {"coordinator": public_text(request.coordinator), "study": request.study}
-        text = json.dumps(told, indent=2) + "\n"
-        if _parse(path, text) is None:
-            return False
-        write_whole(path, text)
-        return True
+    def hold(self, request: Request, *, ended: bool = False) -> Held | None:
+        """Keep a study for the steward; return None if too many wait, or it could not be read again.
+
+        With `ended` its approval has ended, and it waits again. An approval that the policy no longer takes
+        for enough is kept, and waits for others.
+        """
+        name = file_name(request.coordinator, request.study_hash)
+        with self._locked():
+            found = self._at(name)
+            if found is not None and found[0] != "approved":
+                return found[1]  # it waits, or was refused meanwhile
+            if found is not None:
+                kept = replace(found[1], approvals=() if ended else found[1].approvals)
+                return self._put(kept, "waiting")
+            theirs = [held for held in self.studies("waiting") if held.coordinator == request.coordinator]
+            if len(theirs) >= _MOST_HELD:
+                return None
+            path = self._folders["waiting"] / name
+            new = Held(path, request.coordinator, request.study, files.now())
+            if files.parse(path, new.text()) is None:
+                return None
+            return self._put(new, "waiting")
 
     def unreadable(self) -> list[str]:
         """Return a sentence for each unrecognised file, saying what to do."""
@@ -98,19 +110,37 @@ class Approvals:
             _unrecognised(path, refuses=state == "refused")
             for state, folder in self._folders.items()
             for path in _files(folder)
-            if _load(path) is None
+            if load(path) is None
         ]
 
     def studies(self, state: State) -> list[Held]:
         """Return the studies that wait, were approved, or were refused."""
-        paths = _files(self._folders[state])
-        return [held for path in paths if (held := _load(path)) is not None]
+        paths = [
+            path
+            for path in _files(self._folders[state])
+            if not any((self._folders[other] / path.name).exists() for other in _STRONGER[state])
+        ]
+        return [held for path in paths if (held := load(path)) is not None]
 
     def find(
-        self, study: str, *, to: Literal["approve", "refuse"] = "approve", coordinator: bytes | None = None
+        self,
+        study: str,
+        *,
+        to: Verb = "approve",
+        coordinator: bytes | None = None,
+        also: Callable[[Held], bool] = lambda held: False,
     ) -> Held:
-        """Return a study that waits, or was decided the other way, by its name or the start of its hash."""
-        known = self.studies("waiting") + self.studies("refused" if to == "approve" else "approved")
+        """Return a study that waits, or was decided the other way, by its name or the start of its hash.
+
+        `also` says which approved studies may be approved again.
+        """
+        states: tuple[State, ...] = ("waiting", "approved", "refused")
+        known = [
+            held
+            for state in states
+            for held in self.studies(state)
+            if state in _FROM[to] or (to == "approve" and state == "approved" and also(held))
+        ]
         found = {
             held.path.name: held
             for held in known
@@ -130,24 +160,93 @@ class Approvals:
         there = f"there are {names}" if names else "there are none"
         raise InvalidInput(f"there is no study {check.show(study)} to {to}; {there}")
 
-    def approve(self, held: Held) -> Held:
-        """Allow answers to a study from now on, within the policy and the budgets."""
-        return self._move(held, self._folders["approved"])
+    def approve(
+        self, held: Held, by: Person, needed: int = 1, *, once: bool = False, lines: int = 0
+    ) -> tuple[Held, State]:
+        """Note a person's approval, and return the study with its state: it may wait for other persons.
 
-    def refuse(self, held: Held) -> Held:
-        """Refuse every part of a study from now on, whatever the policy allows."""
-        return self._move(held, self._folders["refused"])
+        It is answered from then on, within the policy and the budgets. `lines` is the length of the ledger.
+        """
+        with self._locked():
+            state, now = self._now(held)
+            # A refused study, and one whose approval is renewed, begins anew: nobody's earlier approval
+            # counts for what was decided after it.
+            others = [
+                each
+                for each in (now.approvals if state == "waiting" else ())
+                if not persons.same(each.person, by.name)
+            ]
+            own = Approval(person=by.name, desk=by.desk, at=files.now(), once=once, lines=lines)
+            new = replace(now, approvals=(*others, own), question=None, refusal=None)
+            then: State = "approved" if new.persons >= needed else "waiting"
+            return self._put(new, then), then
 
-    def _move(self, held: Held, to: Path) -> Held:
+    def refuse(self, held: Held, by: Person, reason: str = "") -> Held:
+        """Refuse every part of a study from now on, whatever the policy allows and others approved."""
+        with self._locked():
+            _, now = self._now(held)
+            why = Said(person=by.name, desk=by.desk, at=files.now(), text=check.plain(reason, 2000))
+            return self._put(replace(now, approvals=(), question=None, refusal=why), "refused")
+
+    def ask(self, held: Held, by: Person, question: str) -> Held:
+        """Ask the coordinator of a study that waits; the next answer to it is this question."""
+        text = files.one_line(question, MOST_QUESTION)
+        if not text:
+            raise InvalidInput("the question is empty; write what the coordinator should answer")
+        with self._locked():
+            state, now = self._now(held)
+            if state != "waiting":
+                raise InvalidInput(f"the study {check.show(held.name)} was {state} meanwhile")
+            said = Said(person=by.name, desk=by.desk, at=files.now(), text=text)
+            return self._put(replace(now, question=said), "waiting")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Let one thread of one process at a time decide; the kernel releases the lock of a dead one."""
         try:
-            to.mkdir(mode=0o700, exist_ok=True)
-            os.replace(held.path, to / held.path.name)
-            for folder in self._folders.values():  # it may have been held again meanwhile
-                if folder != to:
-                    (folder / held.path.name).unlink(missing_ok=True)
+            handle = os.open(self._lock, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise InvalidInput(f"{self._lock} cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _at(self, name: str) -> tuple[State, Held] | None:
+        """Return the state of a study and the study, by the name of its file; None if there is none."""
+        order: tuple[State, ...] = ("refused", "approved", "waiting")
+        for state in order:
+            path = self._folders[state] / name
+            held = load(path)
+            if held is not None:
+                return state, held
+            if path.exists() and state != "waiting":
+                raise InvalidInput(_unrecognised(path, refuses=state == "refused"))
+        return None
+
+    def _now(self, held: Held) -> tuple[State, Held]:
+        """Return a study that was found before, as it is now."""
+        found = self._at(held.path.name)
+        if found is None:
+            raise InvalidInput(f"the study {check.show(held.name)} is no longer there")
+        return found
+
+    def _put(self, held: Held, state: State) -> Held:
+        """Write a study into the folder of a state, and remove it from the others; both are synced."""
+        name, to = held.path.name, self._folders[state]
+        try:
+            if not to.is_dir():
+                to.mkdir(mode=0o700)
+                sync_folder(to.parent)
+            write_whole(to / name, held.text())
+            for folder in self._folders.values():
+                if folder != to and (folder / name).exists():
+                    (folder / name).unlink()
+                    sync_folder(folder)
         except OSError as error:
             raise InvalidInput(f"{held.path} cannot be moved to {to}: {error.strerror}") from None
-        return replace(held, path=to / held.path.name)
+        return replace(held, path=to / name)
 
 
 def _some(names: list[str]) -> str:
@@ -163,32 +262,3 @@ def _unrecognised(path: Path, *, refuses: bool = False) -> str:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
-
-
-def _file(coordinator: bytes, study_hash: str) -> str:
-    return f"{sha256(coordinator + bytes.fromhex(study_hash)).hexdigest()[:32]}.json"
-
-
-def _load(path: Path) -> Held | None:
-    """Return the study in a file; None if the file is unrecognised."""
-    try:
-        return _parse(path, places.read(path, "study", most=_MOST_BYTES)) if path.is_file() else None
-    except InvalidInput:
-        return None
-
-
-def _parse(path: Path, text: str) -> Held | None:
-    """Return a study that can be shown, hashed and decided on; None if the text is not one.
-
-    Its analyses may be invalid: a request uses its own only, and the steward sees what is wrong with others.
-    """
-    if len(text) > _MOST_BYTES:
-        return None
-    try:
-        told = json.loads(text)
-        held = Held(path, read_public("coordinator", told["coordinator"]), told["study"])
-        places.decode(held.study, Document)
-        _ = held.study_hash  # raises for lone surrogates and numbers beyond 64 bits
-        return held
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError, InvalidInput):
-        return None

@@ -7,7 +7,10 @@ from enum import StrEnum
 
 from cape.errors import CapeError
 
-__all__ = ["Code", "Denied", "Refusal"]
+__all__ = ["ASKS", "Code", "Denied", "Refusal"]
+
+ASKS = "this site's steward asks: "
+"""How the sentence of a refusal with code `approval` starts, if the steward has a question."""
 
 
 class Code(StrEnum):

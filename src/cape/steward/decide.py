@@ -22,7 +22,7 @@ from cape.errors import BadMessage, DataError, InvalidInput
 from cape.secagg.parameters import Parameters
 from cape.steward.amount import Basis
 from cape.steward.approvals import Approvals
-from cape.steward.codes import Code, Denied, Refusal
+from cape.steward.codes import ASKS, Code, Denied, Refusal
 from cape.steward.gaps import Unsettled
 from cape.steward.grant import Grant, Log, Offer, denying, guarded
 from cape.steward.heads import Head
@@ -152,7 +152,7 @@ class Decider:
         same_grid(calibration, request.grid)
         cost, once = (charged(policy, asked, each) for each in price(asked, request.stage, query, local_std))
         parameters = _secagg_parameters(request, asked, calibration.size)
-        self._check_approval(request)
+        approved = self._check_approval(request)
         limits, basis = limits_of(policy, asked, request.study_hash), basis_of(policy, asked)
         begun = ledger.begun(request.run, request.coordinator)
         due = cost if begun else cost + once
@@ -173,26 +173,43 @@ class Decider:
             _entry(request, asked, cost, once, basis),
             ledger,
             limits,
+            approved,
             self._who(request),
             self.log,
         )
 
-    def _check_approval(self, request: Request) -> None:
-        """Deny a study that the steward refused, or has not approved yet where the policy says "ask"."""
+    def _check_approval(self, request: Request) -> int | None:
+        """Deny a study that the steward refused, or has not approved yet where the policy says "ask".
+
+        Return how many lines the ledger had when it was approved for once; None if it was approved for good.
+        """
         approvals = self.approvals
         if approvals is not None and approvals.refused(request):
             raise Denied(
                 Code.STEWARD,
                 "this site's steward has refused the study; `cape site approve` at the site reverses that",
             )
-        if self.policy.approve == "ask" and (approvals is None or not approvals.approved(request)):
-            if approvals is not None and not approvals.hold(request):
-                raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
-            raise Denied(
-                Code.APPROVAL,
-                "the study is held until this site's steward approves it (`cape site approve`); ask again "
-                "later",
-            )
+        if self.policy.approve == "auto":
+            return None
+        approved = None if approvals is None else approvals.approved(request, self.policy.approvals)
+        ended = approved is not None and self._used_up(request, approved.once)
+        if approved is not None and not ended:
+            return approved.once
+        held = None if approvals is None else approvals.hold(request, ended=ended)
+        if approvals is not None and held is None:
+            raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
+        if held is not None and held.question is not None:
+            raise Denied(Code.APPROVAL, ASKS + held.question.text)
+        raise Denied(
+            Code.APPROVAL,
+            "the study is held until this site's steward approves it (`cape site approve`); ask again later",
+        )
+
+    def _used_up(self, request: Request, once: int | None) -> bool:
+        """Return whether this analysis was answered, in another run, since it was approved for once."""
+        return once is not None and self.ledger.answered(
+            request.study_hash, request.coordinator, once, request.number, request.run
+        )
 
     def _rows(self, session: AnalysisSession, bits: int) -> int:
         """Return the number of rows, or deny without saying how many there are.

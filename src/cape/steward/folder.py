@@ -22,6 +22,7 @@ from cape.errors import CapeError, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity
 from cape.steward.approvals import Approvals
+from cape.steward.book import Book
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import Decider
 from cape.steward.grant import Grant, Offer, answer, guarded
@@ -64,6 +65,7 @@ class SiteFolder:
         self._table: Table | None = None
         self._opened: tuple[object, ...] = ()
         self._logged: dict[str, int] = {}  # cells counted as missing, by column
+        self.book = Book(lambda: self.ledger)
 
     @classmethod
     def create(cls, path: str | Path, name: str | None = None, *, private: bytes | None = None) -> SiteFolder:

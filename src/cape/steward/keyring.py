@@ -6,6 +6,7 @@ the aggregator does not control, and compare its fingerprint by telephone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import msgspec
 
 from cape import check
 from cape.errors import InvalidInput
+from cape.files import sync_folder
 from cape.secagg.keys import KEY_BYTES, Identity
 from cape.study import places
 
@@ -244,7 +246,7 @@ def unpin(path: Path, section: str, name: str, check_text: Callable[[str], objec
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; it is on the disk when this returns."""
     beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
@@ -253,7 +255,10 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
+        sync_folder(path.parent)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
 
 

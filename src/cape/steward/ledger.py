@@ -25,8 +25,10 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from cape import check
@@ -38,7 +40,7 @@ from cape.steward.heads import ID_BYTES, Head, chain_of, of_json, start, to_json
 from cape.steward.lines import COLUMNS, SETTLED, Entry, Line, line_of, values_of
 from cape.steward.reading import chain_at, earlier, head_of, sums, totals_at
 
-__all__ = ["Amount", "Entry", "Ledger", "Limit", "Line"]
+__all__ = ["Amount", "Entry", "Ledger", "Limit", "Line", "require_covered"]
 
 APPLICATION = 0x43415045  # "CAPE", in the file's header
 FORMAT = 2
@@ -131,12 +133,15 @@ class Ledger:
             db.executescript(f"BEGIN; {_TABLES} {named} {_TRIGGERS} {_MARKS} COMMIT;")
         return cls(path, identity, clock=clock)
 
-    def reserve(self, entry: Entry, limits: Sequence[Limit] = ()) -> int:
+    def reserve(self, entry: Entry, limits: Sequence[Limit] = (), once: int | None = None) -> int:
         """Write a line for a stage, and return its number once it is on the disk.
 
+        With `once`, an analysis of the study that another run has begun after so many lines is not answered
+        again.
+
         Raises:
-            Refused: this stage of the run was reserved before, the run belongs to another release, or it was
-                closed.
+            Refused: this stage of the run was reserved before, the run belongs to another release, it was
+                closed, or the analysis was answered `once`.
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
         with self._writing() as db:
@@ -153,10 +158,14 @@ class Ledger:
                 raise Refused("this run was used for another release; every release needs a new run")
             if any(stage == entry.stage for stage, _ in begun):
                 raise Refused("this stage was released before; a retry is a new release with a new run")
+            if once is not None and _answered(
+                db, entry.study_hash, entry.coordinator, once, entry.number, entry.run
+            ):
+                raise Refused("this analysis was approved for once, and was answered; ask again")
             charged = entry.cost if begun else entry.cost + entry.once
             now = self._now(db)
             if charged != Amount():
-                self._check(db, entry.coordinator, now.year, charged, limits, entry.basis)
+                require_covered(partial(sums, db), entry.coordinator, now.year, charged, limits, entry.basis)
             return _insert(db, entry, charged, now, self.id, self._signer())
 
     def spent(
@@ -181,6 +190,21 @@ class Ledger:
         """Return whether this coordinator has reserved any stage of a run."""
         return self._holds("run = ? AND coordinator = ?", run.hex(), coordinator.hex())
 
+    def answered(
+        self, study_hash: str, coordinator: bytes, after: int, number: int | None = None, run: bytes = b""
+    ) -> bool:
+        """Return whether an analysis of a study, or any, was answered to this coordinator after so many
+        lines, in another run than this one.
+        """
+        with self._connected() as db:
+            return _answered(db, study_hash, coordinator, after, number, run)
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+        with self._connected() as db:
+            return _last(db)
+
     def _holds(self, where: str, *values: str | int) -> bool:
         with self._connected() as db:
             return db.execute(f"SELECT 1 FROM releases WHERE {where}", values).fetchone() is not None
@@ -194,19 +218,41 @@ class Ledger:
 
     def entries(self, coordinator: bytes | None = None, year: int | None = None) -> list[Line]:
         """Return the lines, oldest first, after checking that none was changed."""
-        with self._connected() as db:
-            rows = db.execute(f"SELECT id, chain, {', '.join(COLUMNS)} FROM releases ORDER BY id").fetchall()
+        with self._connected():  # turns errors of a line into a sentence
             last, lines = start(self.id), []
-            for number, chain, *values in rows:
+            for number, chain, values in self.rows():
                 if chain != chain_of(last, values).hex():
-                    raise CapeError(
-                        f"line {number} of {self.path} was changed by hand; keep a copy and investigate"
-                    )
+                    raise self.changed(number)
                 last = bytes.fromhex(chain)
                 line = line_of(number, values)
                 if coordinator in (None, line.coordinator) and year in (None, line.at.year):
                     lines.append(line)
         return lines
+
+    def rows(self, after: int = 0, only: Sequence[int] | None = None) -> list[tuple[int, str, list[Any]]]:
+        """Return number, chain value and values of the lines after one, or of some; nothing is checked."""
+        which = "" if only is None else f"AND id IN ({', '.join(str(int(each)) for each in only)})"
+        with self._connected() as db:
+            found = db.execute(
+                f"SELECT id, chain, {', '.join(COLUMNS)} FROM releases WHERE id > ? {which} ORDER BY id",
+                (after,),
+            )
+            return [(number, chain, values) for number, chain, *values in found]
+
+    def signed(self) -> list[tuple[int, str, str, list[Any]]]:
+        """Return number, chain value, signature and values of all lines; nothing is checked."""
+        with self._connected() as db:
+            found = db.execute(f"SELECT id, chain, signature, {', '.join(COLUMNS)} FROM releases ORDER BY id")
+            return [(number, chain, signature, values) for number, chain, signature, *values in found]
+
+    def chain(self, lines: int) -> bytes | None:
+        """Return the chain value after so many lines; None if there are fewer."""
+        with self._connected() as db:
+            return chain_at(db, self.id, lines)
+
+    def changed(self, number: int) -> CapeError:
+        """Return the error for a line that does not fit its chain value."""
+        return CapeError(f"line {number} of {self.path} was changed by hand; keep a copy and investigate")
 
     def check(
         self, coordinator: bytes, cost: Amount, limits: Sequence[Limit], basis: Basis | None = None
@@ -214,7 +260,8 @@ class Ledger:
         """Raise `BudgetExceeded` if this could not be reserved now. It reserves nothing."""
         with self._connected() as db:
             db.execute("BEGIN")
-            self._check(db, coordinator, self._now(db).year, cost, limits, basis or Basis())
+            year = self._now(db).year
+            require_covered(partial(sums, db), coordinator, year, cost, limits, basis or Basis())
 
     @property
     def year(self) -> int:
@@ -300,23 +347,6 @@ class Ledger:
             raise InvalidInput("the ledger was opened for reading: writing a line needs the site's key")
         return self._identity()
 
-    def _check(
-        self,
-        db: sqlite3.Connection,
-        coordinator: bytes,
-        year: int,
-        charged: Amount,
-        limits: Sequence[Limit],
-        basis: Basis,
-    ) -> None:
-        for limit in limits:
-            who, when = coordinator if limit.of_coordinator else None, year if limit.in_year else None
-            parts = sums(db, who, when, limit.of_study)
-            parts[basis] = parts.get(basis, Amount()) + charged
-            if not limit.most.covers(total(parts, basis.adjacency)):
-                more = f"; {limit.hint}" if limit.hint else ""
-                raise BudgetExceeded(f"the budget {limit.name} does not cover this release{more}")
-
     def _now(self, db: sqlite3.Connection) -> datetime:
         (last,) = db.execute("SELECT max(at) FROM releases").fetchone()
         now = self._clock().astimezone(UTC)
@@ -348,15 +378,51 @@ class Ledger:
             yield db
 
 
+def require_covered(
+    spent: Callable[[bytes | None, int | None, str | None], dict[Basis, Amount]],
+    coordinator: bytes,
+    year: int,
+    charged: Amount,
+    limits: Sequence[Limit],
+    basis: Basis,
+) -> None:
+    """Raise `BudgetExceeded` if a limit would be passed.
+
+    `spent` returns what was spent: by a coordinator, in a year, on a study.
+    """
+    for limit in limits:
+        who, when = coordinator if limit.of_coordinator else None, year if limit.in_year else None
+        parts = spent(who, when, limit.of_study)
+        parts[basis] = parts.get(basis, Amount()) + charged
+        if not limit.most.covers(total(parts, basis.adjacency)):
+            more = f"; {limit.hint}" if limit.hint else ""
+            raise BudgetExceeded(f"the budget {limit.name} does not cover this release{more}")
+
+
 def _closed(run: bytes, coordinator: bytes) -> bytes:
     """Return the name that records that a coordinator has closed a run."""
     return sha256(b"cape closed 1\0" + coordinator + run).digest()
 
 
+def _last(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT ifnull(max(id), 0) FROM releases").fetchone()[0])
+
+
+def _answered(
+    db: sqlite3.Connection, study_hash: str, coordinator: bytes, after: int, number: int | None, run: bytes
+) -> bool:
+    found = db.execute(
+        "SELECT 1 FROM releases WHERE id > ?1 AND coordinator = ?2 AND study_hash = ?3 AND run != ?4 "
+        "AND (?5 IS NULL OR number = ?5)",
+        (after, coordinator.hex(), study_hash, run.hex(), number),
+    )
+    return found.fetchone() is not None
+
+
 def _insert(
     db: sqlite3.Connection, entry: Entry, charged: Amount, now: datetime, ledger: bytes, identity: Identity
 ) -> int:
-    count = int(db.execute("SELECT ifnull(max(id), 0) FROM releases").fetchone()[0])
+    count = _last(db)
     last = chain_at(db, ledger, count)
     assert last is not None
     totals = totals_at(db, count)

@@ -25,6 +25,7 @@ from cape.errors import InvalidInput
 from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person as person_name
 from cape.steward.keyring import read_keys
+from cape.steward.notify import NOBODY, Notify
 from cape.study import places
 from cape.study.places import Count, Natural, Text
 from cape.study.sites import SourceSpec, place_of, require_person
@@ -68,6 +69,8 @@ class Policy:
         expires: the last day on which anything is answered (UTC).
         coordinators, peers: the trusted public keys, by name.
         approve: "auto", or "ask" to hold each study until the steward approves it.
+        approvals: how many different persons must approve a study.
+        notify: where notices go.
     """
 
     path: Path
@@ -94,6 +97,8 @@ class Policy:
     coordinators: Mapping[str, bytes]
     peers: Mapping[str, bytes]
     approve: Approve
+    approvals: int = 1
+    notify: Notify = NOBODY
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -140,6 +145,7 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     data: Any
     expires: Annotated[date, Meta(description="must be a day without quotes, as in 2027-12-31")]
     approve: Approve
+    approvals: Annotated[int, Meta(ge=1, le=9)] = 1
     expected_rows: Count | None = None
 
 
@@ -180,6 +186,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protect: _Protect
     budget: _Budget
     person: _Person | None = None
+    notify: Notify = NOBODY
     coordinators: dict[str, Any] = {}
     peers: dict[str, Any] = {}
 
@@ -206,8 +213,14 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         ):
             for value in given:
                 places.one_of(name, value, known)
+    with places.at("[notify]"):
+        file.notify.check()
     with places.at("[site]"):
         person_name("name", site.name)
+        if site.approvals > 1 and site.approve != "ask":
+            raise InvalidInput(
+                f'approvals = {site.approvals} needs approve = "ask": with approve = "auto" nobody is asked'
+            )
         private = "replace-one" not in neighbours or (person is not None and person.sites > 1)
         if site.expected_rows is None and private:
             raise InvalidInput(
@@ -243,6 +256,8 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
         coordinators=coordinators,
         peers=peers,
         approve=site.approve,
+        approvals=site.approvals,
+        notify=file.notify,
         **structs.asdict(file.protect),
         **structs.asdict(file.budget),
     )

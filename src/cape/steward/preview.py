@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from cape import check
 from cape.errors import CapeError
-from cape.steward.amount import Amount
+from cape.steward.amount import Amount, Basis, Limit
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.grant import denying
-from cape.steward.ledger import Ledger
 from cape.steward.policy import Policy
-from cape.steward.review import basis_of, check_question, limits_of, question, whole_price
+from cape.steward.review import basis_of, check_question, columns_of, limits_of, question, whole_price
 from cape.study.document import ParsedAnalysis, hash_of
 
 __all__ = ["Verdict", "preview"]
@@ -21,17 +20,28 @@ __all__ = ["Verdict", "preview"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One analysis: its cost, and why it would be refused, if so."""
+    """One analysis: its cost, why it would be refused, if so, and the columns that its first stage reads."""
 
     number: int
     kind: str
     description: str
     cost: Amount
     refusal: Refusal | None
+    columns: tuple[str, ...] = ()
+
+
+class Budgets(Protocol):
+    """A ledger, or a book of it: says whether a cost is covered."""
+
+    def check(
+        self, coordinator: bytes, cost: Amount, limits: Sequence[Limit], basis: Basis | None = None
+    ) -> None:
+        """Raise `BudgetExceeded` if this could not be reserved now."""
+        ...
 
 
 def preview(
-    policy: Policy, ledger: Ledger, study: Mapping[str, Any], coordinator: bytes | None = None
+    policy: Policy, ledger: Budgets, study: Mapping[str, Any], coordinator: bytes | None = None
 ) -> list[Verdict]:
     """Return what this site would say to each analysis of a study, asked one after the other now.
 
@@ -42,9 +52,11 @@ def preview(
     for number, given in enumerate(study["analyses"], 1):
         kind = check.plain(str(given.get("kind"))) if isinstance(given, Mapping) else check.show(given)
         description, cost, refusal = "", Amount(), None
+        columns: tuple[str, ...] = ()
         try:
             asked = question(dict(study), number)
             kind, description = asked.analysis.kind, asked.analysis.sentence
+            columns = _columns(asked)
             _check_names(policy, asked)
             cost = whole_price(policy, asked)
             check_question(policy, asked)
@@ -56,8 +68,15 @@ def preview(
             refusal = denied.refusal
         except CapeError as error:  # other analyses of a held study may be invalid
             refusal = Refusal(Code.REQUEST, check.plain(str(error), 300))
-        verdicts.append(Verdict(number, kind, description, cost, refusal))
+        verdicts.append(Verdict(number, kind, description, cost, refusal, columns))
     return verdicts
+
+
+def _columns(asked: ParsedAnalysis) -> tuple[str, ...]:
+    """Return the columns of the site's table that the first stage reads."""
+    schema = asked.setting.schema
+    query = asked.analysis.query(schema, asked.setting.neighbours)
+    return tuple(dict.fromkeys(schema.sources(columns_of(query.blocks))))
 
 
 def _check_names(policy: Policy, asked: ParsedAnalysis) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cape.steward.keyring import public_text
 
-__all__ = ["plain_policy", "site_toml"]
+__all__ = ["assignments", "plain_policy", "site_toml"]
 
 _TEXT = """\
 # What this site allows. The site's software reads this file before it answers a request, and refuses what it
@@ -35,6 +35,8 @@ expires = @EXPIRES@
 
 # "auto" answers what this file allows; "ask" holds every study until you run `cape site approve STUDY`.
 approve = "ask"
+# How many different persons must approve a study: 2 means four eyes.
+# approvals = 2
 
 # The columns that studies may use, with bounds or categories that you know without looking at the rows.
 # Never compute a bound from the data: it would reveal a patient's value. Cells outside are moved to the
@@ -90,6 +92,13 @@ coordinator = {epsilon = 1.0, delta = 1e-6}    # what each coordinator may spend
 year = {epsilon = 2.0, delta = 1e-6}           # what all of them together may spend in a year
 total = {epsilon = 4.0, delta = 1e-6}          # what may be spent ever
 
+# Who is told when a study waits, is answered or refused, or 80% of a budget is spent. `cape site notify`
+# sends notices, with nothing about the rows. Passwords stay in the environment of that process.
+# [notify]
+# command = ["/usr/local/bin/our-hook"]        # gets the notice as JSON on its standard input
+# smtp = {host = "mail.clinic.org", from = "cape@clinic.org", to = ["steward@clinic.org"]}
+# webhook = {url = "https://clinic.org/hook", secret_env = "CAPE_WEBHOOK_SECRET"}
+
 # Coordinators that may ask, and sites that may be in the same sum: names and public keys. `cape site trust
 # FILE` adds one.
 [coordinators]
@@ -142,8 +151,13 @@ def plain_policy(
     }
     lines = []
     for section, values in sections.items():
-        lines += [f"[{section}]", *(f"{_key(key)} = {_toml(value)}" for key, value in values.items())]
+        lines += [f"[{section}]", *assignments(values)]
     return "\n".join(lines) + "\n"
+
+
+def assignments(values: Mapping[Any, Any]) -> list[str]:
+    """Return a line of TOML for each value, except for missing ones."""
+    return [f"{_key(str(key))} = {_toml(value)}" for key, value in values.items() if value is not None]
 
 
 def _key(name: str) -> str:
@@ -154,5 +168,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(assignments(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
     return json.dumps(value, ensure_ascii=False)

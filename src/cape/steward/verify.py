@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,7 +26,7 @@ from cape.steward.heads import Head, before, chain_of, of_json, start, to_json
 from cape.steward.ledger import APPLICATION, FORMAT
 from cape.steward.lines import COLUMNS, Line, line_of
 
-__all__ = ["Verified", "verify"]
+__all__ = ["Verified", "verify", "verify_rows"]
 
 _MOST_PROBLEMS = 100
 
@@ -42,6 +42,7 @@ class Verified:
         first, last: when the first and the last line were written.
         heads: how many heads were compared.
         problems: what is wrong, in sentences; empty if nothing is.
+        wrong: the first line that is wrong; None if none is.
     """
 
     ledger: bytes
@@ -51,9 +52,12 @@ class Verified:
     last: datetime | None = None
     heads: int = 0
     problems: list[str] = field(default_factory=list)
+    wrong: int | None = None
 
-    def say(self, problem: str) -> None:
-        """Add a problem, up to a limit."""
+    def say(self, problem: str, line: int | None = None) -> None:
+        """Add a problem, up to a limit, of a line if it is one's."""
+        if line is not None and (self.wrong is None or line < self.wrong):
+            self.wrong = line
         if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(problem)
 
@@ -88,12 +92,23 @@ def _verify(db: sqlite3.Connection, keys: set[bytes], heads: Sequence[Head]) -> 
     if marks != [APPLICATION, FORMAT]:
         raise ValueError("no ledger")
     ((name,),) = db.execute("SELECT id FROM ledger").fetchall()
-    found = Verified(bytes.fromhex(name))
-    chains = {0: start(found.ledger)}
     rows = db.execute(f"SELECT id, chain, signature, {', '.join(COLUMNS)} FROM releases ORDER BY id")
+    return verify_rows(bytes.fromhex(name), rows, keys, heads)
+
+
+def verify_rows(
+    ledger: bytes, rows: Iterable[Sequence[Any]], keys: Collection[bytes], heads: Sequence[Head] = ()
+) -> Verified:
+    """Check lines: number, chain value, signature and the values of `COLUMNS` of each, in order.
+
+    Raises:
+        ValueError or TypeError: a line is none.
+    """
+    found = Verified(ledger)
+    chains = {0: start(ledger)}
     for row in rows:
-        _check_line(found, chains, keys, row)
-    _check_heads(found, chains, keys, heads)
+        _check_line(found, chains, set(keys), row)
+    _check_heads(found, chains, set(keys), heads)
     return found
 
 
@@ -101,27 +116,27 @@ def _check_line(found: Verified, chains: dict[int, bytes], keys: set[bytes], row
     number, chain, signature, *values = row
     found.lines += 1
     if number != found.lines:
-        found.say(f"line {found.lines} is missing: the next one is {number}")
+        found.say(f"line {found.lines} is missing: the next one is {number}", found.lines)
         found.lines = number
     stated = chain_of(chains.get(number - 1, b""), values)
     chains[number] = stated
     if chain != stated.hex():
-        found.say(f"line {number} was changed, or does not follow the one before")
+        found.say(f"line {number} was changed, or does not follow the one before", number)
     try:
         line = line_of(number, values)
     except (ValueError, TypeError, ArithmeticError, CapeError):
-        found.say(f"line {number} cannot be read")
+        found.say(f"line {number} cannot be read", number)
         return
     _check_time(found, line)
     found.totals[line.basis] = found.totals.get(line.basis, Amount()) + line.charged
     if line.totals != to_json(found.totals):
-        found.say(f"line {number} does not state what all lines up to it add up to")
+        found.say(f"line {number} does not state what all lines up to it add up to", number)
     _check_signature(found, chains, keys, line, signature)
 
 
 def _check_time(found: Verified, line: Line) -> None:
     if found.last is not None and line.at < found.last:
-        found.say(f"line {line.id} is older than the one before")
+        found.say(f"line {line.id} is older than the one before", line.id)
     found.first = found.first or line.at
     found.last = line.at
 
@@ -130,14 +145,14 @@ def _check_signature(
     found: Verified, chains: dict[int, bytes], keys: set[bytes], line: Line, signature: Any
 ) -> None:
     if line.key not in keys:
-        found.say(f"line {line.id} was signed with another key than the site's")
+        found.say(f"line {line.id} was signed with another key than the site's", line.id)
         return
     try:
         earlier = tuple(chains.get(each, bytes(32)) for each in before(line.id))
         signed = bytes.fromhex(str(signature))
         Head(found.ledger, line.id, chains[line.id], earlier, of_json(line.totals), line.key, signed).verify()
     except (BadMessage, ValueError):
-        found.say(f"line {line.id} does not have the site's signature")
+        found.say(f"line {line.id} does not have the site's signature", line.id)
 
 
 def _check_heads(found: Verified, chains: dict[int, bytes], keys: set[bytes], heads: Sequence[Head]) -> None:
@@ -150,4 +165,5 @@ def _check_heads(found: Verified, chains: dict[int, bytes], keys: set[bytes], he
         elif head.lines > found.lines:
             found.say(f"the site has signed line {head.lines}, and the ledger ends at {found.lines}")
         elif chains.get(head.lines) != head.chain:
-            found.say(f"line {head.lines} is not the one that the site has signed: the ledger was rewritten")
+            rewritten = "is not the one that the site has signed: the ledger was rewritten"
+            found.say(f"line {head.lines} {rewritten}", head.lines)

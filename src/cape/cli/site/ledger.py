@@ -16,9 +16,12 @@ from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.errors import InvalidInput
+from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Ledger, Line
 
 __all__ = ["ledger"]
+
+_PAGE = 10_000
 
 
 def ledger(
@@ -51,16 +54,36 @@ def ledger(
     """
     if as_csv and as_json:
         raise InvalidInput("give --csv or --json, not both")
+    since, until = (None, None) if year is None else (f"{year:04}-01-01", f"{year:04}-12-31")
     with reach(folder, socket) as desk:
-        book = desk.ledger(coordinator, year, study, as_json or as_csv)
+        book = _whole(desk, coordinator, study, since, until, lines=as_json or as_csv)
     if as_json:
         told = msgspec.to_builtins(book)
-        del told["runs"]
+        del told["runs"], told["next"]
         screen.print_json(told)
     elif as_csv:
         _print_csv(book)
     else:
         _show(screen.console(), book, some=(coordinator, year, study) != (None, None, None))
+
+
+def _whole(
+    desk: Desk | Client,
+    coordinator: str | None,
+    study: str | None,
+    since: str | None,
+    until: str | None,
+    *,
+    lines: bool,
+) -> Ledger:
+    """Return all pages as one."""
+    page = desk.ledger(None, _PAGE, coordinator, study, since, until, lines)
+    runs, releases = list(page.runs), list(page.releases)
+    while page.next is not None:
+        page = desk.ledger(page.next, _PAGE, coordinator, study, since, until, lines)
+        runs += page.runs
+        releases += page.releases
+    return msgspec.structs.replace(page, runs=tuple(runs), releases=tuple(releases))
 
 
 def _print_csv(book: Ledger) -> None:

@@ -13,13 +13,18 @@ from msgspec import Meta
 from cape.data.surveyed import Survey
 from cape.steward.approvals import State
 from cape.steward.codes import Refusal
+from cape.steward.held import MOST_QUESTION
+from cape.steward.notify import Kind
 
 __all__ = [
     "MOST_TEXT",
     "Analysis",
+    "Approval",
     "Checked",
+    "Day",
     "Decided",
     "Document",
+    "Event",
     "Hash",
     "Inbox",
     "Ledger",
@@ -29,6 +34,9 @@ __all__ = [
     "Log",
     "Mine",
     "Name",
+    "PageSize",
+    "Party",
+    "PlanLine",
     "PolicyState",
     "PolicySummary",
     "Reason",
@@ -37,10 +45,12 @@ __all__ = [
     "State",
     "Status",
     "Study",
+    "StudyFile",
     "Text",
     "Tried",
     "Trusted",
-    "Year",
+    "Verified",
+    "Wait",
 ]
 
 MOST_TEXT = 1 << 20
@@ -50,8 +60,12 @@ Name = Annotated[str, Meta(max_length=400)]
 Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 Reason = Annotated[str, Meta(max_length=2000)]
 Hash = Annotated[str, Meta(max_length=64)]
-Year = Annotated[int, Meta(ge=0, le=9999)]
+Question = Annotated[str, Meta(max_length=MOST_QUESTION * 4)]
+Day = Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
 Lines = Annotated[int, Meta(ge=0, le=100_000)]
+Number = Annotated[int, Meta(ge=0)]
+PageSize = Annotated[int, Meta(ge=0, le=10_000)]
+Wait = Annotated[float, Meta(ge=0, le=30)]
 
 PolicyState = Literal["in force", "expired", "broken"]
 
@@ -61,7 +75,7 @@ class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Analysis(_Told, frozen=True):
-    """One analysis of a study: what it would cost now, and whether it would be answered."""
+    """One analysis of a study: what it would cost now, whether it would be answered, what it reads."""
 
     number: int
     kind: str
@@ -70,6 +84,16 @@ class Analysis(_Told, frozen=True):
     epsilon: float
     allowed: bool
     refusal: Refusal | None
+    columns: tuple[str, ...] = ()
+
+
+class Approval(_Told, frozen=True):
+    """Who approved a study, when (UTC), and whether each analysis may be answered once only."""
+
+    person: str
+    desk: bool
+    at: str
+    once: bool
 
 
 class Limit(_Told, frozen=True):
@@ -92,6 +116,13 @@ class Study(_Told, frozen=True):
         answered: how many of its analyses would be answered now.
         mu, cost: what these would add to the ledger; `cost` is the epsilon at `cost_delta`.
         limits: the policy's budgets, before and after.
+        columns: all columns that it reads; where: which rows count; unit: whom noise protects, a row or a
+            person, of whom so many rows count.
+        why: why it waits, in a sentence; empty if it does not.
+        approvals, needed: who has approved it, and how many different persons must.
+        once: whether each analysis is answered once only; used: whether some were since the approval.
+        question: what its coordinator was asked last.
+        reason: why it was refused; decided_by: by whom, and decided_at: when.
     """
 
     study: str
@@ -112,6 +143,19 @@ class Study(_Told, frozen=True):
     cost: float
     cost_delta: float
     limits: tuple[Limit, ...]
+    columns: tuple[str, ...] = ()
+    where: str = ""
+    unit: str = "row"
+    unit_rows: int = 1
+    why: str = ""
+    approvals: tuple[Approval, ...] = ()
+    needed: int = 1
+    once: bool = False
+    used: bool = False
+    question: str = ""
+    reason: str = ""
+    decided_by: str = ""
+    decided_at: str = ""
 
     @property
     def who(self) -> str:
@@ -137,6 +181,28 @@ class Decided(_Told, frozen=True):
     unreadable: tuple[str, ...]
 
 
+class PlanLine(_Told, frozen=True):
+    """The plan of one analysis: a table of its noise and expected error, with a title, and notes.
+
+    `problem` says why there is no plan, if there is none.
+    """
+
+    number: int
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Party(_Told, frozen=True):
+    """A site of a study: the fingerprint of its key in the policy, empty if the policy has none."""
+
+    name: str
+    fingerprint: str
+    mine: bool
+
+
 class Trusted(_Told, frozen=True):
     """A key in the policy; `changed` is False if trusting or revoking it changed nothing."""
 
@@ -148,16 +214,18 @@ class Trusted(_Told, frozen=True):
 
 
 class PolicySummary(_Told, frozen=True):
-    """A summary of a policy."""
+    """A summary of a policy: `notify` lists the ways in which notices go out."""
 
     name: str
     approve: str
+    approvals: int
     expires: str
     expired: bool
     analyses: tuple[str, ...]
     columns: tuple[str, ...]
     budgets: dict[str, str]
     trusted: tuple[Trusted, ...]
+    notify: tuple[str, ...] = ()
 
 
 class Document(_Told, frozen=True):
@@ -194,7 +262,11 @@ class Mine(_Told, frozen=True):
 
 
 class Status(_Told, frozen=True):
-    """The state of a site: `linked` says whether a link is connected, None if no daemon runs."""
+    """The state of a site.
+
+    `linked` says whether a link is connected, None if no daemon runs. `last_event` is the number of the
+    newest event, after which `events` can be asked for.
+    """
 
     version: str
     site: Mine | None
@@ -203,6 +275,7 @@ class Status(_Told, frozen=True):
     summary: PolicySummary | None
     waiting: int
     linked: bool | None
+    last_event: int = 0
 
 
 class Line(_Told, frozen=True):
@@ -232,8 +305,9 @@ class Line(_Told, frozen=True):
 
 
 class Run(_Told, frozen=True):
-    """The lines of one release together: an analysis may have many stages."""
+    """The lines of one release together: an analysis may have many stages. `line` is its first."""
 
+    line: int
     run: str
     at: str
     coordinator: str
@@ -254,7 +328,13 @@ class Spent(_Told, frozen=True):
 
 
 class Ledger(_Told, frozen=True):
-    """The selected releases, their sum, the sum of all releases, and the limits."""
+    """A page of the selected releases, the sum of all selected, the sum of all releases, and the limits.
+
+    Attributes:
+        runs, releases: the page: by run, or by line if lines were asked for.
+        found: how many runs, or lines, were selected.
+        next: the number to give as `after` for the next page; None if this is the last.
+    """
 
     site: str
     delta: float
@@ -263,6 +343,66 @@ class Ledger(_Told, frozen=True):
     shown: Spent
     total: Spent
     limits: tuple[Limit, ...]
+    found: int = 0
+    next: int | None = None
+
+
+class StudyFile(_Told, frozen=True):
+    """All that a site knows of a study.
+
+    Attributes:
+        study: what it asks, and what was decided.
+        text: the study as it was signed, as a TOML text.
+        plan: noise and expected error of each analysis, by the site's own computation.
+        roster: its sites, with the fingerprints of their keys in the policy.
+        released: what left this site for it, newest first, and `spent`, the sum of it.
+    """
+
+    study: Study
+    text: str
+    plan: tuple[PlanLine, ...]
+    roster: tuple[Party, ...]
+    released: tuple[Line, ...]
+    spent: Spent
+
+
+class Verified(_Told, frozen=True):
+    """What a check of the whole ledger found: chain, signatures, times and totals of every line.
+
+    Attributes:
+        ok: whether nothing is wrong.
+        ledger: its identifier; lines: how many it has; first, last: when they were written.
+        line: the first line that is wrong; None if none is.
+        problems: what is wrong, in sentences.
+        at: when it was checked (UTC).
+    """
+
+    ok: bool
+    ledger: str
+    lines: int
+    first: str
+    last: str
+    line: int | None
+    problems: tuple[str, ...]
+    at: str
+
+
+class Event(_Told, frozen=True):
+    """Something that happened at the site: never anything of the data.
+
+    Attributes:
+        number: counts up, also over restarts of the daemon.
+        time: when (UTC).
+        study, hash, coordinator: which study, and who asks; empty where none is concerned.
+    """
+
+    number: int
+    time: str
+    kind: Kind
+    study: str
+    coordinator: str
+    sentence: str
+    hash: str = ""
 
 
 class Checked(_Told, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from cape import __version__, check
 from cape.data import troubles
@@ -17,14 +19,19 @@ from cape.data.survey import survey
 from cape.data.surveyed import Survey
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
-from cape.steward.admin.data import Hash, Lines, Name, Reason, Text, Year
+from cape.steward.admin.data import Day, Hash, Lines, Name, Number, PageSize, Question, Reason, Text, Wait
+from cape.steward.admin.events import Events
 from cape.steward.admin.hidden import hide, restore
-from cape.steward.approvals import Held, State
-from cape.steward.folder import LOG, SiteFolder
+from cape.steward.admin.studied import study_file
+from cape.steward.approvals import FOLDERS, Held, State, Verb
+from cape.steward.export import export
+from cape.steward.folder import LEDGER, LOG, SiteFolder
 from cape.steward.gaps import Unsettled
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
+from cape.steward.persons import Person
 from cape.steward.policy import Policy
 from cape.steward.preview import preview
+from cape.steward.verify import verify
 from cape.study import Study, places
 from cape.study.document import document
 
@@ -32,6 +39,7 @@ __all__ = ["Desk"]
 
 _MOST_DIFFERENT = 20_000  # lines of two texts that are still compared
 _LOG_BYTES = 1 << 24  # of the log's end, for its last lines
+_T = TypeVar("_T")
 
 
 class Desk:
@@ -42,13 +50,27 @@ class Desk:
     Args:
         folder: the site's folder.
         linked: returns whether a link is connected; None if no daemon runs.
+        person: who reads and decides; by default the user of this process.
     """
 
-    def __init__(self, folder: SiteFolder, linked: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        folder: SiteFolder,
+        linked: Callable[[], bool] | None = None,
+        person: Person | str | None = None,
+    ) -> None:
         self.folder = folder
         self._linked = linked
+        self._person = Person.of_user(os.geteuid()) if person is None else _person(person)
+        self._watch = _Once(lambda: Events(folder))
         self._lock = threading.Lock()  # guards site.toml between the check of its hash and the change
         self._key = os.urandom(32)  # keys the hashes, so that passwords cannot be guessed from them
+
+    def _by(self, person: Person) -> Desk:
+        """Return the same desk, at which somebody else decides."""
+        other = copy.copy(self)
+        other._person = person
+        return other
 
     def __enter__(self) -> Desk:
         return self
@@ -72,7 +94,9 @@ class Desk:
         )
         linked = None if self._linked is None else self._linked()
         waiting = len(self.folder.approvals.studies("waiting"))
-        return data.Status(__version__, mine, state, problem, summary, waiting, linked)
+        return data.Status(
+            __version__, mine, state, problem, summary, waiting, linked, self._watch.value.last
+        )
 
     def mine(self) -> data.Mine:
         """Return the site's own name and public key."""
@@ -81,29 +105,53 @@ class Desk:
 
     def inbox(self) -> data.Inbox:
         """Return every study that is held here, with the current verdicts."""
-        approvals, policy, ledger = self.folder.approvals, self.folder.policy, self.folder.ledger
-        ledger.entries()  # raises if a line was changed by hand
+        approvals, policy = self.folder.approvals, self.folder.policy
+        self.folder.book.refresh()  # raises if a line was changed by hand
         states: tuple[State, ...] = ("waiting", "approved", "refused")
-        studies = [
-            shown.study(policy, ledger, held, state) for state in states for held in approvals.studies(state)
-        ]
+        studies = [self._shown(policy, held, state) for state in states for held in approvals.studies(state)]
         return data.Inbox(tuple(studies), tuple(approvals.unreadable()))
 
-    def approve(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
-        """Approve a study, by its name or the start of its hash."""
-        held = self._find(study, coordinator, approve=True)
-        told = self._told(held, "approved")
-        self.folder.approvals.approve(held)
-        self._log_decision("approved", told, reason)
-        return data.Decided(told, tuple(self.folder.approvals.unreadable()))
+    def study(self, study: Name, coordinator: Name | None = None) -> data.StudyFile:
+        """Return all that the site knows of a study: its text, plan, sites, approvals, and what left."""
+        folder = self.folder
+        held, state = self._any(study, coordinator)
+        folder.book.refresh()
+        told = self._shown(folder.policy, held, state)
+        return study_file(folder.policy, folder.identity.public, folder.book, held, told)
+
+    def approve(
+        self, study: Name, coordinator: Name | None = None, reason: Reason = "", once: bool = False
+    ) -> data.Decided:
+        """Approve a study, by its name or the start of its hash; with `once`, each analysis for one answer.
+
+        It is durable when this returns. Where the policy asks for several persons, the study may still wait.
+        """
+        policy, approvals = self.folder.policy, self.folder.approvals
+        held = self._find(study, coordinator, "approve")
+        self._shown(policy, held, "approved")  # an invalid study, or a broken ledger, is not approved
+        self._watch.value.look()
+        lines = self.folder.book.lines
+        held, state = approvals.approve(held, self._person, policy.approvals, once=once, lines=lines)
+        verb = "approved" if state == "approved" else f"approved ({held.persons} of {policy.approvals})"
+        return self._decided(f"{verb} for once" if once else verb, held, state, reason)
 
     def refuse(self, study: Name, coordinator: Name | None = None, reason: Reason = "") -> data.Decided:
-        """Refuse a study from now on."""
-        held = self._find(study, coordinator, approve=False)
-        held = self.folder.approvals.refuse(held)  # first: any study can be refused, even an invalid one
-        told = self._told(held, "refused")
-        self._log_decision("refused", told, reason)
-        return data.Decided(told, tuple(self.folder.approvals.unreadable()))
+        """Refuse a study from now on; it is durable when this returns. The reason stays at the site."""
+        held = self._find(study, coordinator, "refuse")
+        self._watch.value.look()
+        held = self.folder.approvals.refuse(held, self._person, reason)  # even an invalid study
+        return self._decided("refused", held, "refused", reason)
+
+    def ask(self, study: Name, question: Question, coordinator: Name | None = None) -> data.Decided:
+        """Ask the coordinator of a study that waits: the question is the site's answer until a decision.
+
+        It leaves the site: say nothing about rows in it.
+        """
+        held = self._find(study, coordinator, "ask about")
+        self._watch.value.look()
+        held = self.folder.approvals.ask(held, self._person, question)
+        assert held.question is not None
+        return self._decided("asked about", held, "waiting", held.question.text)
 
     def policy(self) -> data.Document:
         """Return the text of site.toml without passwords, and its summary."""
@@ -129,7 +177,8 @@ class Desk:
                 )
             path = self.folder.path / "site.toml"
             write_whole(path, text, path.stat().st_mode & 0o777)
-        self.folder.log("the policy was changed")
+        self.folder.log(f"the policy was changed by {self._person}")
+        self._watch.value.look()
         return data.Tried(None, tried.summary, tried.diff, self._hash(text), saved=True)
 
     def trust(self, name: Name, key: Name, role: Name, coordinator: bool) -> data.Trusted:
@@ -138,7 +187,9 @@ class Desk:
         with self._lock:
             added = self.folder.trust(card, coordinator=coordinator)
         if added:
-            self.folder.log(f"trusts {_what(coordinator)} {name!r}, fingerprint {fingerprint(card.key)}")
+            said = f"trusts {_what(coordinator)} {name!r}, fingerprint {fingerprint(card.key)}"
+            self.folder.log(f"{said}, by {self._person}")
+            self._watch.value.look()
         return data.Trusted(name, key, fingerprint(card.key), coordinator, added)
 
     def revoke(self, name: Name, coordinator: bool | None = None) -> data.Trusted:
@@ -158,26 +209,57 @@ class Desk:
                 raise _unknown(name, policy, coordinator)
             (is_coordinator, key) = found[0]
             self.folder.revoke(name, coordinator=is_coordinator)
-        self.folder.log(f"revoked {_what(is_coordinator)} {name!r}, fingerprint {fingerprint(key)}")
+        said = f"revoked {_what(is_coordinator)} {name!r}, fingerprint {fingerprint(key)}"
+        self.folder.log(f"{said}, by {self._person}")
+        self._watch.value.look()
         return data.Trusted(name, public_text(key), fingerprint(key), is_coordinator, True)
 
     def ledger(
         self,
+        after: Number | None = None,
+        most: PageSize = 200,
         coordinator: Name | None = None,
-        year: Year | None = None,
         study: Name | None = None,
+        since: Day | None = None,
+        until: Day | None = None,
         lines: bool = False,
+        newest: bool = False,
     ) -> data.Ledger:
-        """Return the releases, optionally of one coordinator, calendar year (UTC) or study."""
-        policy, book = self.folder.policy, self.folder.ledger
+        """Return a page of the releases by run, or by line.
+
+        Args:
+            after: the line after which the page begins, in its order; as `next` of the page before.
+            most: how many runs, or lines.
+            coordinator: a name in the policy, or a fingerprint; study: a name, or the start of a hash.
+            since, until: the first and the last day (UTC), as in 2026-12-31.
+            lines: whether to return lines, rather than runs.
+            newest: whether the newest come first.
+        """
+        policy, book = self.folder.policy, self.folder.book
+        book.refresh()
         who = None if coordinator is None else shown.key_of(policy, coordinator, book)
-        return shown.ledger(policy, book, who, year, study, lines)
+        chosen = book.select(who, study, since, until)
+        return shown.ledger(policy, book, chosen, after, most, lines=lines, newest=newest)
+
+    def ledger_export(self) -> str:
+        """Return the whole ledger as JSON, signed: `cape site verify --export` checks it."""
+        policy, identity = self.folder.policy, self.folder.identity
+        return export(self.folder.ledger, policy.name, identity)
+
+    def verify(self) -> data.Verified:
+        """Check every line of the ledger: chain, signature by the site's key, time and totals."""
+        return shown.verified(verify(self.folder.path / LEDGER, [self.folder.identity.public]))
+
+    def events(self, after: Number = 0, wait: Wait = 0.0) -> tuple[data.Event, ...]:
+        """Return what happened after an event, oldest first; wait so many seconds for the first."""
+        return tuple(self._watch.value.after(after, wait))
 
     def check(
         self, study: Text | None = None, coordinator: Name | None = None, where: Name = "study.toml"
     ) -> data.Checked:
         """Check the policy against the data and the text of a study; nothing is spent or sent."""
-        policy, book = self.folder.policy, self.folder.ledger
+        policy, book = self.folder.policy, self.folder.book
+        book.refresh()
         key = _asker(policy, coordinator)
         verdicts = None
         if study is not None:
@@ -185,7 +267,7 @@ class Desk:
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
         problems, found = self._data(policy)
         approvals = self.folder.approvals
-        unsettled = () if book.settled else (str(Unsettled()),)
+        unsettled = () if self.folder.ledger.settled else (str(Unsettled()),)
         return data.Checked(
             policy.name,
             (*problems, *unsettled, *approvals.unreadable()),
@@ -215,18 +297,37 @@ class Desk:
             found = found[1:]
         return data.Log(tuple(found[max(len(found) - lines, 0) :]))
 
-    def _find(self, study: str, coordinator: str | None, *, approve: bool) -> Held:
+    def _find(self, study: str, coordinator: str | None, to: Verb) -> Held:
         who = _asker(self.folder.policy, coordinator) if coordinator else None
-        return self.folder.approvals.find(study, to="approve" if approve else "refuse", coordinator=who)
+        return self.folder.approvals.find(study, to=to, coordinator=who, also=self._used)
 
-    def _told(self, held: Held, state: State) -> data.Study:
-        ledger = self.folder.ledger
-        ledger.entries()  # raises if a line was changed by hand
-        return shown.study(self.folder.policy, ledger, held, state)
+    def _any(self, study: str, coordinator: str | None) -> tuple[Held, State]:
+        """Return a study in any state, and its state."""
+        who = _asker(self.folder.policy, coordinator) if coordinator else None
+        held = self.folder.approvals.find(study, to="show", coordinator=who)
+        return held, next(state for state, name in FOLDERS.items() if name == held.path.parent.name)
 
-    def _log_decision(self, what: str, told: data.Study, reason: str) -> None:
+    def _used(self, held: Held) -> bool:
+        """Return whether a study that was approved for once was answered since."""
+        if held.once is None:
+            return False
+        return self.folder.ledger.answered(held.study_hash, held.coordinator, held.once)
+
+    def _shown(self, policy: Policy, held: Held, state: State) -> data.Study:
+        used = state == "approved" and self._used(held)
+        return shown.study(policy, self.folder.book, held, state, used=used)
+
+    def _decided(self, what: str, held: Held, state: State, reason: str) -> data.Decided:
+        """Log a decision that is on the disk, and return the study as it is now."""
+        policy = self.folder.policy
+        who = policy.who(held.coordinator) or fingerprint(held.coordinator)
         why = f": {check.plain(reason, 500)}" if reason else ""
-        self.folder.log(f"{what} {told.study!r} {told.hash} of {told.who!r}{why}")
+        about = f"{check.plain(held.name)!r} {held.study_hash} of {who!r}"
+        self.folder.log(f"{what} {about} by {self._person}{why}")
+        self._watch.value.look()
+        self.folder.book.refresh()
+        told = self._shown(policy, held, state)
+        return data.Decided(told, tuple(self.folder.approvals.unreadable()))
 
     def _text(self) -> str:
         return places.read(self.folder.path / "site.toml", "policy")
@@ -275,6 +376,25 @@ class Desk:
         if policy.expires < datetime.now(UTC).date():
             problems.append(f"the policy expired on {policy.expires}; nothing is answered")
         return problems, found
+
+
+class _Once(Generic[_T]):
+    """A value that is made when it is first needed, once."""
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: list[_T] = []
+
+    @property
+    def value(self) -> _T:
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
+
+
+def _person(given: Person | str) -> Person:
+    return given if isinstance(given, Person) else Person.at_desk(given)
 
 
 def _what(coordinator: bool) -> str:

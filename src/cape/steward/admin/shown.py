@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from cape import check
 from cape.data.schema import hint
 from cape.errors import InvalidInput
 from cape.steward.admin import data
-from cape.steward.amount import Allowance, Basis, total
+from cape.steward.amount import Allowance
 from cape.steward.approvals import Held, State
+from cape.steward.book import Book, Places
 from cape.steward.keyring import fingerprint, public_text
-from cape.steward.ledger import Amount, Ledger, Line
+from cape.steward.ledger import Amount, Line
 from cape.steward.lines import SETTLED
 from cape.steward.policy import Policy
 from cape.steward.preview import Verdict, preview
+from cape.steward.verify import Verified
 
-__all__ = ["analyses", "key_of", "ledger", "study", "summary"]
+__all__ = ["analyses", "key_of", "ledger", "limits", "line_of", "spent", "study", "summary", "verified"]
 
 _LONG = 1000  # characters of what a study says of itself
 
@@ -32,12 +34,14 @@ def summary(policy: Policy) -> data.PolicySummary:
     return data.PolicySummary(
         policy.name,
         policy.approve,
+        policy.approvals,
         policy.expires.isoformat(),
         policy.expires < datetime.now(UTC).date(),
         tuple(sorted(policy.analyses)),
         tuple(name for name in policy.schema if name in policy.columns),
         {name: str(getattr(policy, name)) for name in ("release", "coordinator", "year", "total")},
         tuple(trusted),
+        policy.notify.ways,
     )
 
 
@@ -52,13 +56,14 @@ def analyses(policy: Policy, verdicts: Iterable[Verdict]) -> tuple[data.Analysis
             each.cost.epsilon(policy.release.delta),
             each.refusal is None,
             each.refusal,
+            each.columns,
         )
         for each in verdicts
     )
 
 
-def study(policy: Policy, book: Ledger, held: Held, state: State) -> data.Study:
-    """Return a study with this site's verdicts in this year."""
+def study(policy: Policy, book: Book, held: Held, state: State, *, used: bool = False) -> data.Study:
+    """Return a study with this site's verdicts in this year; `used` says whether its approval for once is."""
     verdicts = preview(policy, book, held.study, held.coordinator)
     answered = [each for each in verdicts if each.refusal is None]
     whole = sum((each.cost for each in answered), Amount())
@@ -70,7 +75,7 @@ def study(policy: Policy, book: Ledger, held: Held, state: State) -> data.Study:
         check.plain(held.name),
         held.study_hash,
         state,
-        _since(held),
+        held.since,
         policy.who(held.coordinator),
         fingerprint(held.coordinator),
         check.plain(str(held.study.get("description") or ""), _LONG),
@@ -84,55 +89,104 @@ def study(policy: Policy, book: Ledger, held: Held, state: State) -> data.Study:
         whole.mu,
         whole.epsilon(policy.release.delta),
         policy.release.delta,
-        tuple(_limits(policy, book, [held.coordinator], whole)),
+        tuple(limits(policy, book, [held.coordinator], whole)),
+        tuple(dict.fromkeys(name for each in verdicts for name in each.columns)),
+        check.plain(str(held.study.get("where") or ""), _LONG),
+        *_unit(held),
+        _why(policy, held, state, used),
+        tuple(data.Approval(each.person, each.desk, each.at, each.once) for each in held.approvals),
+        policy.approvals,
+        held.once is not None,
+        used,
+        "" if held.question is None else held.question.text,
+        "" if held.refusal is None else held.refusal.text,
+        *_decided(held),
     )
 
 
 def ledger(
-    policy: Policy, book: Ledger, coordinator: bytes | None, year: int | None, wanted: str | None, lines: bool
+    policy: Policy, book: Book, chosen: Places, after: int | None, most: int, *, lines: bool, newest: bool
 ) -> data.Ledger:
-    """Return the ledger, or a selection of it."""
-    every = book.entries()
-    found = [
-        line
-        for line in every
-        if coordinator in (None, line.coordinator)
-        and year in (None, line.at.year)
-        and (wanted is None or line.study == wanted or line.study_hash.startswith(wanted.lower()))
-    ]
-    delta = policy.year.delta
-    keys = dict.fromkeys(line.coordinator for line in found if line.kind != SETTLED)
+    """Return a page of the selected lines, or of their runs."""
+    entries = chosen if lines else book.runs(chosen)
+    ordered = entries[::-1] if newest else entries
+    if after is not None:
+        ordered = ordered[ordered < after - 1] if newest else ordered[ordered > after - 1]
+    page = ordered[:most]
+    found, delta = book.read(page), policy.year.delta
+    costs = [] if lines else book.cost_of_runs(page, chosen)
     return data.Ledger(
         policy.name,
         delta,
-        () if lines else tuple(_run(policy, run, delta) for run in _runs(found)),
-        tuple(_line(policy, line) for line in found) if lines else (),
-        _spent(len(found), _cost(found), delta),
-        _spent(len(every), book.spent(), delta),
-        tuple(_limits(policy, book, list(keys), Amount())),
+        tuple(_run(policy, line, *cost, delta) for line, cost in zip(found, costs, strict=False)),
+        tuple(line_of(policy, line) for line in found) if lines else (),
+        spent(len(chosen), book.cost(chosen), delta),
+        spent(book.lines, book.spent(), delta),
+        tuple(limits(policy, book, book.coordinators(chosen), Amount())),
+        len(entries),
+        found[-1].id if len(ordered) > len(page) and found else None,
     )
 
 
-def key_of(policy: Policy, coordinator: str, book: Ledger | None = None) -> bytes:
+def verified(found: Verified) -> data.Verified:
+    """Return what a check of the ledger found."""
+    first, last = (
+        "" if each is None else each.isoformat(timespec="seconds") for each in (found.first, found.last)
+    )
+    return data.Verified(
+        not found.problems,
+        found.ledger.hex(),
+        found.lines,
+        first,
+        last,
+        found.wrong,
+        tuple(found.problems),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def key_of(policy: Policy, coordinator: str, book: Book | None = None) -> bytes:
     """Return the key of a coordinator, by its name in the policy or its fingerprint in the ledger."""
     if coordinator in policy.coordinators:
         return policy.coordinators[coordinator]
-    for line in [] if book is None else book.entries():
-        if fingerprint(line.coordinator) == coordinator:
-            return line.coordinator
+    for key in [] if book is None else book.known_coordinators():
+        if fingerprint(key) == coordinator:
+            return key
     known = policy.coordinators
     told = hint(coordinator, known) if known else "; the policy has none"
     raise InvalidInput(f"--coordinator: no coordinator {check.show(coordinator)}{told}")
 
 
-def _since(held: Held) -> str:
-    try:
-        return datetime.fromtimestamp(held.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    except OSError:  # it was just moved
+def _unit(held: Held) -> tuple[str, int]:
+    """Return whom a study says that it protects: a row, or a person of whom so many rows count."""
+    person = held.study.get("person")
+    if not isinstance(person, Mapping):
+        return "row", 1
+    rows = person.get("rows")
+    return "person", rows if isinstance(rows, int) else 1
+
+
+def _why(policy: Policy, held: Held, state: State, used: bool) -> str:
+    """Return why a study waits, or will, in a sentence."""
+    if used:
+        return "It was approved for once, and was answered: what is asked a second time waits again."
+    if state != "waiting":
         return ""
+    many = f"{policy.approvals} different persons approve it" if policy.approvals > 1 else "you approve it"
+    why = f'The policy says approve = "ask": no part of this study is answered until {many}.'
+    if held.approvals:
+        names = ", ".join(each.person for each in held.approvals)
+        why += f" {held.persons} of {policy.approvals} did: {check.plain(names, 300)}."
+    return why
 
 
-def _limits(policy: Policy, book: Ledger, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
+def _decided(held: Held) -> tuple[str, str]:
+    """Return who decided last, and when."""
+    last = held.refusal or (held.approvals[-1] if held.approvals else None)
+    return ("", "") if last is None else (str(last.who), last.at)
+
+
+def limits(policy: Policy, book: Book, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
     """Return what is spent of each budget, and what would be after spending `more`."""
     year = book.year
     under = "replace-one" if policy.sizes_public else None  # as the limits count
@@ -148,46 +202,33 @@ def _limit(name: str, allowance: Allowance, spent: Amount, more: Amount) -> data
     return data.Limit(name, allowance.epsilon, delta, spent.epsilon(delta), (spent + more).epsilon(delta))
 
 
-def _runs(lines: list[Line]) -> list[list[Line]]:
-    runs: dict[tuple[bytes, bytes], list[Line]] = {}
-    for line in lines:
-        runs.setdefault((line.coordinator, line.run), []).append(line)
-    return list(runs.values())
-
-
-def _cost(lines: Iterable[Line]) -> Amount:
-    """Add up under one adjacency, as the ledger does."""
-    parts: dict[Basis, Amount] = {}
-    for line in lines:
-        parts[line.basis] = parts.get(line.basis, Amount()) + line.charged
-    return total(parts)
-
-
 def _who(policy: Policy, line: Line) -> str:
     settled = "(settled)" if line.kind == SETTLED else fingerprint(line.coordinator)
     return policy.who(line.coordinator) or settled
 
 
-def _spent(lines: int, amount: Amount, delta: float) -> data.Spent:
+def spent(lines: int, amount: Amount, delta: float) -> data.Spent:
+    """Return a sum of lines."""
     return data.Spent(lines, amount.mu, amount.epsilon(delta))
 
 
-def _run(policy: Policy, lines: list[Line], delta: float) -> data.Run:
-    line, cost = lines[0], _cost(lines)
+def _run(policy: Policy, line: Line, stages: int, cost: Amount, delta: float) -> data.Run:
     return data.Run(
+        line.id,
         line.run.hex(),
         line.at.isoformat(timespec="seconds"),
         _who(policy, line),
         check.plain(line.study),
         line.number,
         line.description,
-        len(lines),
+        stages,
         cost.mu,
         cost.epsilon(delta),
     )
 
 
-def _line(policy: Policy, line: Line) -> data.Line:
+def line_of(policy: Policy, line: Line) -> data.Line:
+    """Return a line of the ledger."""
     return data.Line(
         line.id,
         line.at.isoformat(timespec="seconds"),

@@ -1,6 +1,8 @@
 """The desk behind a socket: a request names a public method of `Desk`; the reply is its result or an error.
 
-A method's arguments are decoded into the types that it declares, with their bounds.
+A method's arguments are decoded into the types that it declares, with their bounds. A request may state the
+name of the person who asks, if the user who runs the desk sends it; for all others the kernel says who it is
+(`cape.steward.persons`).
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ import msgspec
 
 from cape import unix
 from cape.errors import BadMessage, CapeError, InvalidInput
-from cape.steward.admin.data import MOST_TEXT
+from cape.steward.admin.data import MOST_TEXT, Name
 from cape.steward.admin.desk import Desk
 from cape.steward.admin.hidden import hide
 from cape.steward.folder import SiteFolder
 from cape.steward.grant import story
+from cape.steward.persons import Person
 
 if TYPE_CHECKING:
     from cape.steward.admin.desk import Desk as _Methods
@@ -34,6 +37,7 @@ __all__ = ["SOCKET", "Client", "handler", "serve"]
 SOCKET = "admin.sock"
 """The default name of the socket in the site's folder."""
 
+_PERSON = "by_person"
 _MOST_REQUEST = MOST_TEXT + (1 << 16)
 _WRONG = "something went wrong; see the site's log"
 
@@ -45,6 +49,7 @@ def _request(name: str, method: Callable[..., Any]) -> type[msgspec.Struct]:
         (each.name, hints[each.name], *(() if each.default is each.empty else (each.default,)))
         for each in list(inspect.signature(method).parameters.values())[1:]
     ]
+    fields.append((_PERSON, Name | None, None))
     return msgspec.defstruct(name, fields, frozen=True, tag=name, forbid_unknown_fields=True)
 
 
@@ -75,6 +80,7 @@ def serve(
     folder: SiteFolder,
     stewards: frozenset[int] = frozenset(),
     *,
+    desk: int | None = None,
     linked: Callable[[], bool] = lambda: False,
 ) -> unix.Server:
     """Return a server for stewards; it starts with `start()`, or as a context manager.
@@ -85,12 +91,13 @@ def serve(
         path: of the socket.
         folder: the site's folder.
         stewards: user ids that may connect, besides this process's own and root. Never that of the link.
+        desk: the user id of the desk, which may connect and state who asks; None if there is none.
         linked: returns whether a link is connected.
     """
     own = os.geteuid()
 
     def admit(peer: unix.Peer) -> str | None:
-        if peer.uid is not None and (peer.uid in (own, 0) or peer.uid in stewards):
+        if peer.uid is not None and (peer.uid in (own, 0, desk) or peer.uid in stewards):
             return None
         return f"user {peer.uid} is not a steward of this site"
 
@@ -98,10 +105,15 @@ def serve(
         with contextlib.suppress(OSError):  # a full disk
             folder.log(f"refused a connection to the administrative socket: {why}")
 
+    shared = Desk(folder, linked)
+
+    def handle_of(peer: unix.Peer) -> Callable[[bytearray], bytes]:
+        return handler(shared, Person.of_user(peer.uid), may_state=peer.uid is not None and peer.uid == desk)
+
     at_home = Path(path).resolve().parent == folder.path.resolve()
     return unix.Server(
         path,
-        handler(Desk(folder, linked)),
+        handle_of=handle_of,
         admit=admit,
         mode=0o600 if at_home else 0o660,
         most=_MOST_REQUEST,
@@ -109,15 +121,20 @@ def serve(
     )
 
 
-def handler(desk: Desk) -> Callable[[bytes | bytearray], bytes]:
-    """Return a function that answers frames. It never raises."""
+def handler(
+    desk: Desk, user: Person | None = None, *, may_state: bool = False
+) -> Callable[[bytes | bytearray], bytes]:
+    """Return a function that answers frames of a user, who may state other names or not. It never raises."""
+    user = user or Person.of_user(os.geteuid())
 
     def handle(frame: bytes | bytearray) -> bytes:
         try:
-            packed = _encode(_Answer(msgspec.Raw(_encode(_do(desk, _read(frame))))))
+            asked = _read(frame)
+            person = _who(getattr(asked, _PERSON), user, may_state)
+            packed = _encode(_Answer(msgspec.Raw(_encode(_do(desk._by(person), asked)))))
             if len(packed) <= unix.MOST_BYTES:
                 return packed
-            error = "the answer is too large; ask for one year, coordinator or study"
+            error = "the answer is too large; ask for fewer lines"
             return _encode(_Answer(code="input", sentence=error))
         except InvalidInput as error:
             return _encode(_Answer(code="input", sentence=hide(str(error))))
@@ -141,10 +158,21 @@ def _read(frame: bytes | bytearray) -> msgspec.Struct:
     )
 
 
-def _do(desk: Desk, asked: msgspec.Struct) -> msgspec.Struct:
-    arguments = {name: getattr(asked, name) for name in asked.__struct_fields__}
-    told: msgspec.Struct = getattr(desk, type(asked).__name__)(**arguments)
-    return told
+def _who(stated: str | None, user: Person, may_state: bool) -> Person:
+    """Return who asks; raise if a name is stated by anybody but the desk."""
+    if stated is None:
+        return user
+    if not may_state:
+        raise InvalidInput(
+            f"{user} may not say who decides: only the user of the desk may, whom the site's operator names "
+            "with `cape site serve --desk USER`"
+        )
+    return Person.at_desk(stated)
+
+
+def _do(desk: Desk, asked: msgspec.Struct) -> object:
+    arguments = {name: getattr(asked, name) for name in asked.__struct_fields__ if name != _PERSON}
+    return getattr(desk, type(asked).__name__)(**arguments)
 
 
 class Client(_Methods):
@@ -152,10 +180,15 @@ class Client(_Methods):
 
     >>> with Client("our-site/admin.sock") as desk:
     ...     desk.inbox()
+
+    Args:
+        path: of the socket.
+        person: who asks, stated by the desk; None for this process's own user.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, person: str | None = None) -> None:
         self._socket = unix.Client(path)
+        self._stated = {} if person is None else {_PERSON: person}
         self._answered = False
 
     def __enter__(self) -> Client:
@@ -171,7 +204,7 @@ class Client(_Methods):
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         try:
-            frame = _encode(_REQUESTS[name](*arguments, **named))
+            frame = _encode(_REQUESTS[name](*arguments, **named, **self._stated))
         except UnicodeEncodeError:
             raise InvalidInput("a text for a site must be valid UTF-8") from None
         if len(frame) > _MOST_REQUEST:

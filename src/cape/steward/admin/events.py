@@ -1,0 +1,241 @@
+"""What happens at a site, as numbered events, for pages and notices: never anything of the data.
+
+Claim. An event names a kind, a study, its hash and its coordinator, a budget, or a key, and a time. Nothing
+in it depends on a row, except through lines of the ledger, which are paid for.
+Reason. Events are differences between what the folders of studies, the policy and the ledger say now and said
+before, and none of these holds rows. So they are right whichever process has decided or written. They are
+kept in memory; a daemon that starts takes what it finds for known, and counts on from its time of start, so
+that numbers grow over restarts.
+Tested in tests/steward/test_events.py.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+from cape import check
+from cape.errors import CapeError
+from cape.steward import held as files
+from cape.steward.admin import shown
+from cape.steward.admin.data import Event
+from cape.steward.amount import Amount
+from cape.steward.approvals import FOLDERS, State
+from cape.steward.folder import POLICY, SiteFolder
+from cape.steward.held import Held
+from cape.steward.keyring import fingerprint
+from cape.steward.notify import Kind
+from cape.steward.policy import Policy
+
+__all__ = ["Events"]
+
+_KEPT = 1000
+_OFTEN = 0.5  # seconds between two looks of somebody who waits
+_MUCH = 0.8  # of an allowance
+_ORDER: tuple[State, ...] = ("waiting", "approved", "refused")  # the later one counts
+
+
+@dataclass(frozen=True)
+class _Said:
+    """An event before it has a number."""
+
+    kind: Kind
+    sentence: str
+    at: str = ""
+    study: str = ""
+    hash: str = ""
+    coordinator: bytes = b""
+
+
+class Events:
+    """The events of a site since this was made.
+
+    >>> events = Events(folder)
+    >>> events.after(0, wait=10.0)
+    """
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self._kept: deque[Event] = deque(maxlen=_KEPT)
+        self._number = int(time.time() * 1_000_000)
+        self._changed = threading.Condition()
+        self._policy = _Rules(folder)
+        self._watched = (_Studies(folder), self._policy, _Spending(folder))
+        for each in self._watched:
+            for _ in each.look():  # what is there already has not happened
+                pass
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event, or a lower one if there is none yet."""
+        with self._changed:
+            return self._number
+
+    def after(self, number: int, wait: float = 0.0) -> list[Event]:
+        """Return the events after one, oldest first; wait so many seconds for the first."""
+        until = time.monotonic() + wait
+        with self._changed:
+            while True:
+                self._look()
+                found = [event for event in self._kept if event.number > number]
+                left = until - time.monotonic()
+                if found or left <= 0:
+                    return found
+                self._changed.wait(min(left, _OFTEN))
+
+    def look(self) -> None:
+        """Find what is new, and wake who waits for it."""
+        with self._changed:
+            self._look()
+
+    def _look(self) -> None:
+        before = self._number
+        for each in self._watched:
+            for said in each.look():
+                self._number += 1
+                who = self._policy.who(said.coordinator) if said.coordinator else ""
+                told = check.plain(said.study), who, said.sentence, said.hash
+                self._kept.append(Event(self._number, said.at or files.now(), said.kind, *told))
+        if self._number != before:
+            self._changed.notify_all()
+
+
+class _Studies:
+    """The folders of studies."""
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self._path = folder.path
+        self._known: dict[str, tuple[State, int, Held]] = {}  # by file: state, time of change, content
+
+    def look(self) -> Iterator[_Said]:
+        before, self._known = self._known, self._found()
+        for name, now in self._known.items():
+            if before.get(name) != now:
+                state, _, held = before.get(name, (None, 0, None))
+                yield from _of_study(state, held, now[0], now[2])
+
+    def _found(self) -> dict[str, tuple[State, int, Held]]:
+        """Return all studies; only files that changed are read."""
+        found = {}
+        for state in _ORDER:
+            folder = self._path / FOLDERS[state]
+            try:
+                entries = [(entry.name, entry.stat().st_mtime_ns) for entry in os.scandir(folder)]
+            except OSError:  # there is none yet, or a file was just moved: the next look finds it
+                continue
+            for name, changed in entries:
+                known = self._known.get(name)
+                if known is not None and known[:2] == (state, changed):
+                    found[name] = known
+                elif name.endswith(".json") and (held := files.load(folder / name)) is not None:
+                    found[name] = (state, changed, held)
+        return found
+
+
+def _of_study(before: State | None, old: Held | None, state: State, held: Held) -> Iterator[_Said]:
+    what = f"study {check.plain(held.name)!r} ({held.study_hash[:12]})"
+    about = {"study": held.name, "hash": held.study_hash, "coordinator": held.coordinator}
+    if state == "approved" and (before != state or old is None or old.approvals != held.approvals):
+        once = " for once" if held.once is not None else ""
+        yield _Said("approved", f"{what} was approved{once}", _at(held.approvals), **about)
+    elif state == "refused" and (before != state or old is None or old.refusal != held.refusal):
+        at = "" if held.refusal is None else held.refusal.at
+        yield _Said("refused", f"{what} was refused", at, **about)
+    elif state == "waiting":
+        if before is None:
+            yield _Said("waiting", f"{what} waits for approval", held.since, **about)
+        elif before != "waiting":
+            yield _Said("waiting", f"{what} waits for approval again", **about)
+        elif old is not None and len(held.approvals) > len(old.approvals):
+            said = f"{what} was approved, and waits for another person's approval"
+            yield _Said("waiting", said, _at(held.approvals), **about)
+        if held.question is not None and (old is None or old.question != held.question):
+            yield _Said("asked", f"a question about {what} was asked", held.question.at, **about)
+
+
+def _at(approvals: tuple[files.Approval, ...]) -> str:
+    return approvals[-1].at if approvals else ""
+
+
+class _Rules:
+    """The policy, and the keys in it."""
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self._folder = folder
+        self._changed: tuple[int, int] | None = None
+        self._policy: Policy | None = None
+
+    def who(self, key: bytes) -> str:
+        """Return the name of a coordinator, or its fingerprint."""
+        return (self._policy and self._policy.who(key)) or fingerprint(key)
+
+    def look(self) -> Iterator[_Said]:
+        try:
+            state = os.stat(self._folder.path / POLICY)
+        except OSError:
+            return
+        changed = state.st_mtime_ns, state.st_ino
+        if changed == self._changed:
+            return
+        before, self._changed = self._policy, changed
+        try:
+            self._policy = now = self._folder.policy
+        except CapeError:
+            self._policy = None
+            yield _Said("policy", "the policy was changed, and is invalid: nothing is answered")
+            return
+        if before is None or _without_keys(before) != _without_keys(now):
+            yield _Said("policy", "the policy was changed")
+        if before is not None:
+            yield from _of_keys("coordinator", before.coordinators, now.coordinators)
+            yield from _of_keys("site", before.peers, now.peers)
+
+
+def _without_keys(policy: Policy) -> Policy:
+    return replace(policy, coordinators={}, peers={})
+
+
+def _of_keys(role: str, before: Mapping[str, bytes], now: Mapping[str, bytes]) -> Iterator[_Said]:
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            key, said = (now[name], "is trusted now") if name in now else (before[name], "is not trusted now")
+            yield _Said("key", f"{role} {name!r}, fingerprint {fingerprint(key)}, {said}")
+
+
+class _Spending:
+    """The ledger, and the budgets of which much is spent."""
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self._folder = folder
+        self._lines = -1
+        self._above: frozenset[str] = frozenset()
+
+    def look(self) -> Iterator[_Said]:
+        book, before, above = self._folder.book, self._lines, self._above
+        try:
+            lines = book.refresh()
+            if lines == before:
+                return
+            policy = self._folder.policy
+            limits = list(shown.limits(policy, book, book.known_coordinators(), Amount()))
+            new = book.read(book.new_runs(max(before, 0))[-_KEPT:]) if before >= 0 else []
+        except CapeError:  # the ledger or the policy is broken: commands and pages say so
+            return
+        self._lines = lines
+        self._above = frozenset(each.name for each in limits if each.spent >= _MUCH * each.epsilon)
+        for line in new:
+            yield _Said(
+                "answered",
+                f"analysis {line.number} of study {check.plain(line.study)!r} ({line.study_hash[:12]}) was "
+                "answered",
+                line.at.astimezone(UTC).isoformat(timespec="seconds"),
+                line.study,
+                line.study_hash,
+                line.coordinator,
+            )
+        for name in sorted(self._above - above):
+            yield _Said("spent-80", f"80% of a budget is spent: {name}")

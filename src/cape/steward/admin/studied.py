@@ -1,0 +1,75 @@
+"""All that a site knows of a study: its text, its plan, its sites, and what left for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cape import check
+from cape.engine.plan import make_plan
+from cape.errors import CapeError
+from cape.steward.admin import data, shown
+from cape.steward.book import Book
+from cape.steward.held import Held
+from cape.steward.keyring import fingerprint
+from cape.steward.policy import Policy
+from cape.steward.template import assignments
+from cape.study.document import read
+
+__all__ = ["study_file"]
+
+_MOST_LINES = 1000  # of the ledger
+_LONG = 20_000  # characters of a line
+_ABOUT = ("name", "description", "where")
+_TERMS = ("epsilon", "delta", "noise", "colluding", "min_sites", "scheme", "neighbours")
+
+
+def study_file(policy: Policy, own: bytes, book: Book, held: Held, told: data.Study) -> data.StudyFile:
+    """Return what the site knows of a study."""
+    theirs = book.select(held.coordinator, held.study_hash)
+    released = book.read(theirs[::-1][:_MOST_LINES])
+    numbers = range(1, len(told.analyses) + 1)
+    return data.StudyFile(
+        told,
+        text_of(held.study),
+        tuple(_plan(held.study, number) for number in numbers),
+        tuple(_party(policy, own, str(name)) for name in held.study["sites"]),
+        tuple(shown.line_of(policy, line) for line in released),
+        shown.spent(len(theirs), book.cost(theirs), policy.year.delta),
+    )
+
+
+def text_of(study: Mapping[str, Any]) -> str:
+    """Return a study's document in the notation of a study file, which says the same."""
+    sections = {
+        "study": {key: study.get(key) or None for key in _ABOUT},
+        "privacy": {key: study.get(key) for key in _TERMS},
+        "schema": study.get("schema"),
+        "person": study.get("person"),
+        "sites": {str(name): {} for name in study.get("sites") or ()},
+    }
+    lines = []
+    for name, values in sections.items():
+        if isinstance(values, Mapping):
+            lines += [f"[{name}]", *assignments(values), ""]
+    for analysis in study.get("analyses") or ():
+        lines += ["[[analysis]]", *(assignments(analysis) if isinstance(analysis, Mapping) else ()), ""]
+    return "\n".join(check.plain(line, _LONG) for line in lines)[: data.MOST_TEXT]
+
+
+def _plan(study: Mapping[str, Any], number: int) -> data.PlanLine:
+    """Return the plan of an analysis for 1,000 rows a site: the number of rows is not looked up."""
+    title = f"Analysis {number}"
+    try:
+        asked = read(study, number)
+        title = f"{number}. {asked.analysis.sentence}"
+        plan = make_plan(asked.analysis, asked.setting, asked.scheme, float(asked.stages.share), None)
+        table = plan.table()
+        return data.PlanLine(number, title, table.columns, table.rows, tuple(plan.notes()))
+    except CapeError as error:
+        return data.PlanLine(number, title, problem=check.plain(str(error), 300))
+
+
+def _party(policy: Policy, own: bytes, name: str) -> data.Party:
+    key = own if name == policy.name else policy.peers.get(name)
+    return data.Party(check.plain(name), "" if key is None else fingerprint(key), name == policy.name)

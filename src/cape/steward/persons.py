@@ -1,0 +1,70 @@
+"""Who decides: persons by name, and how many different ones there are.
+
+Claim. Approvals that `count` takes for those of two persons were given under names that differ in more than
+case, spelling in Unicode, or what follows an @; and neither was stated by anybody but the kernel or the desk.
+Reason. A person is a name. Over the administrative socket, the name is that of the operating-system user whom
+the kernel reports; only the user who runs the desk (`cape site serve --desk USER`) may state another name,
+that of the person who has logged in there (`cape.steward.admin.wire`). So `ana` at the command line and
+`Ana@clinic.org` at the desk are one person, and two people who share the part before the @ count as one. The
+site's own user and root are one person: whoever works as one of them can usually become the other.
+What this cannot prevent: whoever can write to the site's folder, or change its policy, decides alone.
+Tested in tests/steward/test_persons_of_a_site.py.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cape.steward.keyring import person as checked
+
+__all__ = ["Person", "count", "same"]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who decides for a site; `desk` says that the desk vouches for the name."""
+
+    name: str
+    desk: bool = False
+
+    @classmethod
+    def at_desk(cls, name: str) -> Person:
+        """Return a person whose name the desk states; raise `InvalidInput` if it cannot be a name."""
+        return cls(checked("person", name), desk=True)
+
+    @classmethod
+    def of_user(cls, uid: int | None) -> Person:
+        """Return an operating-system user."""
+        return cls(_user(uid))
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (desk)" if self.desk else repr(self.name)
+
+
+def same(first: str, second: str) -> bool:
+    """Return whether two names are those of one person."""
+    return _key(first) == _key(second)
+
+
+def count(names: Iterable[str]) -> int:
+    """Return how many different persons there are among these names."""
+    return len({_key(name) for name in names})
+
+
+def _key(name: str) -> str:
+    """Return what all names of one person have in common."""
+    plain = unicodedata.normalize("NFKC", name).casefold().strip()
+    if plain == _user(0):
+        plain = _user(os.geteuid()).casefold()
+    return plain.partition("@")[0].strip() or plain
+
+
+def _user(uid: int | None) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name if uid is not None else "unknown user"
+    except KeyError:
+        return f"user {uid}"
