@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cape.steward.codes import Code
+from cape import check
+from cape.steward.codes import ASKS, Code
 from cape.steward.wire import Present, Refused
 
 __all__ = ["SiteReport"]
@@ -50,6 +51,16 @@ class SiteReport:
         refusal = self.refusals[number - 1] if len(self.refusals) >= number else None
         return self.would_answer(number) or (refusal is not None and refusal.code == Code.APPROVAL)
 
+    @property
+    def question(self) -> str:
+        """What the site's steward asks, if the study waits for an answer."""
+        asked = [
+            each.sentence.removeprefix(ASKS)
+            for each in self.refusals
+            if each is not None and each.code == Code.APPROVAL and each.sentence.startswith(ASKS)
+        ]
+        return check.plain(asked[0], 600) if asked else ""
+
     def __str__(self) -> str:
         if self.present is not None and self.key_differs:
             return f"{self.site}: answers as {self.present.name!r} with another key than the pinned one"
@@ -62,7 +73,8 @@ class SiteReport:
             if each is not None:
                 refused.setdefault(str(each), []).append(str(number))
         if refused and all(each is None or each.code == Code.APPROVAL for each in self.refusals):
-            return f"{self.site}: waits for its steward"
+            asks = f", who asks: {self.question}" if self.question else ""
+            return f"{self.site}: waits for its steward{asks}"
         why = [f"{self._which(them)} ({reason})" for reason, them in refused.items()]
         return f"{self.site}: " + (f"refuses {'; '.join(why)}" if why else "would answer")
 

@@ -24,6 +24,7 @@ from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_flare
 from cape.flare.names import LINK
 from cape.flare.settings import ENVIRONMENT, aggregator_resources
+from cape.flare.window import watching
 
 __all__ = ["descendants", "join", "kit_name", "serve"]
 
@@ -55,14 +56,17 @@ def serve(kit: Path, say: Say) -> None:
 
 
 def join(kit: Path, link: Path, say: Say) -> None:
-    """Carry messages between the aggregator and the daemon behind a socket, until SIGINT or SIGTERM."""
+    """Carry messages between the aggregator and the daemon behind a socket, until SIGINT or SIGTERM.
+
+    It says what became of the studies whose messages it carries.
+    """
     name = kit_name(kit)
     arguments = [_CLIENT, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", "secure_train=true"]
     arguments += [f"uid={name}", "org=cape", "config_folder=config", "heart_beat_interval=2"]
     say(f"The link of site {name} is starting; Ctrl-C stops it. NVFLARE's log: {_log(kit)}")
     target = _target(kit / "startup" / "fed_client.json")
     late = f"No aggregator has answered at {target} for {_LATE:.0f} seconds; cape keeps trying."
-    with _alone(kit):
+    with _alone(kit), watching(link, say):
         said = _Said(say, f"Connected to the aggregator at {target}.", late)
         _until_stopped(kit, arguments, {LINK: str(link.absolute())}, said)
 

@@ -62,6 +62,7 @@ class Decider:
         approvals: studies that are held, approved or refused; needed where the policy says "ask".
         sessions: kept over the stages of an analysis, so that a request need not repeat all earlier results.
         log: takes the details, one line each, which never leave the site.
+        told: takes each request with the refusal that answers it, None if there is none.
         clock: the time.
     """
 
@@ -73,6 +74,7 @@ class Decider:
     approvals: Approvals | None = None
     sessions: Sessions = field(default_factory=Sessions)
     log: Log = lambda line: None
+    told: Callable[[Request, Refusal | None], None] = lambda request, refusal: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def consider(self, data: bytes) -> Offer | Refusal:
@@ -88,7 +90,9 @@ class Decider:
 
     def reconsider(self, request: Request) -> Offer | Refusal:
         """Consider a request that was opened before, with the current policy, ledger and clock."""
-        return guarded(lambda: self._consider(request), self._who(request), self.log)
+        found = guarded(lambda: self._consider(request), self._who(request), self.log)
+        self.told(request, found if isinstance(found, Refusal) else None)
+        return found
 
     def decide(self, data: bytes) -> Grant | Refusal:
         """Return a grant, already in the ledger, or a refusal: `consider` and `reserve` in one."""

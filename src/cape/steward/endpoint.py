@@ -109,6 +109,8 @@ class SiteEndpoint:
                 return self._carry(message)
             case wire.Inquiry():
                 return self._inquire(message)
+            case wire.Watch():
+                return wire.Happened(message.number, self.folder.traffic.after(message.after))
 
     def _review(self, message: wire.Review) -> wire.Reviewed:
         """Say which requests would be answered, given the sum of their costs; pay for nothing."""
@@ -169,6 +171,7 @@ class SiteEndpoint:
         vector = self._vector(offer.reserve())
         if isinstance(vector, Refusal):
             return wire.refused(number, vector)
+        self.folder.traffic.answered(offer.request)
         return wire.Offered(number, offer.rows, vector.astype("<i8", copy=False).tobytes(), self._head())
 
     def _open(self, offer: Offer) -> secagg.Site:
@@ -230,6 +233,7 @@ class SiteEndpoint:
             return vector
         session.last = offer.request.stage - offer.request.first
         session.machine.begin(session.last, vector)
+        self.folder.traffic.answered(offer.request)
         return session.machine.handle(opening)
 
     def _head(self) -> bytes:

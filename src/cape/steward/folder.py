@@ -33,6 +33,7 @@ from cape.steward.policy import Policy
 from cape.steward.replay import Sessions
 from cape.steward.request import Request
 from cape.steward.template import site_toml
+from cape.steward.traffic import Traffic
 
 __all__ = ["SiteFolder"]
 
@@ -66,6 +67,7 @@ class SiteFolder:
         self._opened: tuple[object, ...] = ()
         self._logged: dict[str, int] = {}  # cells counted as missing, by column
         self.book = Book(lambda: self.ledger)
+        self.traffic = Traffic()
 
     @classmethod
     def create(cls, path: str | Path, name: str | None = None, *, private: bytes | None = None) -> SiteFolder:
@@ -147,6 +149,7 @@ class SiteFolder:
             self.approvals,
             self._sessions,
             self.log,
+            self.traffic.considered,
         )
 
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:

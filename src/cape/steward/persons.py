@@ -8,7 +8,7 @@ that of the person who has logged in there (`cape.steward.admin.wire`). So `ana`
 `Ana@clinic.org` at the desk are one person, and two people who share the part before the @ count as one. The
 site's own user and root are one person: whoever works as one of them can usually become the other.
 What this cannot prevent: whoever can write to the site's folder, or change its policy, decides alone.
-Tested in tests/steward/test_persons_of_a_site.py.
+Tested in tests/steward/test_who_decides.py.
 """
 
 from __future__ import annotations

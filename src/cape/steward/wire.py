@@ -35,6 +35,7 @@ __all__ = [
     "Carried",
     "Carry",
     "FromSite",
+    "Happened",
     "Hello",
     "Inquiry",
     "Known",
@@ -43,7 +44,9 @@ __all__ = [
     "Refused",
     "Review",
     "Reviewed",
+    "Seen",
     "ToSite",
+    "Watch",
     "decode",
     "pack",
     "refused",
@@ -179,6 +182,29 @@ class Refused(_Message, frozen=True, tag="refused"):
         return f"{self.code}: {self.sentence}"
 
 
+class Watch(_Message, frozen=True, tag="watch"):
+    """Asks what became of studies whose messages the link has carried, after an event."""
+
+    after: Number = 0
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What became of a study, as the answers that the link has carried say (`cape.steward.traffic`)."""
+
+    event: Number
+    at: Short
+    kind: Short
+    study: Name
+    hash: Annotated[str, Meta(max_length=64)]
+    sentence: Sentence
+
+
+class Happened(_Message, frozen=True, tag="happened"):
+    """All that is known of it, oldest first."""
+
+    events: Annotated[tuple[Seen, ...], Meta(max_length=1000)]
+
+
 class Reviewed(_Message, frozen=True, tag="reviewed"):
     """For each analysis why it would be refused, None where it would not; and rows where public."""
 
@@ -186,8 +212,8 @@ class Reviewed(_Message, frozen=True, tag="reviewed"):
     rows: Rows | None
 
 
-ToSite: TypeAlias = Hello | Review | Ask | Carry | Inquiry
-FromSite: TypeAlias = Present | Reviewed | Offered | Carried | Known | Refused
+ToSite: TypeAlias = Hello | Review | Ask | Carry | Inquiry | Watch
+FromSite: TypeAlias = Present | Reviewed | Offered | Carried | Known | Refused | Happened
 
 _to_site: msgspec.msgpack.Decoder[ToSite] = msgspec.msgpack.Decoder(ToSite)
 _from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)

@@ -7,9 +7,10 @@ import typer
 from cape.cli.site.backup import backup
 from cape.cli.site.check import check
 from cape.cli.site.heads import settle, verify
-from cape.cli.site.inbox import approve, inbox, refuse
+from cape.cli.site.inbox import approve, ask, inbox, refuse
 from cape.cli.site.keys import export_key, init, revoke, trust
 from cape.cli.site.ledger import ledger
+from cape.cli.site.notify import notify
 from cape.cli.site.policy import log, policy, status
 from cape.cli.site.serve import serve
 from cape.cli.site.upgrade import upgrade
@@ -40,8 +41,10 @@ site.command()(policy)
 site.command()(inbox)
 site.command()(approve)
 site.command()(refuse)
+site.command()(ask)
 site.command()(ledger)
 site.command()(log)
+site.command()(notify)
 site.command()(settle)
 site.command()(verify)
 site.command()(backup)

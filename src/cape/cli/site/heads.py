@@ -6,13 +6,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from cape import check
 from cape.cli import screen, words
 from cape.cli.options import AsJson
+from cape.cli.site.reach import Folder, Socket, reach
+from cape.errors import InvalidInput
 from cape.steward.amount import Amount, Basis
+from cape.steward.export import verify_export
 from cape.steward.folder import SiteFolder
 from cape.steward.gaps import Gap
 from cape.steward.heads import read_heads
@@ -58,32 +63,74 @@ def settle(
 
 
 def verify(
-    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger.sqlite, or a copy of one.")],
+    ledger: Annotated[
+        Path | None,
+        typer.Argument(metavar="[LEDGER]", help="A ledger.sqlite, or a copy of one.", show_default=False),
+    ] = None,
     card: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option("--card", metavar="FILE", help="The site's card; repeat it for earlier keys."),
-    ],
+    ] = None,
+    exported: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="An export of a ledger.", show_default=False),
+    ] = None,
     heads: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Heads that a coordinator kept: heads.jsonl.", show_default=False),
     ] = None,
+    folder: Folder = None,
+    socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a site's ledger as a third party: chain, signatures, times and totals, and heads if given.
+    """Check a ledger: chain, signatures, times and totals, and heads if given.
+
+    Anybody can check a copy of a ledger (LEDGER), or a signed export of one (--export), with the site's card.
+    Without either, the site checks its own.
 
     The exit status is 0 if the ledger is valid, 1 if not, 2 if it cannot be checked.
 
     Example: [bold]cape site verify ledger.sqlite --card cleveland.card --heads heads.jsonl[/bold]
+
+    Example: [bold]cape site verify --export ledger.json --card cleveland.card[/bold]
+
+    Example: [bold]cape site verify --site our-site[/bold]
     """
+    if ledger is not None and exported is not None:
+        raise InvalidInput("give LEDGER or --export, not both")
+    if ledger is None and exported is None:
+        return _verify_own(folder, socket, as_json)
+    if not card:
+        raise InvalidInput("--card is missing: `cape site export-key` prints the site's card")
     keys = [Card.load(each).key for each in card]
     kept = [head for _, head in read_heads(heads)] if heads is not None else []
-    found = check_ledger(ledger, keys, kept)
+    if exported is not None:
+        told, found = verify_export(exported, keys, kept)
+        if not as_json:
+            typer.echo(f"Exported by {check.plain(told.site)} at {check.plain(told.at)}.")
+    else:
+        assert ledger is not None
+        found = check_ledger(ledger, keys, kept)
     if as_json:
         screen.print_json(_verified_dict(found, compared=heads is not None))
     else:
         _show_verified(found, compared=heads is not None)
     if found.problems:
         typer.echo(f"cape: {found.problems[0]}", err=True)
+        raise typer.Exit(1)
+
+
+def _verify_own(folder: Path | None, socket: Path | None, as_json: bool) -> None:
+    """Let a site check its own ledger."""
+    with reach(folder, socket) as desk:
+        told = desk.verify()
+    if as_json:
+        screen.print_json(msgspec.to_builtins(told))
+    elif told.ok:
+        typer.echo(f"Ledger {told.ledger[:12]}: {words.count(told.lines, 'line')}. Nothing is wrong in it.")
+    if not told.ok:
+        more = f" ({len(told.problems) - 1} more)" if len(told.problems) > 1 else ""
+        typer.echo(f"cape: {told.problems[0]}{more}", err=True)
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""`cape site inbox`, `approve` and `refuse`: studies that wait for the steward, and what was decided."""
+"""`cape site inbox`, `approve`, `refuse` and `ask`: studies that wait for the steward, and decisions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cape.cli.site.reach import Asker, Folder, Socket, reach
 from cape.cli.site.verdicts import verdict_table
 from cape.steward.admin.data import Decided, Inbox, Study
 
-__all__ = ["approve", "inbox", "refuse"]
+__all__ = ["approve", "ask", "inbox", "refuse"]
 
 _Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for the site's log.", show_default=False)
+    str, typer.Option("--reason", metavar="TEXT", help="Why; it stays at the site.", show_default=False)
 ]
 _NAME_OR_HASH = "Its name, or the start of its hash."
 
@@ -55,24 +55,34 @@ def approve(
     ] = None,
     coordinator: Asker = None,
     reason: _Reason = "",
+    once: Annotated[
+        bool, typer.Option("--once", help="Answer each analysis once; a second run waits again.")
+    ] = False,
     folder: Folder = None,
     socket: Socket = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve a study that waits: it is answered as far as the policy allows. Without STUDY, show what waits.
 
+    Where the policy says approvals = 2, it is answered once two different persons have approved it.
+
     Example: [bold]cape site approve heart --site our-site[/bold]
+
+    Example: [bold]cape site approve heart --once --site our-site[/bold]
     """
     if study is None:
         return inbox(folder, socket, as_json)
     with reach(folder, socket) as desk:
-        decided = desk.approve(study, coordinator, reason)
-    _decided(
-        decided,
-        "approved",
-        "Approved. The coordinator has to submit it again, unless it waits (--wait). `cape site refuse",
-        as_json,
-    )
+        decided = desk.approve(study, coordinator, reason, once)
+    done = decided.study
+    if done.state == "approved":
+        said = "Approved. The coordinator has to submit it again, unless it waits (--wait). `cape site refuse"
+    else:
+        said = (
+            f"Your approval is noted. The policy asks for {done.needed} different persons; others have to "
+            "approve it, too. `cape site refuse"
+        )
+    _decided(decided, "approved", said, as_json)
 
 
 def refuse(
@@ -95,13 +105,40 @@ def refuse(
     _decided(decided, "refused", "Refused. `cape site approve", as_json)
 
 
+def ask(
+    study: Annotated[str, typer.Argument(metavar="STUDY", help=_NAME_OR_HASH, show_default=False)],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="It is sent to the coordinator.", show_default=False)
+    ],
+    coordinator: Asker = None,
+    folder: Folder = None,
+    socket: Socket = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the coordinator of a study that waits. The question leaves the site: say nothing about rows in it.
+
+    `cape submit --wait` shows it. The study waits until you decide.
+
+    Example: [bold]cape site ask heart "Which ethics vote covers this study?" --site our-site[/bold]
+    """
+    with reach(folder, socket) as desk:
+        decided = desk.ask(study, question, coordinator)
+    if as_json:
+        screen.print_json({"asked": True, "studies": [msgspec.to_builtins(decided.study)]})
+        return
+    typer.echo(
+        f"Asked. The coordinator sees the question at the next review; {decided.study.study} "
+        f"({decided.study.hash[:12]}) waits until you approve or refuse it."
+    )
+
+
 def _decided(done: Decided, what: str, message: str, as_json: bool) -> None:
     """Show a study that was decided on, and the command that reverses the decision."""
     if not as_json:
         _show(screen.console(), done.study)
     _warn(done.unreadable)
     if as_json:
-        screen.print_json({what: True, "studies": [msgspec.to_builtins(done.study)]})
+        screen.print_json({what: done.study.state == what, "studies": [msgspec.to_builtins(done.study)]})
     else:
         typer.echo(f"{message} {done.study.hash[:12]}` reverses this.")
 
@@ -140,6 +177,12 @@ def _show(console: Console, each: Study) -> None:
         ),
         style="dim",
     )
+    if each.why:
+        console.print(escape(each.why), style="dim")
+    if each.question:
+        console.print(escape(f"Its coordinator was asked: {each.question}"))
+    if each.reason:
+        console.print(escape(f"Reason: {each.reason}"))
     console.print(verdict_table(each.analyses, each.cost_delta))
     console.print(
         f"{each.answered} of {len(each.analyses)} would be answered; together they cost this site epsilon "

@@ -44,6 +44,9 @@ def ledger(
     folder: Folder = None,
     socket: Socket = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every line as CSV.")] = False,
+    exported: Annotated[
+        bool, typer.Option("--export", help="Print all of it as signed JSON, for `cape site verify`.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show every release: its time, coordinator, analysis and mu, and the epsilon of all together.
@@ -51,9 +54,17 @@ def ledger(
     Example: [bold]cape site ledger --site our-site[/bold]
 
     Example: [bold]cape site ledger --year 2026 --csv --site our-site > ledger-2026.csv[/bold]
+
+    Example: [bold]cape site ledger --export --site our-site > ledger.json[/bold]
     """
     if as_csv and as_json:
         raise InvalidInput("give --csv or --json, not both")
+    if exported:
+        if as_csv or as_json or (coordinator, year, study) != (None, None, None):
+            raise InvalidInput("--export prints the whole ledger; leave the other options out")
+        with reach(folder, socket) as desk:
+            typer.echo(desk.ledger_export(), nl=False)
+        return
     since, until = (None, None) if year is None else (f"{year:04}-01-01", f"{year:04}-12-31")
     with reach(folder, socket) as desk:
         book = _whole(desk, coordinator, study, since, until, lines=as_json or as_csv)

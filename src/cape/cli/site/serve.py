@@ -40,6 +40,14 @@ def serve(
         list[str] | None,
         typer.Option(metavar="USER", help="A user who may decide for this site; repeat it for several."),
     ] = None,
+    desk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="USER",
+            help="The user who runs `cape desk`: it states who decides.",
+            show_default=False,
+        ),
+    ] = None,
     link_may_read_rows: Annotated[
         bool,
         typer.Option(
@@ -63,12 +71,15 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     place = link or link_socket(policy.name)
-    stewards = frozenset(map(_user_id, steward or ()))
-    daemon = Daemon(here, place, stewards=stewards, link_may_read_rows=link_may_read_rows, say=typer.echo)
+    stewards = frozenset(_user_id("--steward", each) for each in steward or ())
+    of_desk = None if desk is None else _user_id("--desk", desk)
+    deciding = stewards if of_desk is None else stewards | {of_desk}
+    daemon = Daemon(here, place, stewards=deciding, link_may_read_rows=link_may_read_rows, say=typer.echo)
     if admin is not None:
         make_place(admin)
-    desk = desks.serve(admin or here.path / desks.SOCKET, here, stewards, linked=lambda: daemon.connected)
-    with daemon, desk:
+    socket = admin or here.path / desks.SOCKET
+    server = desks.serve(socket, here, stewards, desk=of_desk, linked=lambda: daemon.connected)
+    with daemon, server:
         typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")
         typer.echo(f"Fingerprint of this site's key: {fingerprint(here.identity.public)}")
         stop.wait()
@@ -107,9 +118,9 @@ def _say(line: str) -> None:
     typer.echo(f"cape: warning: {line}", err=True)
 
 
-def _user_id(name: str) -> int:
+def _user_id(option: str, name: str) -> int:
     """Return the number of a user, given by name or number."""
     try:
         return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise InvalidInput(f"--steward: there is no user {name!r} on this machine") from None
+        raise InvalidInput(f"{option}: there is no user {name!r} on this machine") from None

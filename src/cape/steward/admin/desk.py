@@ -28,6 +28,7 @@ from cape.steward.export import export
 from cape.steward.folder import LEDGER, LOG, SiteFolder
 from cape.steward.gaps import Unsettled
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
+from cape.steward.notify import Notify
 from cape.steward.persons import Person
 from cape.steward.policy import Policy
 from cape.steward.preview import preview
@@ -180,6 +181,10 @@ class Desk:
         self.folder.log(f"the policy was changed by {self._person}")
         self._watch.value.look()
         return data.Tried(None, tried.summary, tried.diff, self._hash(text), saved=True)
+
+    def notify(self) -> Notify:
+        """Return where notices go."""
+        return self.folder.policy.notify
 
     def trust(self, name: Name, key: Name, role: Name, coordinator: bool) -> data.Trusted:
         """Write a public key into the policy, as that of a coordinator or of a peer."""

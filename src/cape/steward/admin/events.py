@@ -64,7 +64,7 @@ class Events:
         self._number = int(time.time() * 1_000_000)
         self._changed = threading.Condition()
         self._policy = _Rules(folder)
-        self._watched = (_Studies(folder), self._policy, _Spending(folder))
+        self._watched = (_Studies(folder), self._policy, _Declined(folder), _Spending(folder))
         for each in self._watched:
             for _ in each.look():  # what is there already has not happened
                 pass
@@ -204,6 +204,19 @@ def _of_keys(role: str, before: Mapping[str, bytes], now: Mapping[str, bytes]) -
         if before.get(name) != now.get(name):
             key, said = (now[name], "is trusted now") if name in now else (before[name], "is not trusted now")
             yield _Said("key", f"{role} {name!r}, fingerprint {fingerprint(key)}, {said}")
+
+
+class _Declined:
+    """Requests that the policy refused: a steward never sees them in the inbox."""
+
+    def __init__(self, folder: SiteFolder) -> None:
+        self._traffic, self._last = folder.traffic, 0
+
+    def look(self) -> Iterator[_Said]:
+        for seen in self._traffic.after(self._last):
+            self._last = seen.event
+            if seen.kind == "declined":
+                yield _Said("refused", seen.sentence, seen.at, seen.study, seen.hash)
 
 
 class _Spending:

@@ -1,0 +1,36 @@
+"""`cape site notify`: sends notices of what happens at a site."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import typer
+
+from cape.cli.site.reach import Folder, Socket, reach
+from cape.errors import InvalidInput
+
+__all__ = ["notify"]
+
+
+def notify(folder: Folder = None, socket: Socket = None) -> None:
+    """Send notices of what happens at a site, as \\[notify] in site.toml says, until Ctrl-C.
+
+    It asks the site's daemon, which has no network, over the administrative socket; run it as a steward. A
+    notice names the site, the study and who asks, and contains nothing of the data.
+
+    Example: [bold]cape site notify --site our-site[/bold]
+    """
+    from cape.steward.notices import Notifier
+
+    with reach(folder, socket) as desk:
+        ways = desk.notify().ways
+        name = desk.mine().name
+    if not ways:
+        raise InvalidInput("site.toml says no way to send notices; write one in [notify]")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    typer.echo(f"Notices of site {name} go out by {', '.join(ways)}; Ctrl-C stops it.")
+    Notifier(lambda: reach(folder, socket), typer.echo).follow(stop)
+    typer.echo("Stopped.")
