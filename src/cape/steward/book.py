@@ -8,7 +8,7 @@ value of the last line that it knows, which depends on all lines before it, and 
 value differs, the file was replaced, and everything is read again. Sums count equal amounts, and multiply.
 What it does not notice is an old line that was changed by hand after it was read, until that line is shown
 again; `cape site verify` reads everything.
-Tested in tests/steward/test_book.py; measured in benchmarks/ledger.py.
+Tested in tests/steward/test_book.py; measured in benchmarks/desk.py.
 
 It takes about 100 bytes for each line.
 """
@@ -243,8 +243,14 @@ class Book:
         theirs = lines[np.isin(runs[lines], list(counts))]
         for run, cost in zip(runs[theirs].tolist(), costs[theirs].tolist(), strict=True):
             counts[run][cost] += 1
-        ordered = [counts[run] for run in runs[firsts].tolist()]
-        return [(each.total(), total(self._sum(each))) for each in ordered]
+        known: dict[frozenset[tuple[int, int]], Amount] = {}  # many runs cost the same
+        found = []
+        for run in runs[firsts].tolist():
+            each = frozenset(counts[run].items())
+            if each not in known:
+                known[each] = total(self._sum(counts[run]))
+            found.append((counts[run].total(), known[each]))
+        return found
 
     def read(self, lines: Places) -> list[Line]:
         """Return lines in full from the file, each compared with what was checked before."""

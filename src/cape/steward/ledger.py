@@ -229,15 +229,16 @@ class Ledger:
                     lines.append(line)
         return lines
 
-    def rows(self, after: int = 0, only: Sequence[int] | None = None) -> list[tuple[int, str, list[Any]]]:
-        """Return number, chain value and values of the lines after one, or of some; nothing is checked."""
+    def rows(self, after: int = 0, only: Sequence[int] | None = None) -> Iterator[tuple[int, str, list[Any]]]:
+        """Yield number, chain value and values of the lines after one, or of some; nothing is checked."""
         which = "" if only is None else f"AND id IN ({', '.join(str(int(each)) for each in only)})"
         with self._connected() as db:
             found = db.execute(
                 f"SELECT id, chain, {', '.join(COLUMNS)} FROM releases WHERE id > ? {which} ORDER BY id",
                 (after,),
             )
-            return [(number, chain, values) for number, chain, *values in found]
+            for number, chain, *values in found:
+                yield number, chain, values
 
     def signed(self) -> list[tuple[int, str, str, list[Any]]]:
         """Return number, chain value, signature and values of all lines; nothing is checked."""

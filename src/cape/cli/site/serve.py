@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import resource
@@ -79,11 +80,18 @@ def serve(
         make_place(admin)
     socket = admin or here.path / desks.SOCKET
     server = desks.serve(socket, here, stewards, desk=of_desk, linked=lambda: daemon.connected)
+    threading.Thread(target=_read_ledger, args=(here,), name="cape-ledger", daemon=True).start()
     with daemon, server:
         typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")
         typer.echo(f"Fingerprint of this site's key: {fingerprint(here.identity.public)}")
         stop.wait()
     typer.echo("Stopped.")
+
+
+def _read_ledger(here: SiteFolder) -> None:
+    """Read the ledger before somebody asks: a long one takes seconds the first time."""
+    with contextlib.suppress(CapeError):  # commands and pages say what is wrong with it
+        here.book.refresh()
 
 
 def _warn(here: SiteFolder, policy: Policy) -> None:

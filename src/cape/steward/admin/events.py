@@ -153,6 +153,8 @@ def _of_study(before: State | None, old: Held | None, state: State, held: Held) 
         elif old is not None and len(held.approvals) > len(old.approvals):
             said = f"{what} was approved, and waits for another person's approval"
             yield _Said("waiting", said, _at(held.approvals), **about)
+        elif old is not None and len(held.approvals) < len(old.approvals):
+            yield _Said("waiting", f"{what} waits for approval again", **about)
         if held.question is not None and (old is None or old.question != held.question):
             yield _Said("asked", f"a question about {what} was asked", held.question.at, **about)
 

@@ -115,10 +115,14 @@ def ledger(
     page = ordered[:most]
     found, delta = book.read(page), policy.year.delta
     costs = [] if lines else book.cost_of_runs(page, chosen)
+    epsilons = {cost: cost.epsilon(delta) for cost in {cost for _, cost in costs}}
     return data.Ledger(
         policy.name,
         delta,
-        tuple(_run(policy, line, *cost, delta) for line, cost in zip(found, costs, strict=False)),
+        tuple(
+            _run(policy, line, stages, cost, epsilons[cost])
+            for line, (stages, cost) in zip(found, costs, strict=False)
+        ),
         tuple(line_of(policy, line) for line in found) if lines else (),
         spent(len(chosen), book.cost(chosen), delta),
         spent(book.lines, book.spent(), delta),
@@ -212,7 +216,7 @@ def spent(lines: int, amount: Amount, delta: float) -> data.Spent:
     return data.Spent(lines, amount.mu, amount.epsilon(delta))
 
 
-def _run(policy: Policy, line: Line, stages: int, cost: Amount, delta: float) -> data.Run:
+def _run(policy: Policy, line: Line, stages: int, cost: Amount, epsilon: float) -> data.Run:
     return data.Run(
         line.id,
         line.run.hex(),
@@ -223,7 +227,7 @@ def _run(policy: Policy, line: Line, stages: int, cost: Amount, delta: float) ->
         line.description,
         stages,
         cost.mu,
-        cost.epsilon(delta),
+        epsilon,
     )
 
 

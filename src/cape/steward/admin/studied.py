@@ -20,6 +20,8 @@ __all__ = ["study_file"]
 
 _MOST_LINES = 1000  # of the ledger
 _LONG = 20_000  # characters of a line
+_MOST_PLANS = 500
+_plans: dict[tuple[str, int], data.PlanLine] = {}
 _ABOUT = ("name", "description", "where")
 _TERMS = ("epsilon", "delta", "noise", "colluding", "min_sites", "scheme", "neighbours")
 
@@ -32,7 +34,7 @@ def study_file(policy: Policy, own: bytes, book: Book, held: Held, told: data.St
     return data.StudyFile(
         told,
         text_of(held.study),
-        tuple(_plan(held.study, number) for number in numbers),
+        tuple(_plan(held, number) for number in numbers),
         tuple(_party(policy, own, str(name)) for name in held.study["sites"]),
         tuple(shown.line_of(policy, line) for line in released),
         shown.spent(len(theirs), book.cost(theirs), policy.year.delta),
@@ -57,7 +59,18 @@ def text_of(study: Mapping[str, Any]) -> str:
     return "\n".join(check.plain(line, _LONG) for line in lines)[: data.MOST_TEXT]
 
 
-def _plan(study: Mapping[str, Any], number: int) -> data.PlanLine:
+def _plan(held: Held, number: int) -> data.PlanLine:
+    """Return the plan of an analysis; it is made once, because it depends on the study alone."""
+    key = held.study_hash, number
+    found = _plans.get(key)
+    if found is None:
+        while len(_plans) >= _MOST_PLANS:
+            _plans.pop(next(iter(_plans)), None)
+        found = _plans[key] = _made(held.study, number)
+    return found
+
+
+def _made(study: Mapping[str, Any], number: int) -> data.PlanLine:
     """Return the plan of an analysis for 1,000 rows a site: the number of rows is not looked up."""
     title = f"Analysis {number}"
     try:
