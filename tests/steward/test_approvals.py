@@ -80,6 +80,22 @@ def test_a_study_that_is_held_again_meanwhile_is_in_one_folder(world: World):
     assert approvals.studies("waiting") == [], "what was decided does not wait"
 
 
+def test_of_two_files_of_a_study_the_refusal_counts(world: World):
+    """As after a kill between the two: an approval that reverses a refusal was not acknowledged."""
+    world.edit('approve = "auto"', 'approve = "ask"')
+    approvals = world.site.approvals
+    assert world.code(world.request()) == "approval"
+    approvals.refuse(approvals.find("lungs", to="refuse"), ANA)
+    (refused,) = approvals.studies("refused")
+    (world.site.path / "approved").mkdir()
+    (world.site.path / "approved" / refused.path.name).write_text(refused.path.read_text())
+    assert (approvals.studies("approved"), len(approvals.studies("refused"))) == ([], 1)
+    assert world.code(world.request()) == "steward"
+    approvals.approve(approvals.find("lungs"), ANA)
+    assert (len(approvals.studies("approved")), approvals.studies("refused")) == (1, [])
+    world.granted(world.request())
+
+
 def test_a_refusal_holds_whatever_a_study_has_in_it(world: World):
     """A key that is no text comes back from JSON as one: another hash."""
     odd = document(analyses=[*document()["analyses"], {1: 2, "share": 0.1}])

@@ -117,6 +117,23 @@ def test_a_ledger_that_was_replaced_is_read_again(ledger: Ledger, tmp_path: Path
     assert (book.spent(ANA), book.spent()) == (Amount(), new.spent())
 
 
+def test_a_ledger_that_was_cut_and_grown_again_is_read_again(ledger: Ledger, tmp_path: Path):
+    """As after a restored backup: the same ledger, with other lines at the end."""
+    backup = (tmp_path / "backup.sqlite").absolute()
+    with sqlite3.connect(ledger.path) as db:
+        db.execute(f"VACUUM INTO '{backup}'")
+    ledger.reserve(entry(60, ANA))
+    book = book_of(ledger)
+    assert book.refresh() == 13
+    for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    backup.rename(tmp_path / "ledger.sqlite")
+    for number in (70, 71):
+        ledger.reserve(entry(number, BEN))
+    assert book.refresh() == 14
+    assert (book.spent(ANA), book.spent(BEN)) == (ledger.spent(ANA), ledger.spent(BEN))
+
+
 def forge(ledger: Ledger, line: int) -> None:
     with sqlite3.connect(ledger.path) as db:
         db.execute("DROP TRIGGER releases_UPDATE")

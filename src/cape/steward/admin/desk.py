@@ -36,7 +36,7 @@ from cape.steward.verify import verify
 from cape.study import Study, places
 from cape.study.document import document
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "at_desk"]
 
 _MOST_DIFFERENT = 20_000  # lines of two texts that are still compared
 _LOG_BYTES = 1 << 24  # of the log's end, for its last lines
@@ -66,12 +66,6 @@ class Desk:
         self._watch = _Once(lambda: Events(folder))
         self._lock = threading.Lock()  # guards site.toml between the check of its hash and the change
         self._key = os.urandom(32)  # keys the hashes, so that passwords cannot be guessed from them
-
-    def _by(self, person: Person) -> Desk:
-        """Return the same desk, at which somebody else decides."""
-        other = copy.copy(self)
-        other._person = person
-        return other
 
     def __enter__(self) -> Desk:
         return self
@@ -381,6 +375,13 @@ class Desk:
         if policy.expires < datetime.now(UTC).date():
             problems.append(f"the policy expired on {policy.expires}; nothing is answered")
         return problems, found
+
+
+def at_desk(desk: Desk, person: Person) -> Desk:
+    """Return the same desk, at which this person decides."""
+    other = copy.copy(desk)
+    other._person = person
+    return other
 
 
 class _Once(Generic[_T]):

@@ -138,29 +138,27 @@ class _Studies:
 
 def _of_study(before: State | None, old: Held | None, state: State, held: Held) -> Iterator[_Said]:
     what = f"study {check.plain(held.name)!r} ({held.study_hash[:12]})"
-    about = {"study": held.name, "hash": held.study_hash, "coordinator": held.coordinator}
+
+    def said(kind: Kind, sentence: str, at: str = "") -> _Said:
+        return _Said(kind, sentence, at, held.name, held.study_hash, held.coordinator)
+
+    approved_at = held.approvals[-1].at if held.approvals else ""
     if state == "approved" and (before != state or old is None or old.approvals != held.approvals):
         once = " for once" if held.once is not None else ""
-        yield _Said("approved", f"{what} was approved{once}", _at(held.approvals), **about)
+        yield said("approved", f"{what} was approved{once}", approved_at)
     elif state == "refused" and (before != state or old is None or old.refusal != held.refusal):
-        at = "" if held.refusal is None else held.refusal.at
-        yield _Said("refused", f"{what} was refused", at, **about)
+        yield said("refused", f"{what} was refused", "" if held.refusal is None else held.refusal.at)
     elif state == "waiting":
+        more = 0 if old is None else len(held.approvals) - len(old.approvals)
         if before is None:
-            yield _Said("waiting", f"{what} waits for approval", held.since, **about)
-        elif before != "waiting":
-            yield _Said("waiting", f"{what} waits for approval again", **about)
-        elif old is not None and len(held.approvals) > len(old.approvals):
-            said = f"{what} was approved, and waits for another person's approval"
-            yield _Said("waiting", said, _at(held.approvals), **about)
-        elif old is not None and len(held.approvals) < len(old.approvals):
-            yield _Said("waiting", f"{what} waits for approval again", **about)
+            yield said("waiting", f"{what} waits for approval", held.since)
+        elif before != "waiting" or more < 0:
+            yield said("waiting", f"{what} waits for approval again")
+        elif more > 0:
+            sentence = f"{what} was approved, and waits for another person's approval"
+            yield said("waiting", sentence, approved_at)
         if held.question is not None and (old is None or old.question != held.question):
-            yield _Said("asked", f"a question about {what} was asked", held.question.at, **about)
-
-
-def _at(approvals: tuple[files.Approval, ...]) -> str:
-    return approvals[-1].at if approvals else ""
+            yield said("asked", f"a question about {what} was asked", held.question.at)
 
 
 class _Rules:

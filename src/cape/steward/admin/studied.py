@@ -43,7 +43,7 @@ def study_file(policy: Policy, own: bytes, book: Book, held: Held, told: data.St
 
 def text_of(study: Mapping[str, Any]) -> str:
     """Return a study's document in the notation of a study file, which says the same."""
-    sections = {
+    sections: dict[str, Any] = {
         "study": {key: study.get(key) or None for key in _ABOUT},
         "privacy": {key: study.get(key) for key in _TERMS},
         "schema": study.get("schema"),

@@ -21,7 +21,7 @@ import msgspec
 from cape import unix
 from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.admin.data import MOST_TEXT, Name
-from cape.steward.admin.desk import Desk
+from cape.steward.admin.desk import Desk, at_desk
 from cape.steward.admin.hidden import hide
 from cape.steward.folder import SiteFolder
 from cape.steward.grant import story
@@ -131,7 +131,7 @@ def handler(
         try:
             asked = _read(frame)
             person = _who(getattr(asked, _PERSON), user, may_state)
-            packed = _encode(_Answer(msgspec.Raw(_encode(_do(desk._by(person), asked)))))
+            packed = _encode(_Answer(msgspec.Raw(_encode(_do(at_desk(desk, person), asked)))))
             if len(packed) <= unix.MOST_BYTES:
                 return packed
             error = "the answer is too large; ask for fewer lines"
