@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import sqlite3
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -31,8 +32,10 @@ COMMANDS = [
     "inbox",
     "approve",
     "refuse",
+    "ask",
     "ledger",
     "log",
+    "notify",
     "settle",
     "verify",
 ]
@@ -198,6 +201,67 @@ def test_approve(cape: Cape, world: World):
     assert json.loads(done.out)["approved"] is True
     world.granted(world.request())
     assert world.code(world.request(document(epsilon=0.5))) == "approval"
+
+
+def test_approve_once_and_with_four_eyes(cape: Cape, world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request()) == "approval"
+    done = cape("site", "approve", "lungs", "--once", "--site", world.site.path)
+    assert "Approved." in done.out
+    world.granted(world.request())
+    assert world.code(world.request()) == "approval"
+    world.edit('approve = "ask"', 'approve = "ask"\napprovals = 2')
+    done = cape("site", "approve", "lungs", "--site", world.site.path)
+    assert "The policy asks for 2 different persons" in done.out
+    again = cape("site", "approve", "lungs", "--json", "--site", world.site.path)
+    assert json.loads(again.out)["approved"] is False, "the same person"
+    assert "1 of 2 did" in " ".join(cape("site", "inbox", "--site", world.site.path).out.split())
+    assert world.code(world.request()) == "approval"
+
+
+def test_ask_back(cape: Cape, world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert cape("site", "ask", "lungs", "why?", "--site", world.site.path).code == 2
+    assert world.code(world.request()) == "approval"
+    assert cape("site", "ask", "lungs", "  ", "--site", world.site.path).code == 2
+    done = cape("site", "ask", "lungs", "Which ethics vote?", "--site", world.site.path)
+    assert "waits until you approve or refuse it" in done.out
+    assert (
+        "Its coordinator was asked: Which ethics vote?"
+        in cape("site", "inbox", "--site", world.site.path).out
+    )
+    assert world.decide(world.request()).sentence.endswith("Which ethics vote?")
+
+
+def test_a_ledger_is_exported_and_checked_by_anybody(cape: Cape, world: World, tmp_path: Path):
+    world.granted(world.request())
+    done = cape("site", "ledger", "--export", "--site", world.site.path)
+    path, card = tmp_path / "ledger.json", tmp_path / "a.card"
+    path.write_text(done.out)
+    card.write_text(cape("site", "export-key", "--site", world.site.path).out)
+    done = cape("site", "verify", "--export", path, "--card", card)
+    assert done.code == 0
+    assert "Exported by a at 20" in done.out
+    path.write_text(path.read_text().replace("lungs", "hearts"))
+    assert cape("site", "verify", "--export", path, "--card", card).code == 1
+    assert cape("site", "verify", "--export", path).code == 2
+    assert cape("site", "ledger", "--export", "--csv", "--site", world.site.path).code == 2
+
+
+def test_a_site_checks_its_own_ledger(cape: Cape, world: World):
+    world.granted(world.request())
+    done = cape("site", "verify", "--site", world.site.path)
+    assert (done.code, "1 line. Nothing is wrong" in done.out) == (0, True)
+    with sqlite3.connect(world.site.path / "ledger.sqlite") as db:
+        db.execute("DROP TRIGGER releases_UPDATE")
+        db.execute("UPDATE releases SET description = 'x'")
+    done = cape("site", "verify", "--site", world.site.path)
+    assert (done.code, "line 1 was changed" in done.err) == (1, True)
+
+
+def test_notices_need_settings(cape: Cape, world: World):
+    done = cape("site", "notify", "--site", world.site.path)
+    assert (done.code, "[notify]" in done.err) == (2, True)
 
 
 def test_a_study_cannot_move_the_cursor_or_hide_by_being_broken(cape: Cape, world: World):

@@ -21,6 +21,7 @@ from cape.cli.results import Results
 from cape.cli.submit import RECORD, Terms, run_study
 from cape.coordinator import Event, Relay
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, TooFewSites
+from cape.steward.admin import Desk
 from cape.study import Study
 from tests.channel import LocalChannel
 from tests.world import HISTOGRAM, LINEAR, MEAN, NAMES, NETWORK, World
@@ -123,6 +124,31 @@ def test_what_no_approval_would_change_is_said_before_one_is_asked_for(world: Wo
     assert isinstance(results.error, TooFewSites)
     assert "1 of 4 sites would answer analysis 2" in str(results.error)
     assert "a: waits for its steward" not in str(results.error)
+
+
+def test_a_steward_asks_back_and_approves_for_once_while_the_coordinator_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    world.edit('approve = "auto"', 'approve = "ask"', "a")
+    monkeypatch.setattr("cape.cli.submit._AGAIN", 0.01)
+    desk, said = Desk(world.site), []
+
+    def say(_: Live, line: str) -> None:
+        said.extend([line] if line.startswith("a: ") else [])
+        if line == "a: waits for its steward":
+            desk.ask("lungs", "Which ethics vote?")
+        elif "who asks" in line:
+            desk.approve("lungs", once=True)
+
+    monkeypatch.setattr(Live, "say", say)
+    study = world.study(f"{LINEAR}\nshare = 0.25")
+    with ResultsFolder.find(world.folder / "out", study, study.scheme, "submit") as kept:
+        results = run_study(study, world.coordinator, kept, Terms(False, 60.0))
+    assert said == ["a: waits for its steward", "a: waits for its steward, who asks: Which ethics vote?"]
+    assert (numbers(results), results.failure) == ([1], None), "once, in several stages"
+    with ResultsFolder.find(world.folder / "again", study, study.scheme, "submit") as kept:
+        again = run_study(study, world.coordinator, kept, Terms(False))
+    assert "awaits approval by the steward of a" in str(again.error)
 
 
 def test_an_analysis_that_no_approval_would_help_is_told_apart_from_one_that_waits(world: World):

@@ -55,7 +55,7 @@ class Web:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if web.location:
-                    self.send_response(307)
+                    self.send_response(302)
                     self.send_header("Location", web.location)
                 elif web.failures:
                     web.failures -= 1
@@ -63,6 +63,11 @@ class Web:
                 else:
                     web.got.append((dict(self.headers), body))
                     self.send_response(204)
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                web.got.append((dict(self.headers), b""))
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:

@@ -46,6 +46,13 @@ def test_names_of_one_person_count_once(names: list[str], many: int):
     assert persons.count(names) == many
 
 
+def test_root_and_the_sites_own_user_are_one_person(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(persons, "_user", lambda uid: "cape" if uid else "root")
+    monkeypatch.setattr(os, "geteuid", lambda: 70_000)
+    assert persons.count(["root", "cape"]) == 1
+    assert persons.count(["Root", "cape@clinic.org", "ana"]) == 2
+
+
 def test_the_desks_user_states_who_decides(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, desk = tmp_path / "a.sock", 70_005
     monkeypatch.setattr("cape.unix.peer_of", lambda connection: unix.Peer(1, desk, 1))
