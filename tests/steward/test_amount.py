@@ -204,3 +204,19 @@ def test_twice_mu_is_the_trade_off_of_two_steps(mu: float):
         two = norm.cdf(norm.ppf(one) + mu)
         assert two == pytest.approx(norm.cdf(norm.ppf(level) + 2 * mu), rel=1e-9)
         assert two > norm.cdf(norm.ppf(level) + 1.99 * mu)
+
+
+@pytest.mark.parametrize(
+    ("mu", "pure"), [(0.0, "0"), (0.2367, "0"), (3.0, "0"), (0.0, "1"), (0.5, "1/2"), (1.5, "2")]
+)
+def test_a_bet_is_won_as_often_as_total_variation_allows(mu: float, pure: str):
+    likely = 1 / (1 + math.exp(-Fraction(pure)))
+    grid = np.linspace(-12, 15, 400_001)
+    here, there = norm.pdf(grid), norm.pdf(grid, loc=mu)
+    apart = np.abs(likely * here - (1 - likely) * there) + np.abs((1 - likely) * here - likely * there)
+    wanted = (1 + 0.5 * float(apart.sum()) * (grid[1] - grid[0])) / 2
+    amount = Amount(Fraction(mu) ** 2, pure=Fraction(pure))
+    assert amount.bet == pytest.approx(wanted, abs=1e-6)
+    more = replace(amount, extra=Fraction(1, 1000))
+    assert more.bet == pytest.approx(min(wanted + 0.0005, 1.0), abs=1e-6)
+    assert replace(amount, extra=Fraction(2)).bet == 1.0

@@ -45,6 +45,7 @@ _PUBLIC = "ed25519:"
 _PRIVATE = "cape-private-ed25519:"
 _DIGITS = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
 _MOST = 1 << 16  # bytes of a card
+_MADE = "the other side makes it with `cape site export-key`"
 
 
 def public_text(key: bytes) -> str:
@@ -167,14 +168,17 @@ class Card:
             raise InvalidInput(
                 f"{path} is a private key: keep it secret; `cape site export-key` prints the public key"
             )
-        made = "the other side makes it with `cape site export-key`"
-        text = places.read(path, "file", made, _MOST)
+        return cls.parse(places.read(path, "file", _MADE, _MOST), path)
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> Card:
+        """Return the card of a text; `path` is its file, for errors."""
         try:
-            document = places.parse(path, text)
+            document = places.parse(path, text[:_MOST])
         except InvalidInput:
             document = {}
         if not document:
-            raise InvalidInput(f"{path} is not a key; {made}")
+            raise InvalidInput(f"{path} is not a key; {_MADE}")
         with places.at(str(path)):
             card = places.decode(document, _Card)
             return cls(person("name", card.name), read_public("key", card.key), card.role)

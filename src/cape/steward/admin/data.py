@@ -21,6 +21,7 @@ __all__ = [
     "Analysis",
     "Approval",
     "Checked",
+    "Curve",
     "Day",
     "Decided",
     "Document",
@@ -36,6 +37,7 @@ __all__ = [
     "Name",
     "PageSize",
     "Party",
+    "People",
     "PlanLine",
     "PolicyState",
     "PolicySummary",
@@ -115,6 +117,8 @@ class Study(_Told, frozen=True):
         epsilon, delta, colluding, scheme, sites: what the study states.
         answered: how many of its analyses would be answered now.
         mu, cost: what these would add to the ledger; `cost` is the epsilon at `cost_delta`.
+        bet: how often somebody who knows all else could at most win an even bet on one person's record, with
+            these answers; and bet_after, with all that was ever released besides.
         limits: the policy's budgets, before and after.
         columns: all columns that it reads; where: which rows count; unit: whom noise protects, a row or a
             person, of whom so many rows count.
@@ -156,6 +160,8 @@ class Study(_Told, frozen=True):
     reason: str = ""
     decided_by: str = ""
     decided_at: str = ""
+    bet: float = 0.5
+    bet_after: float = 0.5
 
     @property
     def who(self) -> str:
@@ -364,6 +370,21 @@ class StudyFile(_Told, frozen=True):
     roster: tuple[Party, ...]
     released: tuple[Line, ...]
     spent: Spent
+
+
+class Curve(_Told, frozen=True):
+    """The running total of all releases: times (UTC) with the epsilon spent until then, and the most ever."""
+
+    points: tuple[tuple[str, float], ...]
+    most: float
+    delta: float
+
+
+class People(_Told, frozen=True):
+    """How many rows, or persons, the site's table has: for the steward only. None if it cannot be read."""
+
+    count: int | None
+    unit: str
 
 
 class Verified(_Told, frozen=True):

@@ -240,6 +240,22 @@ class Desk:
         chosen = book.select(who, study, since, until)
         return shown.ledger(policy, book, chosen, after, most, lines=lines, newest=newest)
 
+    def curve(self) -> data.Curve:
+        """Return the running total of all releases, against what may be spent ever."""
+        policy, book = self.folder.policy, self.folder.book
+        book.refresh()
+        return shown.curve(policy, book)
+
+    def people(self) -> data.People:
+        """Return how many rows, or persons, the table has: exact, and so for the steward only."""
+        policy = self.folder.policy
+        unit = "row" if policy.person is None else "person"
+        try:
+            table = self.folder.table(policy)
+            return data.People(table.of(policy.schema.of_persons(policy.person)).rows(), unit)
+        except CapeError:
+            return data.People(None, unit)
+
     def ledger_export(self) -> str:
         """Return the whole ledger as JSON, signed: `cape site verify --export` checks it."""
         policy, identity = self.folder.policy, self.folder.identity

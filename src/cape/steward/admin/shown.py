@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+import numpy as np
+
 from cape import check
 from cape.data.schema import hint
 from cape.errors import InvalidInput
 from cape.steward.admin import data
-from cape.steward.amount import Allowance
+from cape.steward.amount import Allowance, total
 from cape.steward.approvals import Held, State
 from cape.steward.book import Book, Places
+from cape.steward.heads import of_json
 from cape.steward.keyring import fingerprint, public_text
 from cape.steward.ledger import Amount, Line
 from cape.steward.lines import SETTLED
@@ -19,8 +22,20 @@ from cape.steward.policy import Policy
 from cape.steward.preview import Verdict, preview
 from cape.steward.verify import Verified
 
-__all__ = ["analyses", "key_of", "ledger", "limits", "line_of", "spent", "study", "summary", "verified"]
+__all__ = [
+    "analyses",
+    "curve",
+    "key_of",
+    "ledger",
+    "limits",
+    "line_of",
+    "spent",
+    "study",
+    "summary",
+    "verified",
+]
 
+_POINTS = 60  # of a curve
 _LONG = 1000  # characters of what a study says of itself
 
 
@@ -101,7 +116,22 @@ def study(policy: Policy, book: Book, held: Held, state: State, *, used: bool = 
         "" if held.question is None else held.question.text,
         "" if held.refusal is None else held.refusal.text,
         *_decided(held),
+        whole.bet,
+        (_ever(policy, book) + whole).bet,
     )
+
+
+def curve(policy: Policy, book: Book) -> data.Curve:
+    """Return the running total of all releases, for a picture."""
+    delta, step = policy.total.delta, 1
+    while book.lines > _POINTS * step:  # the same lines, until the ledger is twice as long
+        step *= 2
+    places = np.array([*range(step - 1, book.lines - 1, step), book.lines - 1][: book.lines])
+    points = []
+    for line in book.read(places):
+        spent = {each.basis: each.amount for each in of_json(line.totals)}
+        points.append((line.at.isoformat(timespec="seconds"), total(spent, _counted(policy)).epsilon(delta)))
+    return data.Curve(tuple(points), policy.total.epsilon, delta)
 
 
 def ledger(
@@ -187,18 +217,29 @@ def _why(policy: Policy, held: Held, state: State, used: bool) -> str:
 def _decided(held: Held) -> tuple[str, str]:
     """Return who decided last, and when."""
     last = held.refusal or (held.approvals[-1] if held.approvals else None)
-    return ("", "") if last is None else (str(last.who), last.at)
+    if last is None:
+        return "", ""
+    return last.person + (" (desk)" if last.desk else ""), last.at
+
+
+def _counted(policy: Policy) -> str | None:
+    """Return the adjacency under which the limits count."""
+    return "replace-one" if policy.sizes_public else None
+
+
+def _ever(policy: Policy, book: Book) -> Amount:
+    return book.spent(adjacency=_counted(policy))
 
 
 def limits(policy: Policy, book: Book, keys: list[bytes], more: Amount) -> Iterable[data.Limit]:
     """Return what is spent of each budget, and what would be after spending `more`."""
     year = book.year
-    under = "replace-one" if policy.sizes_public else None  # as the limits count
+    under = _counted(policy)
     for key in keys:
         who = policy.who(key) or fingerprint(key)
         yield _limit(f"{who} in {year}", policy.coordinator, book.spent(key, year, under), more)
     yield _limit(f"All in {year}", policy.year, book.spent(None, year, under), more)
-    yield _limit("All ever", policy.total, book.spent(adjacency=under), more)
+    yield _limit("All ever", policy.total, _ever(policy, book), more)
 
 
 def _limit(name: str, allowance: Allowance, spent: Amount, more: Amount) -> data.Limit:
