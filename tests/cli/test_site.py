@@ -352,10 +352,13 @@ def test_the_policy_is_printed_tried_and_changed(cape: Cape, world: World, tmp_p
     before = path.read_text()
     assert cape("site", "policy", "--site", world.site.path).out == before
     new.write_text(before.replace("min_rows = 100", "min_rows = 0"))
-    wrong = cape("site", "policy", "--set", new, "--site", world.site.path)
-    assert (wrong.code, wrong.out, path.read_text()) == (2, "", before)
+    for option in ("--try", "--set"):
+        wrong = cape("site", "policy", option, new, "--site", world.site.path)
+        assert (wrong.code, wrong.out, path.read_text()) == (2, "", before)
     assert "min_rows must be an integer at least 1" in wrong.err
     new.write_text(before.replace("min_rows = 100", "min_rows = 200"))
+    tried = cape("site", "policy", "--try", new, "--site", world.site.path)
+    assert ("It is valid" in tried.out, path.read_text()) == (True, before)
     done = cape("site", "policy", "--set", new, "--site", world.site.path)
     assert done.code == 0
     assert "-min_rows = 100\n+min_rows = 200\n" in done.out

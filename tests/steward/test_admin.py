@@ -53,6 +53,11 @@ def test_both_ends_say_the_same(world: World, client: Client):
     assert client.refuse("lungs", "office", "why not").study == desk.inbox().of("refused")[0]
     assert client.log(5) == desk.log(5)
     assert client.ledger(lines=True) == desk.ledger(lines=True)
+    assert client.study("lungs") == desk.study("lungs")
+    assert client.notify() == desk.notify()
+    assert client.verify().lines == desk.verify().lines == 0
+    assert client.ledger_export().startswith('{"format":"cape ledger export 1","site":"a"')
+    assert client.events(client.status().last_event, 0.0) == ()
     assert client.status().linked is False
     assert client.try_policy("x").problem == desk.try_policy("x").problem
 

@@ -31,7 +31,8 @@ def test_no_answer_holds_a_cell_or_the_private_key(world: World, desk: Desk):
     assert world.code(world.request()) == "approval"
     world.edit("age = [18, 90]", "age = [18, 71]")
     told = [desk.status(), desk.mine(), desk.inbox(), desk.check(), desk.policy(), desk.ledger(lines=True)]
-    told += [desk.approve("lungs"), desk.refuse("lungs"), desk.log()]
+    told += [desk.approve("lungs"), desk.refuse("lungs"), desk.log(), desk.study("lungs"), desk.verify()]
+    told += [desk.ledger_export(), desk.events(), desk.notify()]
     (world.site.path / "rows.csv").write_text(f"age,weight,sex,ill,hiv\nx{SECRET},50,male,no,no\n")
     told.append(Desk(type(world.site)(world.site.path)).check())
     for each in told:

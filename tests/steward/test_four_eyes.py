@@ -95,6 +95,38 @@ def test_approvals_at_the_same_time_are_all_kept(world: World):
     assert study.persons == 9
 
 
+def test_an_approval_that_comes_too_late_does_not_take_others_back(world: World):
+    two(world)
+    assert world.code(world.request()) == "approval"
+    approvals = world.site.approvals
+    held = approvals.find("lungs")  # by three persons at once
+    for name in ("ana", "ben", "cleo"):
+        study, state = approvals.approve(held, Person(name), 2)
+    assert (state, study.persons) == ("approved", 3)
+    world.granted(world.request())
+
+
+def test_a_refusal_meanwhile_is_not_reversed_by_an_approval(world: World):
+    assert world.code(world.request()) == "approval"
+    approvals = world.site.approvals
+    held = approvals.find("lungs")
+    approvals.refuse(held, Person("ben"))
+    with pytest.raises(InvalidInput, match="was refused meanwhile"):
+        approvals.approve(held, Person("ana"))
+    assert world.code(world.request()) == "steward"
+
+
+def test_an_approval_that_was_renewed_meanwhile_does_not_end(world: World):
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs", once=True)
+    world.granted(world.request())
+    approvals, request = world.site.approvals, world.request()
+    ended = approvals.approved(request)
+    by(world, "ana").approve("lungs", once=True)  # after the request was found to be asked twice
+    assert approvals.hold(request, ended=ended).approvals
+    world.granted(world.request())
+
+
 def test_several_approvals_need_a_policy_that_asks(world: World):
     world.edit('approve = "ask"', 'approve = "auto"\napprovals = 2')
     with pytest.raises(InvalidInput, match='approvals = 2 needs approve = "ask"'):

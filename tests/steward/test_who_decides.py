@@ -97,7 +97,7 @@ def test_the_desks_user_is_not_admitted_unless_named(
 
 def test_without_a_daemon_the_user_of_the_process_decides(world: World):
     told = Desk(world.site).refuse("lungs", reason="no consent").study
-    assert (told.decided_by, told.reason) == (repr(OWN), "no consent")
+    assert (told.decided_by, told.reason) == (OWN, "no consent")
 
 
 def test_changes_of_the_policy_and_of_keys_say_by_whom(world: World):

@@ -81,11 +81,11 @@ class Approvals:
         """Return whether the steward has refused it: the file's name decides, whatever its content."""
         return (self._folders["refused"] / file_name(request.coordinator, request.study_hash)).is_file()
 
-    def hold(self, request: Request, *, ended: bool = False) -> Held | None:
+    def hold(self, request: Request, needed: int = 1, *, ended: Held | None = None) -> Held | None:
         """Keep a study for the steward; return None if too many wait, or it could not be read again.
 
-        With `ended` its approval has ended, and it waits again. An approval that the policy no longer takes
-        for enough is kept, and waits for others.
+        One whose approval for once has `ended` waits again, unless it was approved anew meanwhile. Approvals
+        by too few persons are kept, and wait for others.
         """
         name = file_name(request.coordinator, request.study_hash)
         with self._locked():
@@ -93,8 +93,10 @@ class Approvals:
             if found is not None and found[0] != "approved":
                 return found[1]  # it waits, or was refused meanwhile
             if found is not None:
-                kept = replace(found[1], approvals=() if ended else found[1].approvals)
-                return self._put(kept, "waiting")
+                over = ended is not None and ended.approvals == found[1].approvals
+                if not over and found[1].persons >= needed:
+                    return found[1]  # it was approved meanwhile
+                return self._put(replace(found[1], approvals=() if over else found[1].approvals), "waiting")
             theirs = [held for held in self.studies("waiting") if held.coordinator == request.coordinator]
             if len(theirs) >= _MOST_HELD:
                 return None
@@ -169,12 +171,14 @@ class Approvals:
         """
         with self._locked():
             state, now = self._now(held)
+            found = held.path.parent
+            if state == "refused" and found != self._folders["refused"]:
+                raise InvalidInput(f"the study {check.show(held.name)} was refused meanwhile; look again")
             # A refused study, and one whose approval is renewed, begins anew: nobody's earlier approval
             # counts for what was decided after it.
+            anew = state == "refused" or (state == "approved" and found == self._folders["approved"])
             others = [
-                each
-                for each in (now.approvals if state == "waiting" else ())
-                if not persons.same(each.person, by.name)
+                each for each in (() if anew else now.approvals) if not persons.same(each.person, by.name)
             ]
             own = Approval(person=by.name, desk=by.desk, at=files.now(), once=once, lines=lines)
             new = replace(now, approvals=(*others, own), question=None, refusal=None)

@@ -196,10 +196,9 @@ class Decider:
         if self.policy.approve == "auto":
             return None
         approved = None if approvals is None else approvals.approved(request, self.policy.approvals)
-        ended = approved is not None and self._used_up(request, approved.once)
-        if approved is not None and not ended:
+        if approved is not None and not self._used_up(request, approved.once):
             return approved.once
-        held = None if approvals is None else approvals.hold(request, ended=ended)
+        held = None if approvals is None else approvals.hold(request, self.policy.approvals, ended=approved)
         if approvals is not None and held is None:
             raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
         if held is not None and held.question is not None:

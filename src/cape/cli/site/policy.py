@@ -14,7 +14,7 @@ from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.errors import InvalidInput
-from cape.steward.admin.data import Status
+from cape.steward.admin.data import Status, Tried
 from cape.study import places
 
 __all__ = ["log", "policy", "status"]
@@ -41,6 +41,10 @@ def policy(
         Path | None,
         typer.Option("--set", metavar="FILE", help="A new text to put in force.", show_default=False),
     ] = None,
+    trial: Annotated[
+        Path | None,
+        typer.Option("--try", metavar="FILE", help="A new text to check only.", show_default=False),
+    ] = None,
     folder: Folder = None,
     socket: Socket = None,
     as_json: AsJson = False,
@@ -49,10 +53,16 @@ def policy(
 
     Example: [bold]cape site policy --site our-site > new.toml[/bold], and after changes there
 
+    Example: [bold]cape site policy --try new.toml --site our-site[/bold]
+
     Example: [bold]cape site policy --set new.toml --site our-site[/bold]
     """
+    if new is not None and trial is not None:
+        raise InvalidInput("give --set or --try, not both")
     with reach(folder, socket) as desk:
         now = desk.policy()
+        if trial is not None:
+            return _tried(desk.try_policy(places.read(trial, "policy")), as_json)
         if new is None:
             if as_json:
                 screen.print_json(msgspec.to_builtins(now))
@@ -60,13 +70,19 @@ def policy(
                 typer.echo(now.text, nl=False)
             return
         tried = desk.save_policy(places.read(new, "policy"), now.hash)
+    _tried(tried, as_json)
+
+
+def _tried(tried: Tried, as_json: bool) -> None:
+    """Show how a new text differs from the one before, or raise if it is invalid."""
     if tried.problem is not None:
         raise InvalidInput(f"{tried.problem}. Nothing was changed")
     if as_json:
         screen.print_json(msgspec.to_builtins(tried))
-    else:
-        typer.echo(tried.diff, nl=False)
-        typer.echo("In force from now on." if tried.diff else "Nothing differs.")
+        return
+    typer.echo(tried.diff, nl=False)
+    done = "In force from now on." if tried.saved else "It is valid; --set puts it in force."
+    typer.echo(done if tried.diff else "Nothing differs.")
 
 
 def log(
