@@ -15,7 +15,7 @@ from cape.flare.link import Network
 from cape.secagg.keys import Identity
 from cape.steward.keyring import Card, public_text
 from cape.study import Study
-from tests_deploy.conftest import SITES, World, mean
+from tests_deploy.conftest import SITES, World, mean, until
 
 
 @pytest.fixture
@@ -69,12 +69,23 @@ def test_a_held_study_waits_for_the_steward(world: World, policies) -> None:
     assert done.returncode == 1
     assert "the study awaits approval by the steward of a" in done.stderr
     assert "Nothing was spent" in done.stderr
-    command = [*world.command(study)[:3], "site", "approve", "held", "--site", str(world.here.site("a").path)]
-    approved = subprocess.run(command, capture_output=True, text=True)
+    steward = [*world.command(study)[:3], "site"]
+    here = ["--site", str(world.here.site("a").path)]
+    asked = subprocess.run([*steward, "ask", "held", "Why?", *here], capture_output=True, text=True)
+    assert asked.returncode == 0, asked.stderr
+    assert "a: waits for its steward, who asks: Why?" in world.submit(study).stderr
+    approved = subprocess.run([*steward, "approve", "held", *here], capture_output=True, text=True)
     assert approved.returncode == 0, approved.stderr
     again = world.submit(study)
     assert again.returncode == 0, again.stderr
     assert world.results("held")["analyses"][0]["participants"] == list(SITES)
+    window = world.here.folder / "a.log"  # of `cape join`
+    until(lambda: "analysis 1 of study 'held'" in window.read_text(), 20)
+    said = [line for line in window.read_text().splitlines() if "study 'held'" in line]
+    for line, ending in zip(
+        said, ("waits for the steward", "asks: Why?", "was approved", "was answered"), strict=True
+    ):
+        assert line.endswith(ending)
 
 
 def test_a_coordinator_that_asks_for_less_noise_is_refused_by_everyone(
