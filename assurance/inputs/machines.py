@@ -125,6 +125,7 @@ class Members(_AtSites):
                 wire.Ask(number, inner, random.bytes(20)),
                 wire.Carry(number, request.session, random.bytes(int(random.integers(100)))),
                 wire.Inquiry(number, request.run, 0, self._world.office.public).signed(self._world.office),
+                wire.Watch(number, int(random.integers(1 << 40))),
             ],
         )
         data = wire.pack(message)

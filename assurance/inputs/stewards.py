@@ -57,6 +57,10 @@ def held(random: np.random.Generator) -> bytes:
     """Return a file of a study that waits, bent."""
     way = random.random()
     right = _study([pick(random, _ANALYSES) for _ in range(int(random.integers(1, 3)))])
+    if random.random() < 0.5:
+        said = {"person": "ana", "desk": True, "at": "2026-01-01T00:00:00+00:00"}
+        right |= {"since": said["at"], "approvals": [said | {"once": True, "lines": 3}]}
+        right |= {"question": said | {"text": "why?"}, "refusal": said | {"text": "no"}}
     if way < 0.1:
         return bytes(pick(random, _ODD))
     if way < 0.8:
@@ -156,9 +160,13 @@ class Stewards(Surface):
                 ["check"],
                 ["approve"],
                 ["approve", pick(random, ["heart", "lungs", "", "0", "a", "\udcff", "[bold]", "x" * 3000])],
+                ["approve", "heart", "--once"],
                 ["refuse", pick(random, ["heart", "lungs", "", "b", "office", "\x1b[2J"])],
+                ["ask", "heart", pick(random, ["why?", "", "\udcff", "\x1b[2J", "[bold]", "x" * 3000])],
                 ["trust", "new.card", *pick(random, [[], ["--coordinator"]])],
                 ["ledger"],
+                ["ledger", "--export"],
+                ["verify"],
                 ["ledger", "--study", pick(random, ["heart", "", "\udcff"]), "--coordinator", "office"],
                 ["inbox"],
                 ["status"],
@@ -167,7 +175,7 @@ class Stewards(Surface):
                 ["revoke", pick(random, ["office", "b", "", "\udcff", "x" * 3000])],
             ],
         )
-        if typed[0] not in ("trust", "revoke") and random.random() < 0.3:
+        if typed[0] not in ("trust", "revoke") and "--export" not in typed and random.random() < 0.3:
             typed = [*typed, "--json"]
         if typed[0] in ("approve", "refuse") and random.random() < 0.2:
             typed = [*typed, "--coordinator", pick(random, ["office", "nobody", "", "\n"])]

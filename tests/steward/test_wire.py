@@ -20,6 +20,7 @@ TO_SITE = [
     wire.Ask(3, b"request" * 20, b"opening"),
     wire.Carry(4, bytes(16), b"data"),
     wire.Inquiry(5, bytes(16), 3, bytes(32), bytes(64)),
+    wire.Watch(6, 7),
 ]
 FROM_SITE = [
     wire.Present(1, "1.0", "a", bytes(32)),
@@ -32,6 +33,8 @@ FROM_SITE = [
     wire.Known(5, True),
     wire.Known(5, False, bytes(64)),
     wire.Refused(6, "run", "used before"),
+    wire.Happened(7, ()),
+    wire.Happened(7, (wire.Seen(8, "2026-01-01", "waiting", "lungs", "ab" * 32, "study 'lungs' waits"),)),
 ]
 
 
