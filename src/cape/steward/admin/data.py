@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from cape.data.surveyed import Survey
+from cape.steward.admin.released import Curve, Ledger, Limit, Line, Run, Spent, Told, Verified
 from cape.steward.approvals import State
 from cape.steward.codes import Refusal
 from cape.steward.held import MOST_QUESTION
@@ -72,11 +72,7 @@ Wait = Annotated[float, Meta(ge=0, le=30)]
 PolicyState = Literal["in force", "expired", "broken"]
 
 
-class _Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class Analysis(_Told, frozen=True):
+class Analysis(Told, frozen=True):
     """One analysis of a study: what it would cost now, whether it would be answered, what it reads."""
 
     number: int
@@ -89,7 +85,7 @@ class Analysis(_Told, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Approval(_Told, frozen=True):
+class Approval(Told, frozen=True):
     """Who approved a study, when (UTC), and whether each analysis may be answered once only."""
 
     person: str
@@ -98,17 +94,7 @@ class Approval(_Told, frozen=True):
     once: bool
 
 
-class Limit(_Told, frozen=True):
-    """A limit of the policy: epsilon at a delta, what is spent, and what would be spent after a study."""
-
-    name: str
-    epsilon: float
-    delta: float
-    spent: float
-    after: float
-
-
-class Study(_Told, frozen=True):
+class Study(Told, frozen=True):
     """A study that waits for the steward, was approved, or was refused.
 
     Attributes:
@@ -169,7 +155,7 @@ class Study(_Told, frozen=True):
         return self.coordinator or self.fingerprint
 
 
-class Inbox(_Told, frozen=True):
+class Inbox(Told, frozen=True):
     """The studies that a site holds, and a sentence for each unrecognised file among them."""
 
     studies: tuple[Study, ...]
@@ -180,14 +166,14 @@ class Inbox(_Told, frozen=True):
         return [study for study in self.studies if study.state == state]
 
 
-class Decided(_Told, frozen=True):
+class Decided(Told, frozen=True):
     """A study as it was when the steward decided on it."""
 
     study: Study
     unreadable: tuple[str, ...]
 
 
-class PlanLine(_Told, frozen=True):
+class PlanLine(Told, frozen=True):
     """The plan of one analysis: a table of its noise and expected error, with a title, and notes.
 
     `problem` says why there is no plan, if there is none.
@@ -201,7 +187,7 @@ class PlanLine(_Told, frozen=True):
     problem: str = ""
 
 
-class Party(_Told, frozen=True):
+class Party(Told, frozen=True):
     """A site of a study: the fingerprint of its key in the policy, empty if the policy has none."""
 
     name: str
@@ -209,7 +195,7 @@ class Party(_Told, frozen=True):
     mine: bool
 
 
-class Trusted(_Told, frozen=True):
+class Trusted(Told, frozen=True):
     """A key in the policy; `changed` is False if trusting or revoking it changed nothing."""
 
     name: str
@@ -219,7 +205,7 @@ class Trusted(_Told, frozen=True):
     changed: bool = False
 
 
-class PolicySummary(_Told, frozen=True):
+class PolicySummary(Told, frozen=True):
     """A summary of a policy: `notify` lists the ways in which notices go out."""
 
     name: str
@@ -234,7 +220,7 @@ class PolicySummary(_Told, frozen=True):
     notify: tuple[str, ...] = ()
 
 
-class Document(_Told, frozen=True):
+class Document(Told, frozen=True):
     """The text of site.toml, its hash, which a change must quote, and its summary if it is valid.
 
     Passwords are replaced by marks, which stand for them in a changed text. Hashes are per process.
@@ -246,7 +232,7 @@ class Document(_Told, frozen=True):
     summary: PolicySummary | None
 
 
-class Tried(_Told, frozen=True):
+class Tried(Told, frozen=True):
     """The summary of a new text of site.toml, or what is wrong with it; and how it differs.
 
     `hash` is that of the text in force: the old one, or the new one once it is saved.
@@ -259,7 +245,7 @@ class Tried(_Told, frozen=True):
     saved: bool = False
 
 
-class Mine(_Told, frozen=True):
+class Mine(Told, frozen=True):
     """The site's own name and public key, for others."""
 
     name: str
@@ -267,7 +253,7 @@ class Mine(_Told, frozen=True):
     fingerprint: str
 
 
-class Status(_Told, frozen=True):
+class Status(Told, frozen=True):
     """The state of a site.
 
     `linked` says whether a link is connected, None if no daemon runs. `last_event` is the number of the
@@ -284,82 +270,13 @@ class Status(_Told, frozen=True):
     last_event: int = 0
 
 
-class Line(_Told, frozen=True):
-    """One line of the ledger: amounts are fractions, under `adjacency`; `asked` is that of the request."""
-
-    line: int
-    at: str
-    coordinator: str | None
-    key: str
-    study: str
-    study_hash: str
-    number: int
-    kind: str
-    description: str
-    scheme: str
-    run: str
-    stage: int
-    mu: float
-    mu_squared: str
-    epsilon: str
-    extra: str
-    adjacency: str
-    asked: str
-    unit: str
-    unit_rows: int
-    unit_sites: int
-
-
-class Run(_Told, frozen=True):
-    """The lines of one release together: an analysis may have many stages. `line` is its first."""
-
-    line: int
-    run: str
-    at: str
-    coordinator: str
-    study: str
-    number: int
-    description: str
-    stages: int
-    mu: float
-    epsilon: float
-
-
-class Spent(_Told, frozen=True):
-    """A sum of lines; epsilon is infinite where delta is too small."""
-
-    lines: int
-    mu: float
-    epsilon: float
-
-
-class Ledger(_Told, frozen=True):
-    """A page of the selected releases, the sum of all selected, the sum of all releases, and the limits.
-
-    Attributes:
-        runs, releases: the page: by run, or by line if lines were asked for.
-        found: how many runs, or lines, were selected.
-        next: the number to give as `after` for the next page; None if this is the last.
-    """
-
-    site: str
-    delta: float
-    runs: tuple[Run, ...]
-    releases: tuple[Line, ...]
-    shown: Spent
-    total: Spent
-    limits: tuple[Limit, ...]
-    found: int = 0
-    next: int | None = None
-
-
-class StudyFile(_Told, frozen=True):
+class StudyFile(Told, frozen=True):
     """All that a site knows of a study.
 
     Attributes:
         study: what it asks, and what was decided.
         text: the study as it was signed, as a TOML text.
-        plan: noise and expected error of each analysis, by the site's own computation.
+        plan: noise and expected error of the first analyses, by the site's own computation.
         roster: its sites, with the fingerprints of their keys in the policy.
         released: what left this site for it, newest first, and `spent`, the sum of it.
     """
@@ -372,43 +289,14 @@ class StudyFile(_Told, frozen=True):
     spent: Spent
 
 
-class Curve(_Told, frozen=True):
-    """The running total of all releases: times (UTC) with the epsilon spent until then, and the most ever."""
-
-    points: tuple[tuple[str, float], ...]
-    most: float
-    delta: float
-
-
-class People(_Told, frozen=True):
+class People(Told, frozen=True):
     """How many rows, or persons, the site's table has: for the steward only. None if it cannot be read."""
 
     count: int | None
     unit: str
 
 
-class Verified(_Told, frozen=True):
-    """What a check of the whole ledger found: chain, signatures, times and totals of every line.
-
-    Attributes:
-        ok: whether nothing is wrong.
-        ledger: its identifier; lines: how many it has; first, last: when they were written.
-        line: the first line that is wrong; None if none is.
-        problems: what is wrong, in sentences.
-        at: when it was checked (UTC).
-    """
-
-    ok: bool
-    ledger: str
-    lines: int
-    first: str
-    last: str
-    line: int | None
-    problems: tuple[str, ...]
-    at: str
-
-
-class Event(_Told, frozen=True):
+class Event(Told, frozen=True):
     """Something that happened at the site: never anything of the data.
 
     Attributes:
@@ -426,7 +314,7 @@ class Event(_Told, frozen=True):
     hash: str = ""
 
 
-class Checked(_Told, frozen=True):
+class Checked(Told, frozen=True):
     """The policy checked against the data; the survey of the rows, without cells, is for the steward only."""
 
     site: str
@@ -441,7 +329,7 @@ class Checked(_Told, frozen=True):
     analyses: tuple[Analysis, ...] | None
 
 
-class Log(_Told, frozen=True):
+class Log(Told, frozen=True):
     """The last lines of the site's log, oldest first."""
 
     lines: tuple[str, ...]

@@ -7,22 +7,19 @@ import difflib
 import os
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from cape import __version__, check
-from cape.data import troubles
 from cape.data.schema import hint
-from cape.data.survey import survey
-from cape.data.surveyed import Survey
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
 from cape.steward.admin.data import Day, Hash, Lines, Name, Number, PageSize, Question, Reason, Text, Wait
 from cape.steward.admin.events import Events
 from cape.steward.admin.hidden import hide, restore
 from cape.steward.admin.studied import study_file
+from cape.steward.admin.surveyed import surveyed
 from cape.steward.approvals import FOLDERS, Held, State, Verb
 from cape.steward.export import export
 from cape.steward.folder import LEDGER, LOG, SiteFolder
@@ -280,7 +277,7 @@ class Desk:
         if study is not None:
             asked = document(Study.parse(study, Path(where)))
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
-        problems, found = self._data(policy)
+        problems, found = surveyed(self.folder, policy)
         approvals = self.folder.approvals
         unsettled = () if self.folder.ledger.settled else (str(Unsettled()),)
         return data.Checked(
@@ -362,35 +359,6 @@ class Desk:
             return None, shown.summary(Policy.parse(text, self.folder.path / "site.toml"))
         except CapeError as error:
             return hide(str(error)), None
-
-    def _too_few(self, policy: Policy, rows: int) -> list[str]:
-        """Return the problem that there are too few rows, or persons, if there are."""
-        what = "rows"
-        if policy.person is not None:
-            rows, what = (
-                self.folder.table(policy).of(policy.schema.of_persons(policy.person)).rows(),
-                "persons",
-            )
-        if rows >= policy.min_rows:
-            return []
-        return [f"there are {rows:,} {what}, and min_rows asks for {policy.min_rows:,}"]
-
-    def _data(self, policy: Policy) -> tuple[list[str], Survey | None]:
-        """Return problems, and a survey of the rows without cells."""
-        problems: list[str] = []
-        found = None
-        try:
-            self.folder.identity  # noqa: B018  raises if others can read its file
-            schema = policy.schema.of_persons(policy.person)
-            found = survey(policy.name, policy.data.source(), schema, lenient=True).shown()
-            problems += [f"the table cannot be used: {trouble}" for trouble in troubles.stops(found)]
-            if not problems:
-                problems += self._too_few(policy, found.rows)
-        except CapeError as error:
-            problems.append(str(error))
-        if policy.expires < datetime.now(UTC).date():
-            problems.append(f"the policy expired on {policy.expires}; nothing is answered")
-        return problems, found
 
 
 def at_desk(desk: Desk, person: Person) -> Desk:

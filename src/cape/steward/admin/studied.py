@@ -19,6 +19,7 @@ from cape.study.document import read
 __all__ = ["study_file"]
 
 _MOST_LINES = 1000  # of the ledger
+_MOST_PLANNED = 20  # analyses of a study: each takes up to a second
 _LONG = 20_000  # characters of a line
 _MOST_PLANS = 500
 _plans: dict[tuple[str, int], data.PlanLine] = {}
@@ -34,7 +35,7 @@ def study_file(policy: Policy, own: bytes, book: Book, held: Held, told: data.St
     return data.StudyFile(
         told,
         text_of(held.study),
-        tuple(_plan(held, number) for number in numbers),
+        tuple(_plan(held, number) for number in numbers[:_MOST_PLANNED]),
         tuple(_party(policy, own, str(name)) for name in held.study["sites"]),
         tuple(shown.line_of(policy, line) for line in released),
         shown.spent(len(theirs), book.cost(theirs), policy.year.delta),
