@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["replace", "sync_folder"]
+__all__ = ["give_to_owner", "replace", "sync_folder"]
 
 
 def replace(path: Path, data: bytes | memoryview) -> None:
@@ -23,6 +23,16 @@ def replace(path: Path, data: bytes | memoryview) -> None:
         os.fsync(file.fileno())
     os.replace(beside, path)
     sync_folder(path.parent)
+
+
+def give_to_owner(path: Path) -> None:
+    """Give a file or folder that root has made to the owner of the folder that it is in.
+
+    Otherwise the process of that owner could not read what an administrator did there.
+    """
+    if os.geteuid() == 0:
+        owner = os.stat(path.parent)
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def sync_folder(path: Path) -> None:

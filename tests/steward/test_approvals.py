@@ -10,6 +10,7 @@ import pytest
 
 from cape.errors import InvalidInput
 from cape.steward import Request
+from cape.steward.keyring import Card
 from cape.steward.persons import Person
 from cape.steward.preview import preview
 from tests.world import World, ask, document
@@ -78,6 +79,20 @@ def test_a_study_that_is_held_again_meanwhile_is_in_one_folder(world: World):
     assert world.code(world.request()) == "steward"
     assert approvals.hold(world.request())
     assert approvals.studies("waiting") == [], "what was decided does not wait"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_decides_belongs_to_the_owner_of_the_folder(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    for path in (world.site.path, *world.site.path.iterdir()):
+        os.chown(path, 70_001, 70_002)
+    assert world.code(world.request()) == "approval"
+    world.site.approvals.approve(world.site.approvals.find("lungs"), ANA)
+    world.site.trust(Card("z", bytes([7] * 32), "site"), coordinator=False)
+    for path in ("approvals.lock", "held", "approved", "site.toml"):
+        assert (world.site.path / path).stat().st_uid == 70_001, path
+    (file,) = (world.site.path / "approved").iterdir()
+    assert (file.stat().st_uid, file.stat().st_gid) == (70_001, 70_002)
 
 
 def test_of_two_files_of_a_study_the_refusal_counts(world: World):

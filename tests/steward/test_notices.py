@@ -7,6 +7,8 @@ import hmac
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -315,3 +317,42 @@ def test_a_notifier_waits_for_a_daemon_that_is_not_there(
         stop.set()
         thread.join(20)
     assert Desk(world.site).notify().ways == ("webhook",)
+
+
+@pytest.mark.slow(12)
+def test_real_processes_tell_of_a_study_that_waits(world: World, tmp_path: Path):
+    out, link = tmp_path / "out", tmp_path / "run" / "link.sock"
+    hook = tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\ncat >> {out}\n")
+    hook.chmod(0o700)
+    path = world.site.path / "site.toml"
+    path.write_text(f'{path.read_text()}\n[notify]\ncommand = ["{hook}"]\n')
+    site = ["--site", str(world.site.path)]
+    started = []
+
+    def start(*typed: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "cape", "site", *typed]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    def told() -> list[str]:
+        return [json.loads(line)["kind"] for line in out.read_text().splitlines()] if out.exists() else []
+
+    try:
+        start("serve", *site, "--link", str(link), "--link-may-read-rows")
+        wait_for((world.site.path / SOCKET).exists)
+        notifier = start("notify", *site)
+        assert "Notices of site a go out by command" in notifier.stdout.readline()
+        time.sleep(1)
+        assert world.code(world.request()) == "approval"  # in this process: the daemon finds the file
+        wait_for(lambda: told() == ["waiting"])
+        with Client(world.site.path / SOCKET) as desk:
+            desk.refuse("lungs")
+        wait_for(lambda: told() == ["waiting", "refused"])
+        notifier.terminate()
+        assert notifier.wait(20) == 0
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait(20)
+            process.stdout.close()

@@ -28,7 +28,7 @@ from typing import Literal
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.files import sync_folder
+from cape.files import give_to_owner, sync_folder
 from cape.steward import held as files
 from cape.steward import persons
 from cape.steward.held import MOST_QUESTION, Approval, Held, Said, file_name, load
@@ -209,6 +209,7 @@ class Approvals:
         """Let one thread of one process at a time decide; the kernel releases the lock of a dead one."""
         try:
             handle = os.open(self._lock, os.O_CREAT | os.O_RDWR, 0o600)
+            give_to_owner(self._lock)
         except OSError as error:
             raise InvalidInput(f"{self._lock} cannot be opened: {error.strerror}") from None
         try:
@@ -242,6 +243,7 @@ class Approvals:
         try:
             if not to.is_dir():
                 to.mkdir(mode=0o700)
+                give_to_owner(to)
                 sync_folder(to.parent)
             write_whole(to / name, held.text())
             for folder in self._folders.values():

@@ -22,7 +22,7 @@ import msgspec
 
 from cape import check
 from cape.errors import InvalidInput
-from cape.files import sync_folder
+from cape.files import give_to_owner, sync_folder
 from cape.secagg.keys import KEY_BYTES, Identity
 from cape.study import places
 
@@ -258,6 +258,7 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        give_to_owner(beside)
         os.replace(beside, path)
         sync_folder(path.parent)
     except OSError as error:

@@ -80,18 +80,18 @@ def serve(
         make_place(admin)
     socket = admin or here.path / desks.SOCKET
     server = desks.serve(socket, here, stewards, desk=of_desk, linked=lambda: daemon.connected)
-    threading.Thread(target=_read_ledger, args=(here,), name="cape-ledger", daemon=True).start()
     with daemon, server:
+        threading.Thread(target=_begin, args=(socket,), name="cape-begin", daemon=True).start()
         typer.echo(f"Site {policy.name} waits for its link at {place}; Ctrl-C stops it.")
         typer.echo(f"Fingerprint of this site's key: {fingerprint(here.identity.public)}")
         stop.wait()
     typer.echo("Stopped.")
 
 
-def _read_ledger(here: SiteFolder) -> None:
-    """Read the ledger before somebody asks: a long one takes seconds the first time."""
-    with contextlib.suppress(CapeError):  # commands and pages say what is wrong with it
-        here.book.refresh()
+def _begin(socket: Path) -> None:
+    """Ask the desk once, as a steward would: events begin now, and a long ledger is read in good time."""
+    with contextlib.suppress(CapeError), desks.Client(socket) as desk:
+        desk.status()
 
 
 def _warn(here: SiteFolder, policy: Policy) -> None:

@@ -86,9 +86,9 @@ class Desk:
         )
         linked = None if self._linked is None else self._linked()
         waiting = len(self.folder.approvals.studies("waiting"))
-        return data.Status(
-            __version__, mine, state, problem, summary, waiting, linked, self._watch.value.last
-        )
+        watched = linked is not None or self._watch.made  # without a daemon nobody follows events
+        last = self._watch.value.last if watched else 0
+        return data.Status(__version__, mine, state, problem, summary, waiting, linked, last)
 
     def mine(self) -> data.Mine:
         """Return the site's own name and public key."""
@@ -374,6 +374,10 @@ class _Once(Generic[_T]):
     def __init__(self, make: Callable[[], _T]) -> None:
         self._make, self._lock = make, threading.Lock()
         self._made: list[_T] = []
+
+    @property
+    def made(self) -> bool:
+        return bool(self._made)
 
     @property
     def value(self) -> _T:
