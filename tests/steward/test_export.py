@@ -57,12 +57,12 @@ BENT = {
 }
 
 
-@pytest.mark.parametrize("what", BENT)
-def test_an_export_that_was_changed_does_not_pass(world: World, text: str, tmp_path: Path, what: str):
+def test_an_export_that_was_changed_does_not_pass(world: World, text: str, tmp_path: Path):
     path = tmp_path / "ledger.json"
-    path.write_text(BENT[what](text))
-    _, found = verify_export(path, [world.identities["a"].public])
-    assert found.problems
+    for what, bent in BENT.items():
+        path.write_text(bent(text))
+        _, found = verify_export(path, [world.identities["a"].public])
+        assert found.problems, what
 
 
 def test_a_text_that_is_no_export_is_refused_in_a_sentence(world: World, text: str, tmp_path: Path):
