@@ -61,7 +61,7 @@ def export(ledger: Ledger, site: str, identity: Identity) -> str:
         ledger=ledger.id.hex(),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         columns=list(COLUMNS),
-        lines=[[number, chain, signature, *values] for number, chain, signature, values in ledger.signed()],
+        lines=[list(line) for line in ledger.signed()],
         key=identity.public.hex(),
     )
     signed = msgspec.structs.replace(told, signature=identity.sign(told.body).hex())

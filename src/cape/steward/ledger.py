@@ -240,11 +240,12 @@ class Ledger:
             for number, chain, *values in found:
                 yield number, chain, values
 
-    def signed(self) -> list[tuple[int, str, str, list[Any]]]:
-        """Return number, chain value, signature and values of all lines; nothing is checked."""
+    def signed(self) -> Iterator[tuple[Any, ...]]:
+        """Yield number, chain value, signature and values of all lines; nothing is checked."""
         with self._connected() as db:
-            found = db.execute(f"SELECT id, chain, signature, {', '.join(COLUMNS)} FROM releases ORDER BY id")
-            return [(number, chain, signature, values) for number, chain, signature, *values in found]
+            yield from db.execute(
+                f"SELECT id, chain, signature, {', '.join(COLUMNS)} FROM releases ORDER BY id"
+            )
 
     def chain(self, lines: int) -> bytes | None:
         """Return the chain value after so many lines; None if there are fewer."""

@@ -104,11 +104,10 @@ def verify_rows(
     Raises:
         ValueError or TypeError: a line is none.
     """
-    found = Verified(ledger)
-    chains = {0: start(ledger)}
+    found, chains, known = Verified(ledger), {0: start(ledger)}, set(keys)
     for row in rows:
-        _check_line(found, chains, set(keys), row)
-    _check_heads(found, chains, set(keys), heads)
+        _check_line(found, chains, known, row)
+    _check_heads(found, chains, known, heads)
     return found
 
 
