@@ -86,8 +86,7 @@ class Desk:
         )
         linked = None if self._linked is None else self._linked()
         waiting = len(self.folder.approvals.studies("waiting"))
-        watched = linked is not None or self._watch.made  # without a daemon nobody follows events
-        last = self._watch.value.last if watched else 0
+        last = self._watch.value.last
         return data.Status(__version__, mine, state, problem, summary, waiting, linked, last)
 
     def mine(self) -> data.Mine:
@@ -379,10 +378,6 @@ class _Once(Generic[_T]):
     def __init__(self, make: Callable[[], _T]) -> None:
         self._make, self._lock = make, threading.Lock()
         self._made: list[_T] = []
-
-    @property
-    def made(self) -> bool:
-        return bool(self._made)
 
     @property
     def value(self) -> _T:
