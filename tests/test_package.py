@@ -36,6 +36,7 @@ OF_USERS = (
     "torch",
     "accounting",
     "flare",
+    "desk",
 )  # what it can do
 HOMES = {
     "scikit-learn": "sklearn",
@@ -43,6 +44,14 @@ HOMES = {
     "nvflare": "flare",
     "aiohttp": "flare",
     "psutil": "flare",
+    "starlette": "desk",
+    "anyio": "desk",
+    "markupsafe": "desk",
+    "jinja2": "desk",
+    "uvicorn": "desk",
+    "authlib": "desk",
+    "httpx": "desk",
+    "tomlkit": "desk",
 }
 LAYERS = [
     "errors",
@@ -68,6 +77,7 @@ LAYERS = [
     "torch",
     "sklearn",
     "audit",
+    "desk",
     "cli",
 ]  # each may import what stands before it
 
@@ -253,6 +263,7 @@ def test_an_undeclared_import_would_be_seen():
 BLOCKED = """
 import importlib, pkgutil, sys
 extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "aiohttp", "psutil"}
+extras |= {"starlette", "anyio", "uvicorn", "jinja2", "authlib", "httpx", "tomlkit"}
 extras |= {"fastexcel", "formulaic", "pyreadstat", "duckdb", "psycopg", "pymysql", "pyspark"}
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -261,7 +272,7 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 import cape
 for module in pkgutil.walk_packages(cape.__path__, "cape.", onerror=lambda name: None):
-    if module.name.split(".")[1] not in {"sklearn", "torch", "flare", "__main__"}:
+    if module.name.split(".")[1] not in {"sklearn", "torch", "flare", "desk", "__main__"}:
         importlib.import_module(module.name)
 for name in ("sklearn", "torch"):
     try:
