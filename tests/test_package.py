@@ -50,7 +50,8 @@ HOMES = {
     "jinja2": "desk",
     "uvicorn": "desk",
     "authlib": "desk",
-    "httpx": "desk",
+    "httpx2": "desk",
+    "joserfc": "desk",
     "tomlkit": "desk",
 }
 LAYERS = [
@@ -263,7 +264,7 @@ def test_an_undeclared_import_would_be_seen():
 BLOCKED = """
 import importlib, pkgutil, sys
 extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "aiohttp", "psutil"}
-extras |= {"starlette", "anyio", "uvicorn", "jinja2", "authlib", "httpx", "tomlkit"}
+extras |= {"starlette", "anyio", "uvicorn", "jinja2", "authlib", "httpx2", "joserfc", "tomlkit"}
 extras |= {"fastexcel", "formulaic", "pyreadstat", "duckdb", "psycopg", "pymysql", "pyspark"}
 class Missing:
     def find_spec(self, name, path=None, target=None):

@@ -30,7 +30,7 @@ def unlimited() -> Limits:
 def desk(pages: Sequence[Page], state: Path, folder: SiteFolder | None = None, **more: Any) -> Starlette:
     """The application over a site's folder, without its daemon; `more` is of `Access`, or the kit."""
     kit = more.pop("kit", None)
-    told = {"limits": unlimited(), "hosts": frozenset({HOST})} | more
+    told = {"limits": unlimited(), "hosts": frozenset({HOST}), "log": print} | more
     access = Access(Trail(state / "trail.jsonl"), **told)
     reach = None if folder is None else lambda person: Desk(folder)
     return build(pages, access, place="a", site=reach, kit=kit)

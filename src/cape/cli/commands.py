@@ -13,6 +13,7 @@ from cape.cli.bench import bench
 from cape.cli.check import check as check_rows
 from cape.cli.demo import demo
 from cape.cli.deploy import deploy
+from cape.cli.desk import desk
 from cape.cli.exports import results
 from cape.cli.init import init
 from cape.cli.machines import join, serve, status
@@ -39,7 +40,8 @@ for command in (demo, init, check_rows, plan, run, results, synth, audit, bench,
     app.command(command.__name__)(command)
 app.add_typer(site)
 app.add_typer(deploy)
-for group in (app, site, deploy):
+app.add_typer(desk)
+for group in (app, site, deploy, desk):
     for registered in group.registered_commands:  # typer would break help where a docstring's lines end
         paragraphs = (inspect.getdoc(registered.callback) or "").split("\n\n")
         registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

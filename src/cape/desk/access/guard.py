@@ -101,10 +101,10 @@ class Guard:
 
 
 def same_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser says that a page of this desk sent the request, or says nothing."""
-    origin, fetched = headers.get("origin"), headers.get("sec-fetch-site")
-    if fetched not in (None, "same-origin", "none"):
-        return False
+    """Return whether the browser says that a page of this desk sent a form, or says nothing about it."""
+    fetched, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if fetched is not None:
+        return fetched == "same-origin"
     try:
         return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
     except ValueError:

@@ -1,0 +1,326 @@
+"""`cape desk`: pages in a browser, for a site's stewards or for a coordinator."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cape.cli import screen
+from cape.cli.options import AsJson
+from cape.errors import InvalidInput, MissingExtra
+from cape.steward.admin import SOCKET, Client
+
+if TYPE_CHECKING:
+    from cape.desk.page import Page, Reach
+
+__all__ = ["desk"]
+
+PORT = 8011
+_VARIABLE = "CAPE_ADMIN"
+_EXTRA = ("starlette", "uvicorn", "jinja2", "tomlkit")
+_OF_OIDC = ("authlib", "httpx2", "joserfc")
+_RUNNING = "desk.json"
+
+desk = typer.Typer(name="desk", invoke_without_command=True, rich_markup_mode="rich")
+
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="The desk's own folder: trail of decisions, log; by default ~/.local/state/cape-desk/NAME.",
+        show_default=False,
+    ),
+]
+
+
+@desk.callback()
+def serve(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--site", metavar="DIR", help="The site's folder; its daemon runs.", show_default=False),
+    ] = None,
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            "--socket",
+            metavar="PATH",
+            help=f"The daemon's administrative socket instead; by default {_VARIABLE}.",
+            show_default=False,
+        ),
+    ] = None,
+    coordinator: Annotated[
+        bool, typer.Option("--coordinator", help="The coordinator's desk; needs --kit.")
+    ] = False,
+    kit: Annotated[
+        Path | None,
+        typer.Option("--kit", metavar="DIR", help="The coordinator's kit.", show_default=False),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than loopback need TLS.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")] = PORT,
+    cert: Annotated[
+        Path | None,
+        typer.Option("--cert", metavar="FILE", help="The certificate for TLS (PEM).", show_default=False),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", metavar="FILE", help="The key of the certificate (PEM).", show_default=False),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="How browsers reach it, behind a proxy of TLS.", show_default=False
+        ),
+    ] = None,
+    oidc: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc",
+            metavar="FILE",
+            help="Log in by a provider of OpenID Connect: its address, and who has which role (TOML).",
+            show_default=False,
+        ),
+    ] = None,
+    idle: Annotated[
+        int,
+        typer.Option(metavar="MINUTES", min=1, max=720, help="Log out who does nothing for so long."),
+    ] = 30,
+    state: State = None,
+    desk_may_read_rows: Annotated[
+        bool,
+        typer.Option(
+            "--desk-may-read-rows",
+            help="Start as a user who can read the site's rows and key: for rehearsals on one machine.",
+        ),
+    ] = False,
+) -> None:
+    """Serve pages to a browser until Ctrl-C: a site's inbox, ledger and policy, or a coordinator's studies.
+
+    It asks the site's daemon, so no page allows what [bold]cape site[/bold] would not. Run it as a user of
+    its own, whom [bold]cape site serve --desk USER[/bold] names. Open the link that it prints: it works once.
+
+    Example: [bold]cape desk --socket /run/cape/cleveland/admin.sock[/bold]
+
+    Example: [bold]cape desk --coordinator --kit kits/coordinator[/bold]
+
+    Example: [bold]cape desk --socket /run/cape/cleveland/admin.sock --host 0.0.0.0 --port 443 --cert desk.pem
+    --key desk.key --oidc login.toml[/bold]
+    """
+    if context.invoked_subcommand is not None:
+        return
+    _require(_EXTRA + (_OF_OIDC if oidc is not None else ()))
+    from cape.desk.access.sessions import Sessions
+    from cape.desk.server import Address, Log, listen, run, state_folder
+
+    address = Address(host, port, cert, key, url)
+    address.check()
+    place, pages, reach = _pages(folder, socket, kit, coordinator, desk_may_read_rows)
+    home = state_folder(state or _default_root() / place)
+    listening = listen(host, port)
+    address = Address(host, listening.getsockname()[1], cert, key, url)
+    from cape.desk.access.trail import Trail
+    from cape.desk.app import Access, build
+
+    with _alone(home):
+        access = Access(
+            Trail(home / "trail.jsonl"),
+            address.hosts,
+            secure=address.secure,
+            cookie=address.cookie,
+            sessions=Sessions(idle * 60),
+            log=Log(home / "desk.log"),
+        )
+        if oidc is not None:
+            from cape.desk.access.oidc import Logins
+            from cape.desk.access.oidc import pages as login_pages
+            from cape.desk.access.provider import Provider
+
+            access.login = login_pages(Logins(Provider.load(oidc), address.base))
+            first = address.base
+        else:
+            from cape.desk.access.links import Links
+            from cape.desk.access.links import pages as link_pages
+            from cape.desk.access.people import Person
+
+            links = Links(home)
+            access.login = link_pages(links)
+            first = address.base + links.make(Person("local", "admin"))
+        app = build(pages, access, place=place, site=reach, kit=kit)
+        _note(home, {"url": address.base, "links": oidc is None})
+        try:
+            typer.echo(f"Desk of {place}, until Ctrl-C. Open: {first}")
+            typer.echo(_head(access.trail.lines, access.trail.head))
+            run(app, address, listening)
+        finally:
+            (home / _RUNNING).unlink(missing_ok=True)
+    typer.echo(f"Stopped. {_head(access.trail.lines, access.trail.head)}")
+
+
+@desk.command()
+def link(
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Who gets it, as the logs will say.", show_default=False)
+    ],
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="viewer reads, steward decides on studies, admin also edits.")
+    ] = "viewer",
+    state: State = None,
+) -> None:
+    """Print a link that logs a person in once, at the desk that runs here. It can be used for 15 minutes.
+
+    Example: [bold]cape desk link --name ana --role steward[/bold]
+    """
+    _require(_EXTRA)
+    from cape.desk.access.links import Links
+    from cape.desk.access.people import ROLES, Person
+    from cape.study import places
+
+    places.one_of("role", role, ROLES)
+    home = state or _only_desk()
+    running = _running(home)
+    if not running["links"]:
+        raise InvalidInput("this desk logs people in by a provider (--oidc), so it takes no links")
+    found = next(each for each in ROLES if each == role)
+    typer.echo(f"{running['url']}{Links(home).make(Person(name, found))}")
+
+
+@desk.command()
+def trail(state: State = None, as_json: AsJson = False) -> None:
+    """Check the trail of decisions, and print it: who clicked what, and when.
+
+    The exit status is 1 if a line was changed, removed or inserted.
+
+    Example: [bold]cape desk trail --state /var/lib/cape-desk[/bold]
+    """
+    from cape.desk.access.trail import check
+
+    path = (state or _only_desk()) / "trail.jsonl"
+    if not path.is_file():
+        raise InvalidInput(f"there is no trail {path}; name the desk's own folder with --state")
+    found = check(path)
+    with open(path, "rb") as file:
+        lines = [json.loads(line) for line in file.read(found.size).splitlines()]
+    if as_json:
+        screen.print_json({"lines": lines, "head": found.head, "wrong": found.wrong})
+    else:
+        for each in lines:
+            typer.echo(_told(each))
+        typer.echo(_head(found.lines, found.head))
+    if found.wrong is not None:
+        typer.echo(f"cape: line {found.wrong} of {path} is not what the desk wrote", err=True)
+        raise typer.Exit(1)
+
+
+def _told(line: dict[str, object]) -> str:
+    fields = line.get("fields")
+    told = fields.items() if isinstance(fields, dict) else ()
+    what = " ".join(f"{name}={value!r}" for name, value in told)
+    done = f"{line['outcome']} (line {line['of']})" if "outcome" in line else ""
+    who = f"{line['person']} ({line['role']})"
+    return " ".join(str(each) for each in (line["number"], line["at"], who, line["what"], what, done) if each)
+
+
+def _head(lines: int, head: str) -> str:
+    return f"Trail of decisions: {lines} lines, head {head[:16]}."
+
+
+def _require(names: tuple[str, ...]) -> None:
+    if any(importlib.util.find_spec(name) is None for name in names):
+        raise MissingExtra("desk", "cape desk")
+
+
+def _pages(
+    folder: Path | None, socket: Path | None, kit: Path | None, coordinator: bool, may_read: bool
+) -> tuple[str, tuple[Page, ...], Reach | None]:
+    """Return whose desk it is, its pages, and how they reach the site."""
+    if coordinator or kit is not None:
+        if not coordinator or kit is None or folder is not None or socket is not None:
+            raise InvalidInput(
+                "a coordinator's desk needs --coordinator and --kit, and neither --site nor --socket"
+            )
+        from cape.coordinator import CoordinatorFolder
+        from cape.desk.coordinator import PAGES
+
+        return CoordinatorFolder(kit).card.name, PAGES, None
+    from cape.desk import site as pages
+    from cape.desk.access.apart import require_no_rows
+
+    place = _socket(folder, socket)
+    with Client(place) as site:
+        name = site.mine().name
+    if may_read:
+        typer.echo("cape: warning: the desk may read the site's rows and key: for rehearsals only", err=True)
+    else:
+        require_no_rows(place)
+    return name, pages.PAGES, lambda person: Client(place)
+
+
+def _socket(folder: Path | None, socket: Path | None) -> Path:
+    if folder is not None and socket is not None:
+        raise InvalidInput("give --site or --socket, not both")
+    if folder is not None:
+        return folder / SOCKET
+    if socket is None and os.environ.get(_VARIABLE):
+        return Path(os.environ[_VARIABLE])
+    if socket is None:
+        raise InvalidInput(
+            "give the administrative socket of the site's daemon with --socket, or its folder with --site"
+        )
+    return socket
+
+
+def _default_root() -> Path:
+    given = os.environ.get("STATE_DIRECTORY")  # of systemd
+    if given:
+        return Path(given.partition(":")[0])
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "cape-desk"
+
+
+def _only_desk() -> Path:
+    """Return the folder of the desk that runs, if there is only one."""
+    found = sorted(path.parent for path in _default_root().glob(f"*/{_RUNNING}"))
+    if len(found) == 1:
+        return found[0]
+    seen = ", ".join(map(str, found)) or "none"
+    raise InvalidInput(f"name the desk's own folder with --state; desks that run: {seen}")
+
+
+def _running(home: Path) -> dict[str, object]:
+    with suppress(OSError, ValueError):
+        told = json.loads((home / _RUNNING).read_text())
+        if isinstance(told, dict) and {"url", "links"} <= told.keys():
+            return told
+    raise InvalidInput(
+        f"no desk runs with the folder {home}; start `cape desk`, or name its folder with --state"
+    )
+
+
+def _note(home: Path, told: dict[str, object]) -> None:
+    (home / _RUNNING).write_text(json.dumps(told))
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Hold the desk's folder: two desks would break the chain of one trail."""
+    handle = os.open(home / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidInput(
+                f"another desk runs with the folder {home}; stop it, or name another folder with --state"
+            ) from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,51 @@
+"""Keeps the desk away from the rows: it runs as a user who can read neither them nor the site's key.
+
+Claim. `cape desk` starts only as a user other than root and the daemon's own, who cannot read the site's key,
+its ledger or the files of its rows, as far as this process can find them; `--desk-may-read-rows` overrides
+that.
+Reason. The kernel says which user runs the daemon at the other end of the socket; whether a file can be read
+is tried. The desk takes requests from a browser, so a flaw in it must not reach what the daemon alone holds.
+Tested in tests/desk/test_apart.py.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cape.errors import CapeError, InvalidInput
+from cape.steward.admin import Client
+from cape.steward.folder import KEY, LEDGER
+from cape.steward.policy import Policy
+from cape.unix import Client as Socket
+
+__all__ = ["require_no_rows"]
+
+_INSTEAD = (
+    "run `cape desk` as a user of its own, whom `cape site serve --desk USER` names; or, for a rehearsal on "
+    "one machine, give --desk-may-read-rows"
+)
+
+
+def require_no_rows(socket: Path) -> None:
+    """Raise if this process could read rows, key or ledger of the site at a socket."""
+    with Socket(socket) as daemon:
+        its_user = daemon.peer.uid
+    own = os.geteuid()
+    if own == 0:
+        raise InvalidInput(f"the desk runs as root, who can read the site's rows and key; {_INSTEAD}")
+    if its_user is None or own == its_user:
+        raise InvalidInput(f"the desk runs as the daemon's own user, who can read rows and key; {_INSTEAD}")
+    for path in (socket.parent / KEY, socket.parent / LEDGER, *_rows(socket)):
+        if os.access(path, os.R_OK):
+            raise InvalidInput(f"the desk's user can read {path}, which only the daemon may; {_INSTEAD}")
+
+
+def _rows(socket: Path) -> list[Path]:
+    """Return the files of rows that the policy names; relative ones are relative to the site's folder."""
+    try:
+        with Client(socket) as desk:
+            policy = Policy.parse(desk.policy().text, socket.parent / "site.toml")
+    except CapeError:  # a policy that cannot be read names nothing, and nothing is answered
+        return []
+    return [Path(each) for each in policy.data.where]
