@@ -42,7 +42,10 @@ app.add_typer(site)
 app.add_typer(deploy)
 app.add_typer(desk)
 for group in (app, site, deploy, desk):
-    for registered in group.registered_commands:  # typer would break help where a docstring's lines end
+    documented = [
+        each for each in (*group.registered_commands, group.registered_callback) if each is not None
+    ]
+    for registered in documented:  # typer would break help where a docstring's lines end
         paragraphs = (inspect.getdoc(registered.callback) or "").split("\n\n")
         registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
