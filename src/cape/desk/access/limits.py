@@ -54,4 +54,4 @@ class Limits:
 
     each: Buckets = field(default_factory=lambda: Buckets(20, 200))
     all: Buckets = field(default_factory=lambda: Buckets(100, 500))
-    logins: Buckets = field(default_factory=lambda: Buckets(0.2, 10))
+    logins: Buckets = field(default_factory=lambda: Buckets(0.5, 20))

@@ -101,6 +101,10 @@ class Logins:
             )
         return str(address)
 
+    def began(self, state: str) -> bool:
+        """Return whether a login with this state has begun here, and has not ended."""
+        return state in self._begun
+
     def finish(self, state: str, code: str, browser: str) -> Person:
         """Return who has logged in, when the provider has sent the browser back."""
         with self._lock:
@@ -226,8 +230,9 @@ def pages(logins: Logins) -> tuple[Page, ...]:
 
     def finish(request: Request) -> Response:
         access: Access = request.app.state.access
-        _limit(request, access)
         asked = request.query_params
+        if not logins.began(asked.get("state", "")):
+            _limit(request, access)
         if "error" in asked:
             raise HTTPException(403, f"the provider refused the login{_code(asked['error'])}")
         try:

@@ -113,7 +113,7 @@ class Provider:
         for role in reversed(ROLES):
             if any(_values(claims.get(claim)) & listed for claim, listed in self.roles[role].items()):
                 return Person(name, role)
-        raise CapeError(f"{name} has no role at this desk; its operator can give one in [roles]")
+        raise CapeError(f"this desk gives no role to {name}; its operator can, in [roles]")
 
 
 def is_loopback(host: str) -> bool:
