@@ -32,7 +32,8 @@ def desk(pages: Sequence[Page], state: Path, folder: SiteFolder | None = None, *
     kit = more.pop("kit", None)
     told = {"limits": unlimited(), "hosts": frozenset({HOST}), "log": print} | more
     access = Access(Trail(state / "trail.jsonl"), **told)
-    reach = None if folder is None else lambda person: Desk(folder)
+    one = None if folder is None else Desk(folder)  # as in a daemon: hashes of the policy are per process
+    reach = None if one is None else lambda person: one
     return build(pages, access, place="a", site=reach, kit=kit)
 
 

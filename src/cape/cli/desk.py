@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cape.cli import screen
+from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.errors import InvalidInput, MissingExtra
 from cape.steward.admin import SOCKET, Client
@@ -232,7 +232,7 @@ def _told(line: dict[str, object]) -> str:
 
 
 def _head(lines: int, head: str) -> str:
-    return f"Trail of decisions: {lines} lines, head {head[:16]}."
+    return f"Trail of decisions: {words.count(lines, 'line')}, head {head[:16]}."
 
 
 def _require(names: tuple[str, ...]) -> None:
@@ -257,13 +257,13 @@ def _pages(
     from cape.desk.access.apart import require_no_rows
 
     place = _socket(folder, socket)
-    with Client(place) as site:
+    with Client(place, person="desk") as site:  # finds out now whether the daemon believes this user
         name = site.mine().name
     if may_read:
         typer.echo("cape: warning: the desk may read the site's rows and key: for rehearsals only", err=True)
     else:
         require_no_rows(place)
-    return name, pages.PAGES, lambda person: Client(place)
+    return name, pages.PAGES, lambda person: Client(place, person=person)
 
 
 def _socket(folder: Path | None, socket: Path | None) -> Path:

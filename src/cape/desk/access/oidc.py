@@ -73,10 +73,17 @@ class Logins:
         provider: which one.
         address: of this desk, as browsers reach it: https://desk.hospital.org.
         clock: seconds that never go back.
+        transport: how the provider is reached, if not by the network.
     """
 
-    def __init__(self, provider: Provider, address: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.provider = provider
+    def __init__(
+        self,
+        provider: Provider,
+        address: str,
+        clock: Callable[[], float] = time.monotonic,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self.provider, self._transport = provider, transport
         self._redirect = address.rstrip("/") + CALLBACK
         self._clock = clock
         self._begun: dict[str, _Begun] = {}
@@ -120,6 +127,8 @@ class Logins:
                 )
                 claims = self._claims(token, begun.nonce)
                 return self.provider.person(self._more(client, claims))
+        except CapeError:
+            raise
         except OAuthError as error:
             raise CapeError(f"the provider refused the login{_code(error.error)}") from None
         except (JoseError, ValueError, LookupError, TypeError) as error:
@@ -180,7 +189,8 @@ class Logins:
 
     def _fetch(self, address: str) -> Any:
         try:
-            answer = httpx2.get(address, timeout=_PATIENCE)
+            with httpx2.Client(timeout=_PATIENCE, transport=self._transport) as client:
+                answer = client.get(address)
             answer.raise_for_status()
             told = answer.json()
         except (httpx2.HTTPError, ValueError) as error:
@@ -200,6 +210,7 @@ class Logins:
             redirect_uri=self._redirect,
             code_challenge_method="S256",
             timeout=_PATIENCE,
+            transport=self._transport,
         )
 
 

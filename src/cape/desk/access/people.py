@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.steward.keyring import person as checked
 
 __all__ = ["ROLES", "Person", "Role", "require_name"]
 
-_MOST_NAME = 200
 
 Role = Literal["viewer", "steward", "admin"]
 """A viewer reads; a steward decides on studies, too; an admin edits the policy and trusts keys, too."""
@@ -30,9 +28,5 @@ class Person:
 
 
 def require_name(name: str) -> str:
-    """Return a person's name; raise if it could not stand in a line of a log."""
-    if not name.strip() or len(name) > _MOST_NAME or not name.isprintable():
-        raise InvalidInput(
-            f"the name of a person must have 1 to {_MOST_NAME} printable characters, not {check.show(name)}"
-        )
-    return name
+    """Return a person's name; raise if the site's daemon would not write it into its log."""
+    return checked("the name of a person", name)

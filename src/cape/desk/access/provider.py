@@ -32,8 +32,6 @@ from cape.study.places import Text
 
 __all__ = ["Provider", "is_loopback", "require_private"]
 
-_Values = Annotated[list[Text], Meta(min_length=1, description='must be a list, as in ["ana@h.org"]')]
-
 
 class _Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issuer: Text
@@ -47,9 +45,9 @@ class _Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    viewer: dict[str, _Values] = {}
-    steward: dict[str, _Values] = {}
-    admin: dict[str, _Values] = {}
+    viewer: dict[str, Any] = {}
+    steward: dict[str, Any] = {}
+    admin: dict[str, Any] = {}
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +87,9 @@ class Provider:
             if "openid" not in told.scopes:
                 raise InvalidInput('[provider] scopes must contain "openid"')
             roles: dict[Role, Mapping[str, frozenset[str]]] = {
-                role: {claim: frozenset(values) for claim, values in getattr(file.roles, role).items()}
+                role: {
+                    claim: _listed(role, claim, given) for claim, given in getattr(file.roles, role).items()
+                }
                 for role in ROLES
             }
             if not any(roles.values()):
@@ -131,6 +131,12 @@ def require_private(address: str) -> str:
     if host and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))):
         return address
     raise InvalidInput(f"must be an address that starts with https://, not {places.shown(address)}")
+
+
+def _listed(role: Role, claim: str, given: Any) -> frozenset[str]:
+    if not given or not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise InvalidInput(f'[roles.{role}] {claim} must be a list of texts, as in {claim} = ["ana@h.org"]')
+    return frozenset(given)
 
 
 def _values(told: Any) -> frozenset[str]:
