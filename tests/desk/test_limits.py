@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.desk.access.limits import Buckets
-from tests.desk.test_sessions import Clock
+from tests.desk.clock import Clock
 from tests.slices import examples
 
 

@@ -11,8 +11,8 @@ from cape.desk.access.limits import Buckets, Limits
 from cape.desk.access.links import LASTS, Links, pages
 from cape.desk.access.people import Person
 from cape.errors import InvalidInput
+from tests.desk.clock import Clock
 from tests.desk.test_app import PAGES
-from tests.desk.test_sessions import Clock
 from tests.desk.visitor import Visitor, desk, unlimited
 
 ANA = Person("ana", "steward")

@@ -20,7 +20,7 @@ from cape.desk.access.oidc import Logins
 from cape.desk.access.people import Person
 from cape.desk.access.provider import Provider
 from cape.errors import CapeError, InvalidInput
-from tests.desk.test_sessions import Clock
+from tests.desk.clock import Clock
 
 ISSUER = "https://login.h.org"
 KEY = RSAKey.generate_key(2048, {"kid": "1"})

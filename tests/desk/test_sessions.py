@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from cape.desk.access.people import Person
 from cape.desk.access.sessions import Sessions
+from tests.desk.clock import Clock
 
 ANA = Person("ana", "steward")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_session_is_found_by_its_token_only():

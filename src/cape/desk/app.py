@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from cape.desk.access.guard import Guard, same_origin
 from cape.desk.access.limits import Limits
@@ -94,15 +96,13 @@ def build(
         site: connects to the site's daemon, for a person's name.
         kit: the coordinator's kit.
     """
-    open_streams: Counter[str] = Counter()
+    streams = _Streams()
     home = next((page for page in pages if page.title and page.method == "GET"), None)
     routes: list[Route | Mount] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
     routes += [Route(page.path, _public(page), methods=[page.method]) for page in access.login]
+    routes += [Route(page.path, _checked(page, access, streams), methods=[page.method]) for page in pages]
     routes += [
-        Route(page.path, _checked(page, access, open_streams), methods=[page.method]) for page in pages
-    ]
-    routes += [
-        Route(page.path, _checked(page, access, open_streams), methods=[page.method])
+        Route(page.path, _checked(page, access, streams), methods=[page.method])
         for page in _own_pages(access, home, any(each.path == "/" for each in pages))
     ]
 
@@ -179,7 +179,7 @@ def _public(page: Page) -> Callable[[Request], Any]:
     return answer
 
 
-def _checked(page: Page, access: Access, open_streams: Counter[str]) -> Callable[[Request], Any]:
+def _checked(page: Page, access: Access, streams: _Streams) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         session = _session(request, access, page)
         if session is None:
@@ -190,7 +190,7 @@ def _checked(page: Page, access: Access, open_streams: Counter[str]) -> Callable
         if not session.person.may(page.role):
             raise HTTPException(403, f"this needs the role {page.role}; yours is {session.person.role}")
         if page.stream:
-            return await _stream(request, page, open_streams)
+            return await _stream(request, page, streams)
         if page.method == "GET":
             return await run_in_threadpool(page.handler, request)
         await _read(request)
@@ -256,30 +256,50 @@ def _require_token(request: Request, session: Session) -> None:
         )
 
 
-async def _stream(request: Request, page: Page, open_streams: Counter[str]) -> Response:
+async def _stream(request: Request, page: Page, streams: _Streams) -> Response:
+    """Run a handler whose answer lasts, and count it until it ends."""
     name = request.state.person.name
-    if open_streams.total() >= _MOST_STREAMS or open_streams[name] >= _MOST_STREAMS_EACH:
+    if not streams.open(name):
         raise HTTPException(429, "too many pages of this desk are open; close some")
-    response = await run_in_threadpool(page.handler, request)
-    run = response.__call__
+    try:
+        return _Counted(await run_in_threadpool(page.handler, request), lambda: streams.close(name))
+    except BaseException:
+        streams.close(name)
+        raise
 
-    async def counted(scope: Any, receive: Any, send: Any) -> None:
-        open_streams[name] += 1
+
+class _Streams:
+    """How many streams are open, of each person and of all."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def open(self, name: str) -> bool:
+        with self._lock:
+            if self._open.total() >= _MOST_STREAMS or self._open[name] >= _MOST_STREAMS_EACH:
+                return False
+            self._open[name] += 1
+            return True
+
+    def close(self, name: str) -> None:
+        with self._lock:
+            self._open[name] -= 1
+            self._open += Counter()  # forgets names without a stream
+
+
+class _Counted(Response):
+    """A response that says when it has ended."""
+
+    def __init__(self, inner: Response, ended: Callable[[], None]) -> None:
+        self._inner, self._ended = inner, ended
+        self.status_code, self.background = inner.status_code, None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await run(scope, receive, send)
+            await self._inner(scope, receive, send)
         finally:
-            open_streams[name] -= 1
-
-    return _Wrapped(counted, response)
-
-
-class _Wrapped(Response):
-    def __init__(self, run: Callable[..., Any], response: Response) -> None:
-        self._run = run
-        self.background, self.status_code, self.raw_headers = None, response.status_code, response.raw_headers
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._run(scope, receive, send)
+            self._ended()
 
 
 def _error(request: Request, status: int, sentence: str) -> Response:
