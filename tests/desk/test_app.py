@@ -147,6 +147,7 @@ def test_a_form_has_bounds(steward: Visitor):
             == 415
         )
     assert steward.get("/read?" + "x" * 4000).status_code == 414
+    assert steward.get("/read", headers={"x": "y" * 17_000}).status_code == 431
 
 
 def test_a_body_is_not_read_before_its_sender_is_known(tmp_path: Path):

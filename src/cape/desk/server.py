@@ -128,7 +128,7 @@ def _require_pair(cert: Path, key: Path) -> None:
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except OSError as error:  # also SSLError
-        why = error.strerror if error.filename is not None else "they are no pair of PEM files"
+        why = "they are no pair of PEM files" if isinstance(error, ssl.SSLError) else error.strerror
         raise InvalidInput(f"--cert {cert} and --key {key} cannot be used: {why}") from None
 
 
@@ -167,16 +167,19 @@ class Log:
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 takes any that is free."""
+    listening = None
     try:
         family, kind, number, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, number)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)
         listening.listen(128)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"the desk cannot listen at {host}, port {port}: {why}; try --port 0") from None
-    return listening
+        return listening
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        why = error.strerror or error
+    raise InvalidInput(f"the desk cannot listen at {host}, port {port}: {why}; try --port 0")
 
 
 class _Impatient(H11Protocol):

@@ -38,6 +38,7 @@ _HEADERS = {
 }
 _TLS = {"strict-transport-security": "max-age=31536000"}
 _MOST_TARGET = 4000  # bytes of a path and its query
+_MOST_HEADERS = 1 << 14
 
 
 class Guard:
@@ -94,6 +95,8 @@ class Guard:
             return _say(421, "This is not the address of this desk; use the one that it printed.")
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MOST_TARGET:
             return _say(414, "The address is too long.")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > _MOST_HEADERS:
+            return _say(431, "The headers are too long.")
         address = (scope.get("client") or ("", 0))[0]
         if not (self._limits.all.take() and self._limits.each.take(address)):
             return _say(429, "Too many requests; wait a few seconds.")
