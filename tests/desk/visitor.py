@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,7 @@ def desk(pages: Sequence[Page], state: Path, folder: SiteFolder | None = None, *
     kit = more.pop("kit", None)
     told = {"limits": unlimited(), "hosts": frozenset({HOST}), "log": print} | more
     access = Access(Trail(state / "trail.jsonl"), **told)
-    one = None if folder is None else Desk(folder)  # as in a daemon: hashes of the policy are per process
-    reach = None if one is None else lambda person: one
+    reach = None if folder is None else cache(lambda person: Desk(folder, person=person))
     return build(pages, access, place="a", site=reach, kit=kit)
 
 

@@ -97,6 +97,15 @@ def serve(
         typer.Option(metavar="MINUTES", min=1, max=720, help="Log out who does nothing for so long."),
     ] = 30,
     state: State = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            "--work",
+            metavar="DIR",
+            help="Where a coordinator's drafts and submissions are kept; by default in --state.",
+            show_default=False,
+        ),
+    ] = None,
     desk_may_read_rows: Annotated[
         bool,
         typer.Option(
@@ -157,6 +166,10 @@ def serve(
             access.login = link_pages(links)
             first = address.base + links.make(Person("local", "admin"))
         app = build(pages, access, place=place, site=reach, kit=kit)
+        if kit is not None:
+            from cape.desk.coordinator import state as workspace
+
+            app.state.coordinator = workspace(kit, work or home / "work")
         _note(home, {"url": address.base, "links": oidc is None})
         try:
             typer.echo(f"Desk of {place}, until Ctrl-C. Open: {first}")

@@ -30,7 +30,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
@@ -98,7 +98,10 @@ def build(
     """
     streams = _Streams()
     home = next((page for page in pages if page.title and page.method == "GET"), None)
-    routes: list[Route | Mount] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
+    routes: list[Route | Mount] = [
+        Route("/static/figures.css", _figures),
+        Mount("/static", StaticFiles(directory=_HERE / "static"), name="static"),
+    ]
     routes += [Route(page.path, _public(page), methods=[page.method]) for page in access.login]
     routes += [Route(page.path, _checked(page, access, streams), methods=[page.method]) for page in pages]
     routes += [
@@ -172,6 +175,11 @@ def _own_pages(access: Access, home: Page | None, has_root: bool) -> list[Page]:
     return found
 
 
+def _figures(request: Request) -> Response:
+    """Return the style of tables and figures, which reports use too."""
+    return FileResponse(_HERE.parent / "show" / "figures.css", media_type="text/css")
+
+
 def _public(page: Page) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         return await run_in_threadpool(page.handler, request)
@@ -195,6 +203,8 @@ def _checked(page: Page, access: Access, streams: _Streams) -> Callable[[Request
             return await run_in_threadpool(page.handler, request)
         await _read(request)
         _require_token(request, session)
+        if not page.decides:
+            return await run_in_threadpool(page.handler, request)
         return await run_in_threadpool(_decide, request, page, access)
 
     return answer

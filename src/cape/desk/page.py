@@ -52,6 +52,8 @@ class Page:
             leaves a line in the trail of decisions.
         title: its name in the navigation; empty if it is not there.
         stream: server-sent events. Open streams are counted, and do not keep a session from timing out.
+        decides: False for a form that changes nothing, such as one that is planned while it is written: it
+            leaves no line in the trail.
     """
 
     path: str
@@ -60,6 +62,7 @@ class Page:
     method: Literal["GET", "POST"] = "GET"
     title: str = ""
     stream: bool = False
+    decides: bool = True
 
 
 class Form(Mapping[str, str]):
