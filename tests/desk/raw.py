@@ -34,6 +34,7 @@ def ask(
     host: bytes | None = HOST.encode(),
 ) -> Answer:
     """Send one request."""
+    path = path.encode("utf-8", "replace").decode()  # as a server reads it: never half of a sign
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -41,7 +42,7 @@ def ask(
         "method": method,
         "scheme": "http",
         "path": path,
-        "raw_path": path.encode("utf-8", "surrogateescape"),
+        "raw_path": path.encode(),
         "query_string": query,
         "root_path": "",
         "headers": [*([(b"host", host)] if host is not None else []), *headers],

@@ -1,8 +1,9 @@
-"""Every page of both desks: without login, with every role, with and without the token. New pages are tried too."""
+"""Every page of both desks, also new ones: without login, with every role, with and without the token."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,11 +34,12 @@ class Spied:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.ran: list[str] = []
+        self._lines = 0
         pages = tuple(replace(page, handler=self._handler(page)) for page in DESKS[name])
         self.app = desk(pages, folder)
         self.trail = folder / "trail.jsonl"
 
-    def _handler(self, page: Page):
+    def _handler(self, page: Page) -> Callable[[Request], Response]:
         def note(request: Request) -> Response:
             self.ran.append(f"{page.method} {page.path}")
             return PlainTextResponse("ran")
@@ -46,7 +48,20 @@ class Spied:
 
     @property
     def lines(self) -> int:
-        return len(self.trail.read_text().splitlines()) if self.trail.exists() else 0
+        """How many lines of decisions there are since the last time that somebody asked."""
+        lines = len(self.trail.read_text().splitlines()) if self.trail.exists() else 0
+        new, self._lines = lines - self._lines, lines
+        return new
+
+    def take(self) -> list[str]:
+        """Return which handlers ran since the last time."""
+        ran, self.ran = self.ran, []
+        return ran
+
+
+@pytest.fixture(scope="module")
+def desks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Spied]:
+    return {name: Spied(name, tmp_path_factory.mktemp(name)) for name in DESKS}
 
 
 def address(page: Page) -> str:
@@ -61,8 +76,8 @@ def send(visitor: Visitor, page: Page, **more: str):
 
 
 @pytest.mark.parametrize(("name", "page"), ALL)
-def test_without_login_no_page_runs(tmp_path: Path, name: str, page: Page):
-    spied = Spied(name, tmp_path)
+def test_without_login_no_page_runs(desks: dict[str, Spied], name: str, page: Page):
+    spied = desks[name]
     for visitor in (Visitor(spied.app), Visitor(spied.app)):
         found = send(visitor, page)
         assert found.status_code == (303 if page.method == "GET" else 401)
@@ -70,28 +85,32 @@ def test_without_login_no_page_runs(tmp_path: Path, name: str, page: Page):
         assert found.headers["content-security-policy"] == POLICY
         visitor.cookies.set("cape-desk", "forged")
     assert send(visitor, page).status_code in (303, 401)
-    assert (spied.ran, spied.lines) == ([], 0)
+    assert (spied.take(), spied.lines) == ([], 0)
 
 
 @pytest.mark.parametrize(("name", "page"), ALL)
 @pytest.mark.parametrize("role", ROLES)
-def test_a_page_runs_for_its_role_and_higher_ones_only(tmp_path: Path, name: str, page: Page, role: Role):
-    spied = Spied(name, tmp_path)
+def test_a_page_runs_for_its_role_and_higher_ones_only(
+    desks: dict[str, Spied], name: str, page: Page, role: Role
+):
+    spied = desks[name]
     found = send(Visitor(spied.app, role), page)
     if ROLES.index(role) >= ROLES.index(page.role):
         assert (found.status_code, found.text) == (200, "ran")
-        assert spied.ran == [f"{page.method} {page.path}"]
+        assert spied.take() == [f"{page.method} {page.path}"]
         assert spied.lines == (2 if page.method == "POST" and page.decides else 0)
     else:
         assert found.status_code == 403
         assert f"needs the role {page.role}" in found.text
-        assert (spied.ran, spied.lines) == ([], 0)
+        assert (spied.take(), spied.lines) == ([], 0)
     assert found.headers["content-security-policy"] == POLICY
 
 
 @pytest.mark.parametrize(("name", "page"), SENT)
-def test_without_the_token_of_the_session_no_form_is_carried_out(tmp_path: Path, name: str, page: Page):
-    spied = Spied(name, tmp_path)
+def test_without_the_token_of_the_session_no_form_is_carried_out(
+    desks: dict[str, Spied], name: str, page: Page
+):
+    spied = desks[name]
     ana, bo = Visitor(spied.app, "admin"), Visitor(spied.app, "admin", "bo")
     path = address(page)
     for fields in ({}, {"csrf": ""}, {"csrf": bo.csrf}, {"csrf": ana.csrf[:-1]}, {"csrf": ana.csrf + "\n"}):
@@ -102,12 +121,12 @@ def test_without_the_token_of_the_session_no_form_is_carried_out(tmp_path: Path,
     for headers in ({"origin": "https://evil.org"}, {"sec-fetch-site": "cross-site"}):
         assert ana.post(path, data={"csrf": ana.csrf}, headers=headers).status_code == 403
     assert ana.get(path).status_code in (200, 405), "a form is never carried out by a link"
-    assert (f"POST {page.path}" in spied.ran, spied.lines) == (False, 0)
+    assert (f"POST {page.path}" in spied.take(), spied.lines) == (False, 0)
 
 
 @pytest.mark.parametrize(("name", "page"), ALL)
-def test_another_name_and_other_methods_reach_no_page(tmp_path: Path, name: str, page: Page):
-    spied = Spied(name, tmp_path)
+def test_another_name_and_other_methods_reach_no_page(desks: dict[str, Spied], name: str, page: Page):
+    spied = desks[name]
     ana = Visitor(spied.app, "admin")
     cookie = [(b"cookie", f"cape-desk={ana.cookies['cape-desk']}".encode()), FORM]
     body = f"csrf={ana.csrf}".encode()
@@ -116,7 +135,7 @@ def test_another_name_and_other_methods_reach_no_page(tmp_path: Path, name: str,
         assert found.status == 421
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "post", ""):
         assert ask(spied.app, method, address(page), headers=cookie, body=body).status == 405
-    assert (spied.ran, spied.lines) == ([], 0)
+    assert (spied.take(), spied.lines) == ([], 0)
 
 
 def test_only_forms_that_change_nothing_leave_no_line():
