@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from tests.desk.visitor import HOST
+from tests.desk.visitor import HOST, PORTALS
 
 Header = tuple[bytes, bytes]
 
@@ -50,7 +50,7 @@ def ask(
         "server": ("127.0.0.1", 8011),
         "state": {},
     }
-    return asyncio.run(_ask(app, scope, body))
+    return PORTALS[0].call(_ask, app, scope, body)
 
 
 async def _ask(app: Starlette, scope: dict[str, Any], body: bytes) -> Answer:

@@ -172,14 +172,14 @@ def run(fuzz: Fuzz, count: int) -> dict[int, int]:
     return seen
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(4000, marks=pytest.mark.slow(90))])
+@pytest.mark.parametrize("count", [140, pytest.param(4000, marks=pytest.mark.slow(15))])
 def test_no_request_breaks_the_stewards_desk(site: tuple[Starlette, dict[str, str]], count: int):
     app, known = site
     seen = run(Fuzz(app, OF_SITE, count, known), count)
     assert {200, 400, 403} <= seen.keys(), "requests of all kinds were made"
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow(40))])
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow(4))])
 def test_no_request_breaks_the_coordinators_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int):
     world = World(tmp_path / "w")
     office = Office(world, monkeypatch)

@@ -230,14 +230,14 @@ def play(world: World, data: st.DataObject) -> int:
         return accepted
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=4, suppress_health_check=list(HealthCheck), database=None)
 @given(st.data())
 def test_whatever_the_desk_accepts_the_command_line_accepts(world: World, data: st.DataObject):
     play(world, data)
 
 
 @pytest.mark.slow(60)
-@settings(max_examples=400, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=200, suppress_health_check=list(HealthCheck), database=None)
 @given(st.data())
 def test_whatever_the_desk_accepts_the_command_line_accepts_often(world: World, data: st.DataObject):
     play(world, data)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+from anyio.from_thread import BlockingPortal
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -22,6 +23,7 @@ from cape.steward import SiteFolder
 from cape.steward.admin import Desk
 
 HOST = "127.0.0.1:8011"
+PORTALS: list[BlockingPortal] = []  # the event loop of this session, if there is one
 
 
 def unlimited() -> Limits:
@@ -44,6 +46,7 @@ class Visitor(TestClient):
         super().__init__(
             app, base_url=f"http://{HOST}", raise_server_exceptions=False, follow_redirects=False
         )
+        self.portal = PORTALS[0] if PORTALS else None
         self.csrf = ""
         if role is not None:
             access: Access = app.state.access
