@@ -10,7 +10,7 @@ from tests.desk import visitor
 
 @pytest.fixture(scope="session", autouse=True)
 def one_loop() -> Iterator[None]:
-    """One event loop for all requests of a session: a new one each time would take longer than the request."""
+    """One event loop for all requests: to start one takes longer than a request."""
     with start_blocking_portal() as portal:
         visitor.PORTALS.append(portal)
         yield

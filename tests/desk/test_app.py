@@ -218,6 +218,39 @@ def test_streams_are_counted(tmp_path: Path):
     assert ana.get("/events").status_code == 200, "those that ended are forgotten"
 
 
+def test_a_stream_ends_with_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cape.desk.app._LOOK", 0.01)
+
+    def stream(request: Request) -> Response:
+        def lines() -> Iterator[str]:
+            for _ in range(1000):
+                yield "x"
+                time.sleep(0.01)
+            yield "end"
+
+        return StreamingResponse(lines())
+
+    app = desk((Page("/events", stream, stream=True), PAGES[0]), tmp_path)
+    ana = Visitor(app, "viewer")
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: ana.get("/events"))
+        time.sleep(0.1)
+        app.state.access.sessions.end(ana.cookies["cape-desk"])
+        text = found.result(10).text
+    assert text.startswith("x")
+    assert "end" not in text
+
+
+def test_a_link_on_another_sites_page_is_opened_again_from_here(tmp_path: Path):
+    app = desk(PAGES, tmp_path)
+    from_elsewhere = Visitor(app).get("/read", headers={"sec-fetch-site": "cross-site"})
+    assert from_elsewhere.status_code == 200
+    assert 'content="0; url=/read"' in from_elsewhere.text
+    assert "logged in" not in from_elsewhere.text
+    assert Visitor(app).get("/read", headers={"sec-fetch-site": "same-origin"}).status_code == 303
+    assert Visitor(app).post("/decide", headers={"sec-fetch-site": "cross-site"}).status_code == 401
+
+
 def test_the_navigation_shows_what_a_role_may_see(tmp_path: Path):
     def show(request: Request) -> Response:
         return render(request, "error.html", code=404, sentence="x")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cape import check
 from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.errors import InvalidInput, MissingExtra
@@ -216,12 +217,12 @@ def trail(state: State = None, as_json: AsJson = False) -> None:
 
     Example: [bold]cape desk trail --state /var/lib/cape-desk[/bold]
     """
-    from cape.desk.access.trail import check
+    from cape.desk.access.trail import check as check_trail
 
     path = (state or _only_desk()) / "trail.jsonl"
     if not path.is_file():
         raise InvalidInput(f"there is no trail {path}; name the desk's own folder with --state")
-    found = check(path)
+    found = check_trail(path)
     with open(path, "rb") as file:
         lines = [json.loads(line) for line in file.read(found.size).splitlines()]
     if as_json:
@@ -237,11 +238,12 @@ def trail(state: State = None, as_json: AsJson = False) -> None:
 
 def _told(line: dict[str, object]) -> str:
     fields = line.get("fields")
-    told = fields.items() if isinstance(fields, dict) else ()
-    what = " ".join(f"{name}={value!r}" for name, value in told)
+    pairs = fields.items() if isinstance(fields, dict) else ()
+    what = " ".join(f"{name}={value!r}" for name, value in pairs)
     done = f"{line['outcome']} (line {line['of']})" if "outcome" in line else ""
     who = f"{line['person']} ({line['role']})"
-    return " ".join(str(each) for each in (line["number"], line["at"], who, line["what"], what, done) if each)
+    told = [line["number"], line["at"], who, line["what"], what, done]
+    return check.plain(" ".join(str(each) for each in told if each), 2000)
 
 
 def _head(lines: int, head: str) -> str:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import jinja2
 from starlette.applications import Starlette
@@ -50,6 +51,7 @@ MOST_BODY = 1 << 22
 
 _PATIENCE = 20.0  # seconds for a form to arrive
 _MOST_STREAMS, _MOST_STREAMS_EACH = 48, 6
+_LOOK = 1.0  # seconds between looks whether a session has ended
 _THREADS = 96  # for handlers, and for streams, which wait in theirs
 _HERE = Path(__file__).parent
 
@@ -144,7 +146,7 @@ def enter(request: Request, person: Person) -> Response:
     """
     access: Access = request.app.state.access
     access.trail.write(person, "login")
-    response = render(request, "enter.html", person=person)
+    response = render(request, "enter.html", person=person, to="/")
     response.set_cookie(
         access.cookie,
         access.sessions.begin(person),
@@ -191,14 +193,12 @@ def _checked(page: Page, access: Access, streams: _Streams) -> Callable[[Request
     async def answer(request: Request) -> Response:
         session = _session(request, access, page)
         if session is None:
-            if page.method == "GET" and not is_fragment(request):
-                return RedirectResponse(access.entrance, status_code=303)
-            raise HTTPException(401, "log in first: your session has ended")
+            return await run_in_threadpool(_outside, request, page, access)
         request.state.session, request.state.person = session, session.person
         if not session.person.may(page.role):
             raise HTTPException(403, f"this needs the role {page.role}; yours is {session.person.role}")
         if page.stream:
-            return await _stream(request, page, streams)
+            return await _stream(request, page, access, streams)
         if page.method == "GET":
             return await run_in_threadpool(page.handler, request)
         await _read(request)
@@ -208,6 +208,21 @@ def _checked(page: Page, access: Access, streams: _Streams) -> Callable[[Request
         return await run_in_threadpool(_decide, request, page, access)
 
     return answer
+
+
+def _outside(request: Request, page: Page, access: Access) -> Response:
+    """Send somebody without a session to the login.
+
+    A link on another site's page, such as a notice in a web mail, comes without the cookie, even if there is
+    a
+    session: it is opened again from here, once.
+    """
+    if page.method != "GET" or is_fragment(request):
+        raise HTTPException(401, "log in first: your session has ended")
+    path = request.url.path
+    if request.headers.get("sec-fetch-site") == "cross-site" and not path.startswith("//"):
+        return render(request, "enter.html", to=path)
+    return RedirectResponse(access.entrance, status_code=303)
 
 
 def _decide(request: Request, page: Page, access: Access) -> Response:
@@ -224,7 +239,10 @@ def _decide(request: Request, page: Page, access: Access) -> Response:
         outcome = "refused"
         raise
     finally:
-        access.trail.write(person, what, of=number, outcome=outcome)
+        try:
+            access.trail.write(person, what, of=number, outcome=outcome)
+        except CapeError:  # it was carried out, or not, as the first line and the daemon's log say
+            access.log(f"the outcome of line {number} of the trail could not be written: {outcome}")
 
 
 def _session(request: Request, access: Access, page: Page) -> Session | None:
@@ -266,13 +284,17 @@ def _require_token(request: Request, session: Session) -> None:
         )
 
 
-async def _stream(request: Request, page: Page, streams: _Streams) -> Response:
-    """Run a handler whose answer lasts, and count it until it ends."""
+async def _stream(request: Request, page: Page, access: Access, streams: _Streams) -> Response:
+    """Run a handler whose answer lasts, and count it until it ends; it ends with the session."""
     name = request.state.person.name
     if not streams.open(name):
         raise HTTPException(429, "too many pages of this desk are open; close some")
+
+    def over() -> bool:
+        return _session(request, access, page) is None
+
     try:
-        return _Counted(await run_in_threadpool(page.handler, request), lambda: streams.close(name))
+        return _Lasting(await run_in_threadpool(page.handler, request), over, lambda: streams.close(name))
     except BaseException:
         streams.close(name)
         raise
@@ -298,18 +320,28 @@ class _Streams:
             self._open += Counter()  # forgets names without a stream
 
 
-class _Counted(Response):
-    """A response that says when it has ended."""
+class _Lasting(Response):
+    """A response that ends when `over` says so, and says when it has `ended`."""
 
-    def __init__(self, inner: Response, ended: Callable[[], None]) -> None:
-        self._inner, self._ended = inner, ended
+    def __init__(self, inner: Response, over: Callable[[], bool], ended: Callable[[], None]) -> None:
+        self._inner, self._over, self._ended = inner, over, ended
         self.status_code, self.background = inner.status_code, None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._inner(scope, receive, send)
+            async with anyio.create_task_group() as both:
+                both.start_soon(self._watch, both.cancel_scope)
+                await self._inner(scope, receive, send)
+                both.cancel_scope.cancel()
         finally:
             self._ended()
+        if self._over():
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        while not self._over():
+            await anyio.sleep(_LOOK)
+        scope.cancel()
 
 
 def _error(request: Request, status: int, sentence: str) -> Response:
