@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,10 +14,7 @@ from cape import check
 from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.errors import InvalidInput, MissingExtra
-from cape.steward.admin import SOCKET, Client
-
-if TYPE_CHECKING:
-    from cape.desk.page import Page, Reach
+from cape.steward.admin import SOCKET
 
 __all__ = ["desk"]
 
@@ -28,7 +22,6 @@ PORT = 8011
 _VARIABLE = "CAPE_ADMIN"
 _EXTRA = ("starlette", "uvicorn", "jinja2", "tomlkit")
 _OF_OIDC = ("authlib", "httpx2", "joserfc")
-_RUNNING = "desk.json"
 
 desk = typer.Typer(name="desk", invoke_without_command=True, rich_markup_mode="rich")
 
@@ -107,6 +100,13 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    notices: Annotated[
+        bool,
+        typer.Option(
+            "--notices",
+            help="Send the notices of \\[notify] in site.toml, too, by mail and webhook; see cape site notify.",
+        ),
+    ] = False,
     desk_may_read_rows: Annotated[
         bool,
         typer.Option(
@@ -130,55 +130,23 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     _require(_EXTRA + (_OF_OIDC if oidc is not None else ()))
-    from cape.desk.access.sessions import Sessions
-    from cape.desk.server import Address, Log, listen, run, state_folder
+    if (coordinator or kit is not None) and (not coordinator or kit is None or folder or socket or notices):
+        raise InvalidInput(
+            "a coordinator's desk needs --coordinator and --kit, and takes nothing of a site's"
+        )
+    from cape.desk import start
+    from cape.desk.server import Address
 
     address = Address(host, port, cert, key, url)
     address.check()
-    place, pages, reach = _pages(folder, socket, kit, coordinator, desk_may_read_rows)
-    home = state_folder(state or _default_root() / place)
-    listening = listen(host, port)
-    address = Address(host, listening.getsockname()[1], cert, key, url)
-    from cape.desk.access.trail import Trail
-    from cape.desk.app import Access, build
-
-    with _alone(home):
-        access = Access(
-            Trail(home / "trail.jsonl"),
-            address.hosts,
-            secure=address.secure,
-            cookie=address.cookie,
-            sessions=Sessions(idle * 60),
-            log=Log(home / "desk.log"),
-        )
-        if oidc is not None:
-            from cape.desk.access.oidc import Logins
-            from cape.desk.access.oidc import pages as login_pages
-            from cape.desk.access.provider import Provider
-
-            access.login = login_pages(Logins(Provider.load(oidc), address.base))
-            first = address.base
-        else:
-            from cape.desk.access.links import Links
-            from cape.desk.access.links import pages as link_pages
-            from cape.desk.access.people import Person
-
-            links = Links(home)
-            access.login = link_pages(links)
-            first = address.base + links.make(Person("local", "admin"))
-        app = build(pages, access, place=place, site=reach, kit=kit)
-        if kit is not None:
-            from cape.desk.coordinator import state as workspace
-
-            app.state.coordinator = workspace(kit, work or home / "work")
-        _note(home, {"url": address.base, "links": oidc is None})
-        try:
-            typer.echo(f"Desk of {place}, until Ctrl-C. Open: {first}")
-            typer.echo(_head(access.trail.lines, access.trail.head))
-            run(app, address, listening)
-        finally:
-            (home / _RUNNING).unlink(missing_ok=True)
-    typer.echo(f"Stopped. {_head(access.trail.lines, access.trail.head)}")
+    if kit is not None:
+        place = start.of_coordinator(kit)
+    else:
+        place = start.of_site(_socket(folder, socket), may_read_rows=desk_may_read_rows)
+        if desk_may_read_rows:
+            typer.echo("cape: warning: the desk may read the site's rows and key: for rehearsals", err=True)
+    home = state or _default_root() / place.name
+    start.serve(place, address, home, oidc=oidc, idle=idle * 60, work=work, notices=notices, say=typer.echo)
 
 
 @desk.command()
@@ -198,15 +166,16 @@ def link(
     _require(_EXTRA)
     from cape.desk.access.links import Links
     from cape.desk.access.people import ROLES, Person
+    from cape.desk.start import find
     from cape.study import places
 
     places.one_of("role", role, ROLES)
     home = state or _only_desk()
-    running = _running(home)
-    if not running["links"]:
+    running = find(home)
+    if not running.links:
         raise InvalidInput("this desk logs people in by a provider (--oidc), so it takes no links")
     found = next(each for each in ROLES if each == role)
-    typer.echo(f"{running['url']}{Links(home).make(Person(name, found))}")
+    typer.echo(running.url + Links(home).make(Person(name, found)))
 
 
 @desk.command()
@@ -230,7 +199,7 @@ def trail(state: State = None, as_json: AsJson = False) -> None:
     else:
         for each in lines:
             typer.echo(_told(each))
-        typer.echo(_head(found.lines, found.head))
+        typer.echo(f"{words.count(found.lines, 'line')}, head {found.head[:16]}")
     if found.wrong is not None:
         typer.echo(f"cape: line {found.wrong} of {path} is not what the desk wrote", err=True)
         raise typer.Exit(1)
@@ -246,39 +215,9 @@ def _told(line: dict[str, object]) -> str:
     return check.plain(" ".join(str(each) for each in told if each), 2000)
 
 
-def _head(lines: int, head: str) -> str:
-    return f"Trail of decisions: {words.count(lines, 'line')}, head {head[:16]}."
-
-
 def _require(names: tuple[str, ...]) -> None:
     if any(importlib.util.find_spec(name) is None for name in names):
         raise MissingExtra("desk", "cape desk")
-
-
-def _pages(
-    folder: Path | None, socket: Path | None, kit: Path | None, coordinator: bool, may_read: bool
-) -> tuple[str, tuple[Page, ...], Reach | None]:
-    """Return whose desk it is, its pages, and how they reach the site."""
-    if coordinator or kit is not None:
-        if not coordinator or kit is None or folder is not None or socket is not None:
-            raise InvalidInput(
-                "a coordinator's desk needs --coordinator and --kit, and neither --site nor --socket"
-            )
-        from cape.coordinator import CoordinatorFolder
-        from cape.desk.coordinator import PAGES
-
-        return CoordinatorFolder(kit).card.name, PAGES, None
-    from cape.desk import site as pages
-    from cape.desk.access.apart import require_no_rows
-
-    place = _socket(folder, socket)
-    with Client(place, person="desk") as site:  # finds out now whether the daemon believes this user
-        name = site.mine().name
-    if may_read:
-        typer.echo("cape: warning: the desk may read the site's rows and key: for rehearsals only", err=True)
-    else:
-        require_no_rows(place)
-    return name, pages.PAGES, lambda person: Client(place, person=person)
 
 
 def _socket(folder: Path | None, socket: Path | None) -> Path:
@@ -304,38 +243,10 @@ def _default_root() -> Path:
 
 def _only_desk() -> Path:
     """Return the folder of the desk that runs, if there is only one."""
-    found = sorted(path.parent for path in _default_root().glob(f"*/{_RUNNING}"))
+    from cape.desk.start import RUNNING
+
+    found = sorted(path.parent for path in _default_root().glob(f"*/{RUNNING}"))
     if len(found) == 1:
         return found[0]
     seen = ", ".join(map(str, found)) or "none"
     raise InvalidInput(f"name the desk's own folder with --state; desks that run: {seen}")
-
-
-def _running(home: Path) -> dict[str, object]:
-    with suppress(OSError, ValueError):
-        told = json.loads((home / _RUNNING).read_text())
-        if isinstance(told, dict) and {"url", "links"} <= told.keys():
-            return told
-    raise InvalidInput(
-        f"no desk runs with the folder {home}; start `cape desk`, or name its folder with --state"
-    )
-
-
-def _note(home: Path, told: dict[str, object]) -> None:
-    (home / _RUNNING).write_text(json.dumps(told))
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Hold the desk's folder: two desks would break the chain of one trail."""
-    handle = os.open(home / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidInput(
-                f"another desk runs with the folder {home}; stop it, or name another folder with --state"
-            ) from None
-        yield
-    finally:
-        os.close(handle)

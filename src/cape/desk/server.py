@@ -16,7 +16,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from cape.desk.access.provider import is_loopback
 from cape.errors import InvalidInput
 
-__all__ = ["Address", "Log", "listen", "run", "state_folder"]
+__all__ = ["Address", "Log", "Say", "listen", "run", "state_folder"]
 
 Say = Callable[[str], None]
 
@@ -70,6 +70,10 @@ class Address:
             self._check_url(self.url)
         if self.cert is not None and self.key is not None:
             _require_pair(self.cert, self.key)
+
+    def at(self, port: int) -> Address:
+        """Return the address with the port that was free, if any was asked for."""
+        return replace(self, port=port)
 
     @property
     def secure(self) -> bool:

@@ -65,6 +65,9 @@ class Trail:
             os.truncate(path, found.size)  # the part of a line that a killed process left
         self.lines, self.head = found.lines, found.head
 
+    def __str__(self) -> str:
+        return f"Trail of decisions: {self.lines} line{'' if self.lines == 1 else 's'}, head {self.head[:16]}"
+
     def write(self, person: Person, what: str, fields: Mapping[str, str] | None = None, **more: Any) -> int:
         """Add a line, on the disk when this returns; return its number."""
         with self._lock:
