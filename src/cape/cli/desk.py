@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -104,7 +105,7 @@ def serve(
         bool,
         typer.Option(
             "--notices",
-            help="Send the notices of \\[notify] in site.toml, too, by mail and webhook; see cape site notify.",
+            help="Send notices, too, by mail and webhook, as \\[notify] in site.toml says.",
         ),
     ] = False,
     desk_may_read_rows: Annotated[
@@ -145,7 +146,7 @@ def serve(
         place = start.of_site(_socket(folder, socket), may_read_rows=desk_may_read_rows)
         if desk_may_read_rows:
             typer.echo("cape: warning: the desk may read the site's rows and key: for rehearsals", err=True)
-    home = state or _default_root() / place.name
+    home = state or _default_root() / re.sub(r"[^A-Za-z0-9_-]", "_", place.name)
     start.serve(place, address, home, oidc=oidc, idle=idle * 60, work=work, notices=notices, say=typer.echo)
 
 
