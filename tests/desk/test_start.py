@@ -173,10 +173,24 @@ def test_the_trail_is_checked_and_printed(tmp_path: Path):
     assert cape("trail", "--state", tmp_path)[0] == 1
 
 
-def test_notices_of_the_desk_run_no_command(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("notify", "left"),
+    [
+        ('command = ["/bin/true"]', ()),
+        ('webhook = {url = "https://h.org", secret_env = "CAPE_NOTIFY_HOOK"}', ("webhook",)),
+        ('webhook = {url = "https://h.org", secret_env = "CAPE_DESK_SECRET"}', ()),
+        ('smtp = {host = "h.org", from = "a@h.org", to = ["a@h.org"]}', ("smtp",)),
+        (
+            'smtp = {host = "h.org", from = "a@h.org", to = ["a@h.org"], user = "a", password_env = "HOME"}',
+            (),
+        ),
+    ],
+)
+def test_notices_of_the_desk_run_no_command_and_tell_no_other_secret(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notify: str, left: tuple[str, ...]
+):
     """Whoever may edit the policy at the desk must not get a program to run as its user."""
-    world.edit("[coordinators]", f'[notify]\ncommand = ["touch", "{tmp_path / "ran"}"]\n[coordinators]')
-    world.edit('approve = "auto"', 'approve = "ask"')
+    world.edit("[coordinators]", f"[notify]\n{notify}\n[coordinators]")
     passed, seen = threading.Event(), list[tuple[str, ...]]()
 
     class Notifier:
@@ -193,9 +207,9 @@ def test_notices_of_the_desk_run_no_command(world: World, tmp_path: Path, monkey
     monkeypatch.setattr("cape.desk.start.run", lambda *_: passed.wait(10))
     place = start.of_site(world.site.path / SOCKET, may_read_rows=True)
     with Client(world.site.path / SOCKET) as plain:
-        assert plain.notify().ways == ("command",)
+        assert plain.notify().ways == (notify.partition(" ")[0],)
     start.serve(place, Address("127.0.0.1", 0), tmp_path / "s", notices=True, say=lambda line: None)
-    assert seen == [()]
+    assert seen == [left]
 
 
 def test_a_port_in_use_leaves_nothing_behind(world: World, tmp_path: Path):

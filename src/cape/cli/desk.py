@@ -105,7 +105,7 @@ def serve(
         bool,
         typer.Option(
             "--notices",
-            help="Send notices, too, by mail and webhook, as \\[notify] in site.toml says.",
+            help="Send mail and webhooks of \\[notify] in site.toml; their secrets are in CAPE_NOTIFY_... here.",
         ),
     ] = False,
     desk_may_read_rows: Annotated[

@@ -179,7 +179,7 @@ def _notices(socket: Path, log: Callable[[str], None]) -> Iterator[None]:
     from cape.steward.notices import Notifier
 
     def reach() -> AbstractContextManager[Client]:
-        return cast(AbstractContextManager[Client], _WithoutCommand(Client(socket)))
+        return cast(AbstractContextManager[Client], _Cautious(Client(socket)))
 
     stop = threading.Event()
     thread = threading.Thread(target=Notifier(reach, log).follow, args=(stop,), daemon=True)
@@ -192,19 +192,21 @@ def _notices(socket: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 
 _LAST_NOTICE = 5.0  # seconds
+_MEANT = "CAPE_NOTIFY_"  # how the names of variables with secrets for notices start
 
 
-class _WithoutCommand:
-    """A site whose notices go by mail and webhook only.
+class _Cautious:
+    """A site whose notices go by mail and webhook only, with secrets that are meant for them.
 
-    The policy can be edited at the desk: a command in it would let whoever is an admin there run any program
-    as the desk's user, who states the names of all persons.
+    The policy can be edited at the desk. A command in it would let whoever is an admin there run any program
+    as the desk's user, who states the names of all persons; and the name of any variable of the environment,
+    such as that of the provider's secret, would send its value to any mail server.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def __enter__(self) -> _WithoutCommand:
+    def __enter__(self) -> _Cautious:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -215,4 +217,10 @@ class _WithoutCommand:
 
     def notify(self) -> Notify:
         """Return the ways that are left."""
-        return msgspec.structs.replace(self._client.notify(), command=None)
+        told = self._client.notify()
+        mail, hook = told.smtp, told.webhook
+        if mail is not None and not (mail.password_env or _MEANT).startswith(_MEANT):
+            mail = None
+        if hook is not None and not hook.secret_env.startswith(_MEANT):
+            hook = None
+        return msgspec.structs.replace(told, command=None, smtp=mail, webhook=hook)
