@@ -105,7 +105,7 @@ def serve(
         bool,
         typer.Option(
             "--notices",
-            help="Send mail and webhooks of \\[notify] in site.toml; their secrets are in CAPE_NOTIFY_... here.",
+            help="Send mail and webhooks of \\[notify]; variables of their secrets start with CAPE_NOTIFY_.",
         ),
     ] = False,
     desk_may_read_rows: Annotated[
