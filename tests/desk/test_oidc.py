@@ -115,6 +115,7 @@ def test_the_provider_is_asked_for_a_code_with_pkce(fake: Fake):
     [
         {"iss": "https://evil.org"},
         {"aud": "another"},
+        {"aud": "another", "azp": "cape-desk"},
         {"aud": ["another", "cape-desk"]},
         {"nonce": "another"},
         {"nonce": None},
