@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -205,8 +206,23 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _ToLog(logging.Handler):
+    """Writes what uvicorn says to the desk's log, in one line and without a trace."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        self._log(record.getMessage() if kind is None else f"{record.getMessage()}: {kind.__name__}")
+
+
 def run(app: Starlette, address: Address, listening: socket.socket) -> None:
     """Answer requests until SIGTERM or Ctrl-C."""
+    logger = logging.getLogger("uvicorn")
+    logger.propagate = False
+    logger.handlers = [_ToLog(app.state.access.log)]
     server = _Server(
         uvicorn.Config(
             app,
