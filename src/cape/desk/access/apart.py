@@ -11,13 +11,14 @@ Tested in tests/desk/test_apart.py.
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
+from cape import unix
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import Client
 from cape.steward.folder import KEY, LEDGER
 from cape.steward.policy import Policy
-from cape.unix import Client as Socket
 
 __all__ = ["require_no_rows"]
 
@@ -27,25 +28,34 @@ _INSTEAD = (
 )
 
 
-def require_no_rows(socket: Path) -> None:
+def require_no_rows(path: Path) -> None:
     """Raise if this process could read rows, key or ledger of the site at a socket."""
-    with Socket(socket) as daemon:
-        its_user = daemon.peer.uid
-    own = os.geteuid()
+    own, its_user = os.geteuid(), _user(path)
     if own == 0:
         raise InvalidInput(f"the desk runs as root, who can read the site's rows and key; {_INSTEAD}")
     if its_user is None or own == its_user:
         raise InvalidInput(f"the desk runs as the daemon's own user, who can read rows and key; {_INSTEAD}")
-    for path in (socket.parent / KEY, socket.parent / LEDGER, *_rows(socket)):
-        if os.access(path, os.R_OK):
-            raise InvalidInput(f"the desk's user can read {path}, which only the daemon may; {_INSTEAD}")
+    for each in (path.parent / KEY, path.parent / LEDGER, *_rows(path)):
+        if os.access(each, os.R_OK):
+            raise InvalidInput(f"the desk's user can read {each}, which only the daemon may; {_INSTEAD}")
 
 
-def _rows(socket: Path) -> list[Path]:
+def _user(path: Path) -> int | None:
+    """Return the user who listens at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(os.fspath(path))
+        except OSError as error:
+            why = error.strerror or error
+            raise CapeError(f"no process answers at the socket {str(path)!r}: {why}") from None
+        return unix.peer_of(connection).uid
+
+
+def _rows(path: Path) -> list[Path]:
     """Return the files of rows that the policy names; relative ones are relative to the site's folder."""
     try:
-        with Client(socket) as desk:
-            policy = Policy.parse(desk.policy().text, socket.parent / "site.toml")
+        with Client(path) as desk:
+            policy = Policy.parse(desk.policy().text, path.parent / "site.toml")
     except CapeError:  # a policy that cannot be read names nothing, and nothing is answered
         return []
     return [Path(each) for each in policy.data.where]
