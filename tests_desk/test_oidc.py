@@ -83,7 +83,13 @@ def places(provider_package: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     cape, site = [sys.executable, "-m", "cape"], world.site.path
     commands = [
         (["node", str(script), issuer.rsplit(":")[-1], f"{desk}/login/callback", secret], "listens"),
-        ([*cape, "site", "serve", "--site", str(site), "--link", str(folder / "link.sock")], "waits"),
+        (
+            [
+                *(*cape, "site", "serve", "--site", str(site), "--link", str(folder / "link.sock")),
+                *("--desk", str(os.geteuid())),
+            ],
+            "waits",
+        ),
         (
             [
                 *(*cape, "desk", "--socket", str(site / SOCKET), "--port", str(port), "--desk-may-read-rows"),
