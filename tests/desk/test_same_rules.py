@@ -31,9 +31,12 @@ from tests.world import World, ask, document
 
 COMMAND = functools.cache(lambda: typer.main.get_command(commands))
 WORDS = st.sampled_from(
-    ["", "no ethics vote", "x" * 1999, "x" * 2001, "é \u202e", "-x", "--once", "a\nb", "[bold]", "%s"]
+    [
+        *("no ethics vote", "why?", "ok", "because", ""),
+        *("x" * 1999, "x" * 2001, "é \u202e", "-x", "--once", "a\nb", "[bold]", "%s"),
+    ]
 )
-WHO = st.sampled_from([None, "office", "other", "nobody", "", "b"])
+WHO = st.sampled_from([None, None, None, "office", "other", "nobody", "", "b"])
 
 EDITS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r'approve = "\w+"', ('approve = "ask"', 'approve = "ask"', 'approve = "auto"', 'approve = "never"')),
@@ -135,7 +138,7 @@ def run(*arguments: str, site: Path) -> bool:
 
 def decisions(hashes: list[str], draw: st.DrawFn) -> Act:
     """An approval, a refusal or a question."""
-    study = draw(st.sampled_from([*hashes, "0" * 64, hashes[0][:12]]))
+    study = draw(st.sampled_from([*hashes, *hashes, *hashes, "0" * 64, hashes[0][:12]]))
     who, reason = draw(WHO), draw(WORDS)
     kind = draw(st.sampled_from(["approve", "once", "refuse", "ask"]))
     asker = () if not who else (f"--coordinator={who}",)
@@ -195,7 +198,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     )
     return document(
         name=draw(st.sampled_from(["lungs", "hearts", "é", "-x", "x" * 100])),
-        epsilon=draw(st.sampled_from([0.1, 1.0, 4.0])),
+        epsilon=draw(st.sampled_from([0.1, 0.5, 1.0, 4.0])),
         analyses=[analysis | {"share": draw(st.sampled_from([0.25, 1.0]))}],
     )
 
@@ -211,9 +214,12 @@ def play(world: World, data: st.DataObject) -> int:
     """Play some requests and decisions at both sites; return how many decisions were accepted."""
     draw = data.draw
     with TemporaryDirectory() as folder:
-        twins = Twins(world, Path(folder), draw(policies()))
+        twins = Twins(world, Path(folder), draw(st.one_of(st.just(str), policies())))
         asked = [
-            (study, draw(st.sampled_from([world.office, world.office, world.other, Identity()])))
+            (
+                study,
+                draw(st.sampled_from([world.office, world.office, world.office, world.other, Identity()])),
+            )
             for study in draw(st.lists(studies(), min_size=1, max_size=2))
         ]
         hashes = [twins.require_same_answer(*each) for each in asked]
