@@ -1,0 +1,137 @@
+"""*Ledger*: every release, the running total against the allowance, the chain, and exports."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from cape.desk.page import Page, is_fragment, render, site
+from cape.desk.site import pictures, words
+from cape.errors import CapeError, InvalidInput
+from cape.steward.admin import Client, Desk
+from cape.steward.admin.data import Line
+
+__all__ = ["PAGES"]
+
+_PAGE = 50
+_MOST = 2000  # lines that are read at once for a file
+
+
+def show(request: Request) -> Response:
+    """Show a page of releases, and what all of them add up to; or where the ledger breaks."""
+    chosen = _chosen(request)
+    before = request.query_params.get("before", "")
+    if before and not (before.isascii() and before.isdigit() and len(before) < 16):
+        raise InvalidInput("before must be the number of a line")
+    with site(request) as desk:
+        try:
+            book = desk.ledger(after=int(before) if before else None, most=_PAGE, newest=True, **chosen)
+            curve = desk.curve()
+        except InvalidInput:
+            raise
+        except CapeError as error:  # a line was changed: nothing is answered, and the page says where
+            return render(request, "site/ledger-broken.html", problem=str(error), **_verified(desk))
+        names = _coordinators(desk)
+    points = [(datetime.fromisoformat(at), epsilon) for at, epsilon in curve.points]
+    most = f"allowed ever: {curve.most:g}"
+    about = f"The running total of all releases, epsilon {words.epsilon(book.total.epsilon)}; {most}"
+    return render(
+        request,
+        "site/ledger.html",
+        book=book,
+        words=words,
+        chosen={name: value or "" for name, value in chosen.items()},
+        query=urlencode({name: value for name, value in chosen.items() if value}),
+        coordinators=names,
+        filtered=any(chosen.values()),
+        before=before,
+        picture=pictures.running(points, curve.most, most, about),
+        allowances=words.allowances(book.limits),
+        delta=curve.delta,
+    )
+
+
+def chain(request: Request) -> Response:
+    """Check every line's chain, signature, time and totals, and show where that fails."""
+    with site(request) as desk:
+        told = _verified(desk)
+    return render(request, "site/chain-part.html" if is_fragment(request) else "site/chain.html", **told)
+
+
+def _verified(desk: Client | Desk) -> dict[str, Any]:
+    found = desk.verify()
+    return {"found": found, "strip": pictures.chain(found.lines, found.line), "words": words}
+
+
+def as_csv(request: Request) -> Response:
+    """Return the chosen lines as CSV, as `cape site ledger --csv` prints them."""
+    return StreamingResponse(
+        _csv(request, _chosen(request)), media_type="text/csv", headers=_saved("ledger.csv")
+    )
+
+
+def _csv(request: Request, chosen: dict[str, Any]) -> Iterator[str]:
+    yield _rows([Line.__struct_fields__])
+    after = None
+    while True:
+        with site(request) as desk:
+            book = desk.ledger(after=after, most=_MOST, lines=True, **chosen)
+        yield _rows([list(map(_cell, msgspec.structs.astuple(line))) for line in book.releases])
+        after = book.next
+        if after is None:
+            return
+
+
+def as_json(request: Request) -> Response:
+    """Return the whole ledger as a signed text, which `cape site verify --export` checks."""
+    with site(request) as desk:
+        text = desk.ledger_export()
+    return Response(text, media_type="application/json", headers=_saved("ledger.json"))
+
+
+def _chosen(request: Request) -> dict[str, Any]:
+    asked = request.query_params
+    found: dict[str, Any] = {name: asked.get(name, "").strip() or None for name in ("coordinator", "study")}
+    for name in ("since", "until"):
+        given = asked.get(name, "").strip()
+        try:
+            found[name] = date.fromisoformat(given).isoformat() if given else None
+        except ValueError:
+            raise InvalidInput(f"{name} must be a day such as {datetime.now(UTC):%Y-%m-%d}") from None
+    return found
+
+
+def _coordinators(desk: Client | Desk) -> list[str]:
+    summary = desk.policy().summary
+    return [each.name for each in (summary.trusted if summary else ()) if each.coordinator]
+
+
+def _saved(name: str) -> dict[str, str]:
+    return {"content-disposition": f'attachment; filename="{name}"'}
+
+
+def _rows(rows: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a value that a spreadsheet does not take for a formula: study names come from outside."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+PAGES = (
+    Page("/ledger", show, title="Ledger"),
+    Page("/ledger/chain", chain),
+    Page("/ledger.csv", as_csv),
+    Page("/ledger.json", as_json),
+)

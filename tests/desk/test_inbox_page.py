@@ -1,0 +1,168 @@
+"""A study at the desk: the card says what a steward must know, and the buttons decide."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from scipy.stats import norm
+
+from cape.desk.site import PAGES
+from cape.steward.admin import Desk
+from cape.steward.keyring import fingerprint
+from tests.desk.visitor import Visitor, desk
+from tests.world import SECRET, World, ask, document
+
+ASKED = [
+    {"kind": "mean", "columns": ["age", "weight"], "share": 0.25},
+    {"kind": "pca", "columns": ["age", "sex"], "components": 1, "share": 0.1},
+]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path / "w")
+    world.edit('approve = "auto"', 'approve = "ask"')
+    assert world.code(world.request(document(analyses=ASKED))) == "approval"
+    return world
+
+
+@pytest.fixture
+def steward(world: World, tmp_path: Path) -> Visitor:
+    return Visitor(desk(PAGES, tmp_path, world.site), "steward")
+
+
+def digest(world: World) -> str:
+    (held,) = [
+        held for state in ("waiting", "approved", "refused") for held in world.site.approvals.studies(state)
+    ]
+    return held.study_hash
+
+
+def decide(steward: Visitor, what: str, world: World, **more: str) -> int:
+    return steward.submit(f"/inbox/{what}", study=digest(world), coordinator="office", **more).status_code
+
+
+def test_the_card_says_who_what_whose_and_at_what_price(steward: Visitor, world: World):
+    words = unescape(steward.words("/inbox"))
+    (study,) = Desk(world.site).inbox().of("waiting")
+    assert f"office , whose key you trust. Fingerprint {fingerprint(world.office.public)}" in words
+    assert "Mean of age and weight: within your policy" in words
+    assert "refused by your policy . This site does not answer analyses of kind 'pca'" in words
+    assert "If you approve, your policy answers 1 of 2 analyses" in words
+    assert "Columns it reads age weight" in words
+    assert "All 400 people in your table." in words
+    won = norm.cdf(study.mu / 2)
+    assert f"right at most {100 * won:.1f}% of the time" in words or f"{100 * won + 0.1:.1f}%" in words
+    assert f"Epsilon {study.cost:.3g} at delta 1e-06: strong protection" in words
+    for limit in study.limits:
+        assert f"{limit.name}: epsilon 0 of {limit.epsilon:g} spent, {limit.after:.3g} after it" in words
+    assert 'The policy says approve = "ask"' in words
+    assert "They say of it: “three clinics”" in words
+    assert str(SECRET) not in words
+
+
+def test_a_condition_of_the_study_is_told(world: World, steward: Visitor):
+    assert world.code(world.request(document(name="old", where="age >= 40"))) == "approval"
+    assert "Of the 400 people in your table, those with age >= 40" in unescape(steward.words("/inbox"))
+
+
+def test_a_viewer_reads_but_learns_no_number_of_rows_and_cannot_decide(world: World, tmp_path: Path):
+    viewer = Visitor(desk(PAGES, tmp_path, world.site), "viewer")
+    page = viewer.get("/inbox").text
+    assert "lungs" in page
+    assert "400" not in page
+    assert "/inbox/approve" not in page
+    for what in ("approve", "refuse", "ask"):
+        assert decide(viewer, what, world, question="Why?") == 403
+    assert len(world.site.approvals.studies("waiting")) == 1
+
+
+def test_a_stranger_is_called_one(world: World, steward: Visitor):
+    world.edit(f'office = "ed25519:{world.office.public.hex()}"\n', "")
+    words = steward.words("/inbox")
+    assert "Somebody whom you do not trust" in words
+    assert "nothing is answered to somebody whose key your policy does not have" in words
+
+
+def test_an_approved_study_is_answered_and_can_be_refused_later(steward: Visitor, world: World):
+    assert decide(steward, "approve", world, how="always", reason="board of 3 May") == 303
+    assert "Approved: lungs." in steward.words("/inbox")
+    world.granted(world.request(document(analyses=ASKED)))
+    assert "board of 3 May" in world.site.path.joinpath("site.log").read_text()
+    assert decide(steward, "refuse", world) == 303
+    assert world.code(world.request(document(analyses=ASKED))) == "steward"
+    assert "refused" in steward.words("/inbox")
+
+
+def test_approved_once_waits_again_after_one_answer(steward: Visitor, world: World):
+    assert decide(steward, "approve", world, how="once") == 303
+    world.granted(world.request(document(analyses=ASKED)))
+    assert world.code(world.request(document(analyses=ASKED))) == "approval"
+    assert "1 study waits" in steward.words("/inbox")
+
+
+def test_a_question_goes_to_the_coordinator_and_the_study_waits_on(steward: Visitor, world: World):
+    assert decide(steward, "ask", world, question="Which board approved it?") == 303
+    refusal = world.decide(world.request(document(analyses=ASKED)))
+    assert "Which board approved it?" in refusal.sentence
+    assert "Which board approved it?" in unescape(steward.words("/inbox"))
+    assert decide(steward, "ask", world, question="  ") == 400
+
+
+def test_two_people_must_approve_where_the_policy_says_so(world: World, tmp_path: Path):
+    world.edit('approve = "ask"', 'approve = "ask"\napprovals = 2')
+    app = desk(PAGES, tmp_path, world.site)
+    ana, bo = Visitor(app, "steward", "ana"), Visitor(app, "steward", "bo")
+    assert decide(ana, "approve", world) == 303
+    assert "It waits for 1 more, by somebody else." in ana.words("/inbox")
+    assert decide(ana, "approve", world) == 303
+    assert world.code(world.request(document(analyses=ASKED))) == "approval"
+    assert "1 of 2 did: ana" in bo.words("/inbox")
+    assert decide(bo, "approve", world) == 303
+    world.granted(world.request(document(analyses=ASKED)))
+
+
+def test_a_decision_needs_the_whole_hash(steward: Visitor, world: World):
+    for study in ("", "lungs", digest(world)[:12], "0" * 64):
+        assert steward.submit("/inbox/approve", study=study).status_code == 400
+    assert len(world.site.approvals.studies("waiting")) == 1
+
+
+def test_the_same_study_of_two_coordinators_is_decided_for_one(world: World, steward: Visitor):
+    asked = ask(document(analyses=ASKED), world.roster, world.other)
+    assert world.code(asked) == "approval"
+    assert steward.submit("/inbox/approve", study=asked.study_hash, coordinator="other").status_code == 303
+    (held,) = world.site.approvals.studies("approved")
+    assert held.coordinator == world.other.public
+
+
+def test_the_page_of_a_study_has_its_file_plan_sites_and_what_left(steward: Visitor, world: World):
+    decide(steward, "approve", world)
+    world.granted(world.request(document(analyses=ASKED)))
+    words = unescape(steward.words(f"/study/{digest(world)}"))
+    assert 'kind = "mean" columns = ["age", "weight"]' in words
+    assert "expected error" in words
+    for name, identity in world.identities.items():
+        assert name in words
+        assert fingerprint(identity.public) in words
+    assert "1 line of the ledger, together epsilon" in words
+    assert "Approved by ana" in words
+    assert steward.get("/study/" + "0" * 64).status_code == 400
+
+
+def test_the_expected_accuracy_comes_as_a_part(steward: Visitor, world: World):
+    (address,) = re.findall(r'hx-get="(/study/[^"]*)"', steward.get("/inbox").text)
+    words = unescape(steward.words(unescape(address)))
+    assert re.search(r"mean of age and weight: age ± \d", words)
+    assert "for 1,000 rows at each site" in words
+
+
+def test_texts_from_outside_are_escaped(world: World, steward: Visitor):
+    evil = "<script>alert(1)</script>"
+    assert world.code(world.request(document(name=evil, description=evil))) == "approval"
+    found = [held.study_hash for held in world.site.approvals.studies("waiting")]
+    for path in ("/inbox", *(f"/study/{each}" for each in found)):
+        assert evil not in steward.get(path).text
