@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from scipy.stats import norm
 
 from cape.errors import InvalidInput
 from cape.secagg import Identity
@@ -225,3 +226,45 @@ def test_a_mark_brings_no_password_to_where_it_would_be_shown(world: World, desk
         assert tried.summary is None
         assert "pa:ss" not in str(tried)
     assert (world.site.path / "site.toml").read_text() == before
+
+
+def test_the_running_total_ends_at_the_total_and_never_falls(world: World, desk: Desk):
+    assert desk.curve().points == ()
+    world.edit('approve = "ask"', 'approve = "auto"')
+    for number in range(5):
+        world.granted(world.request(document(name=f"study {number}")))
+    curve = desk.curve()
+    values = [epsilon for _, epsilon in curve.points]
+    assert len(values) == 5
+    assert values == sorted(values)
+    assert values[0] > 0
+    assert values[-1] == pytest.approx(desk.ledger().limits[-1].spent)
+    assert (curve.most, curve.delta) == (world.site.policy.total.epsilon, world.site.policy.total.delta)
+
+
+def test_a_long_ledger_is_drawn_with_few_points(world: World, desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cape.steward.admin.shown._POINTS", 3)
+    world.edit('approve = "ask"', 'approve = "auto"')
+    found = []
+    for number in range(9):
+        world.granted(world.request(document(name=f"study {number}", epsilon=0.2)))
+        found.append(desk.curve().points)
+    assert max(map(len, found)) == 3
+    assert all(points[-1][1] == pytest.approx(desk.ledger().total.epsilon) for points in found[-1:])
+
+
+def test_a_study_is_priced_as_a_bet(world: World, desk: Desk):
+    assert world.code(world.request()) == "approval"
+    (study,) = desk.inbox().of("waiting")
+    assert study.bet == pytest.approx(norm.cdf(study.mu / 2), abs=1e-6)
+    assert study.bet_after == study.bet, "nothing was released before"
+    desk.approve("lungs")
+    world.granted(world.request())
+    (study,) = desk.inbox().of("approved")
+    assert study.bet < study.bet_after < norm.cdf(study.mu)
+
+
+def test_people_are_counted_for_the_steward(world: World, desk: Desk):
+    assert (desk.people().count, desk.people().unit) == (400, "row")
+    world.edit('data = "rows.csv"', 'data = "gone.csv"')
+    assert desk.people().count is None
