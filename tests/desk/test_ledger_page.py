@@ -113,6 +113,17 @@ def test_a_sound_chain_is_said_to_be_one(viewer: Visitor):
     assert 'class="break"' not in part
 
 
+def test_a_long_ledger_is_checked_on_demand_and_the_result_kept(
+    viewer: Visitor, monkeypatch: pytest.MonkeyPatch
+):
+    assert 'hx-get="/ledger/chain"' in viewer.get("/ledger").text
+    monkeypatch.setattr(pages, "_AT_ONCE", 4)
+    assert 'hx-get="/ledger/chain"' not in viewer.get("/ledger").text
+    assert "fit together" not in viewer.get("/ledger").text
+    assert viewer.get("/ledger/chain").status_code == 200
+    assert "All 5 lines fit together" in viewer.words("/ledger")
+
+
 def test_a_changed_line_is_shown_with_a_red_line(viewer: Visitor, world: World):
     path = world.site.path / "ledger.sqlite"
     with sqlite3.connect(path) as db:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,11 +18,14 @@ from cape.desk.page import Page, is_fragment, render, site
 from cape.desk.site import pictures, words
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import Client, Desk
-from cape.steward.admin.data import Line
+from cape.steward.admin.data import Line, Verified
 
 __all__ = ["PAGES"]
 
 _PAGE = 50
+_AT_ONCE = 2000  # lines that are checked without being asked
+_CHECKING = threading.Lock()
+_NEVER = Verified(False, "", 0, "", "", None, (), "")
 _MOST = 2000  # lines that are read at once for a file
 
 
@@ -38,8 +42,10 @@ def show(request: Request) -> Response:
         except InvalidInput:
             raise
         except CapeError as error:  # a line was changed: nothing is answered, and the page says where
-            return render(request, "site/ledger-broken.html", problem=str(error), **_verified(desk))
+            problem = str(error)
+            return render(request, "site/ledger-broken.html", problem=problem, **_verified(request, desk))
         names = _coordinators(desk)
+    last = getattr(request.app.state, "verified", _NEVER)
     points = [(datetime.fromisoformat(at), epsilon) for at, epsilon in curve.points]
     most = f"allowed ever: {curve.most:g}"
     about = f"The running total of all releases, epsilon {words.epsilon(book.total.epsilon)}; {most}"
@@ -47,7 +53,6 @@ def show(request: Request) -> Response:
         request,
         "site/ledger.html",
         book=book,
-        words=words,
         chosen={name: value or "" for name, value in chosen.items()},
         query=urlencode({name: value for name, value in chosen.items() if value}),
         coordinators=names,
@@ -56,18 +61,30 @@ def show(request: Request) -> Response:
         picture=pictures.running(points, curve.most, most, about),
         allowances=words.allowances(book.limits),
         delta=curve.delta,
+        at_once=book.total.lines <= _AT_ONCE,
+        **_checked(last),
     )
 
 
 def chain(request: Request) -> Response:
     """Check every line's chain, signature, time and totals, and show where that fails."""
     with site(request) as desk:
-        told = _verified(desk)
+        told = _verified(request, desk)
     return render(request, "site/chain-part.html" if is_fragment(request) else "site/chain.html", **told)
 
 
-def _verified(desk: Client | Desk) -> dict[str, Any]:
-    found = desk.verify()
+def _verified(request: Request, desk: Client | Desk) -> dict[str, Any]:
+    """Check the ledger, for one page at a time: 100,000 lines take some ten seconds of the daemon."""
+    if not _CHECKING.acquire(blocking=False):
+        raise CapeError("the ledger is being checked for another page; look again in a minute")
+    try:
+        request.app.state.verified = found = desk.verify()
+    finally:
+        _CHECKING.release()
+    return _checked(found)
+
+
+def _checked(found: Verified) -> dict[str, Any]:
     return {"found": found, "strip": pictures.chain(found.lines, found.line), "words": words}
 
 
