@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import norm
 
-from cape.desk.site import PAGES
+from cape.desk.site import PAGES, inbox
 from cape.steward.admin import Desk
 from cape.steward.keyring import fingerprint
 from tests.desk.visitor import Visitor, desk
@@ -78,6 +78,18 @@ def test_a_viewer_reads_but_learns_no_number_of_rows_and_cannot_decide(world: Wo
     for what in ("approve", "refuse", "ask"):
         assert decide(viewer, what, world, question="Why?") == 403
     assert len(world.site.approvals.studies("waiting")) == 1
+
+
+def test_of_many_studies_some_are_cards_and_all_are_listed(
+    world: World, steward: Visitor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(inbox, "_MOST_CARDS", 1)
+    assert world.code(world.request(document(name="second"))) == "approval"
+    page = steward.get("/inbox").text
+    assert page.count("<article") == 1
+    assert "2 studies wait" in page
+    for held in world.site.approvals.studies("waiting"):
+        assert f'href="/study/{held.study_hash}?coordinator=office"' in page
 
 
 def test_a_stranger_is_called_one(world: World, steward: Visitor):

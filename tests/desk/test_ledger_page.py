@@ -86,6 +86,7 @@ def test_pages_lead_to_older_releases_and_lose_no_filter(
 )
 def test_a_nonsensical_filter_is_refused(viewer: Visitor, query: str):
     assert viewer.get(f"/ledger?{query}").status_code == 400
+    assert query.startswith("before") or viewer.get(f"/ledger.csv?{query}").status_code == 400
 
 
 def test_the_csv_is_read_in_parts_and_holds_no_formula(

@@ -106,6 +106,7 @@ def test_a_wrong_field_is_marked_with_what_the_policys_reader_says(
     assert shown.status_code == 422
     (marked,) = re.findall(rf'id="problem-{re.escape(where)}">(.*?)</span>', shown.text)
     assert what in unescape(marked)
+    assert str(folder.path) not in shown.text
     for value in (each for each in change.values() if isinstance(each, str)):
         assert f'value="{value}"' in shown.text, "what was written stays in the form"
     assert text_of(folder) == before

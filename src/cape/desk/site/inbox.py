@@ -14,16 +14,21 @@ from cape.steward.admin.data import People, Study
 
 __all__ = ["PAGES", "card"]
 
+_MOST_CARDS = 20  # the others are listed, and have pages of their own
+
 
 def show(request: Request) -> Response:
     """Show what waits, and what was decided."""
     with site(request) as desk:
         found = desk.inbox()
         people = desk.people()
+    waiting = found.of("waiting")
     return render(
         request,
         "site/inbox.html",
-        cards=[card(each, people) for each in found.of("waiting")],
+        waiting=len(waiting),
+        cards=[card(each, people) for each in waiting[:_MOST_CARDS]],
+        others=waiting[_MOST_CARDS:],
         decided=[*found.of("approved"), *found.of("refused")],
         unreadable=found.unreadable,
         words=words,

@@ -18,7 +18,7 @@ from cape.desk.page import Page, is_fragment, render, site
 from cape.desk.site import pictures, words
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import Client, Desk
-from cape.steward.admin.data import Line, Verified
+from cape.steward.admin.data import Ledger, Line, Verified
 
 __all__ = ["PAGES"]
 
@@ -90,21 +90,25 @@ def _checked(found: Verified) -> dict[str, Any]:
 
 def as_csv(request: Request) -> Response:
     """Return the chosen lines as CSV, as `cape site ledger --csv` prints them."""
+    chosen = _chosen(request)
+    first = _some(request, chosen, None)  # before a byte is sent: what is wrong must be a page
     return StreamingResponse(
-        _csv(request, _chosen(request)), media_type="text/csv", headers=_saved("ledger.csv")
+        _csv(request, chosen, first), media_type="text/csv", headers=_saved("ledger.csv")
     )
 
 
-def _csv(request: Request, chosen: dict[str, Any]) -> Iterator[str]:
+def _some(request: Request, chosen: dict[str, Any], after: int | None) -> Ledger:
+    with site(request) as desk:
+        return desk.ledger(after=after, most=_MOST, lines=True, **chosen)
+
+
+def _csv(request: Request, chosen: dict[str, Any], book: Ledger) -> Iterator[str]:
     yield _rows([Line.__struct_fields__])
-    after = None
     while True:
-        with site(request) as desk:
-            book = desk.ledger(after=after, most=_MOST, lines=True, **chosen)
         yield _rows([list(map(_cell, msgspec.structs.astuple(line))) for line in book.releases])
-        after = book.next
-        if after is None:
+        if book.next is None:
             return
+        book = _some(request, chosen, book.next)
 
 
 def as_json(request: Request) -> Response:

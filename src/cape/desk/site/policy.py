@@ -58,7 +58,7 @@ def try_form(request: Request) -> Response:
             tried = desk.try_policy(change.text)
             if tried.problem is None:
                 return _confirm(request, change.text, now.hash, tried.diff, change.changed)
-            change.wrong = _blame(desk, now.text, change) | {"": tried.problem}
+            change.wrong = _blame(desk, now.text, change) | {"": _within(tried.problem)}
     if not change.changed and not change.wrong:
         return see(request, "/policy", said="Nothing was changed.")
     return _as_form(request, Sheet(now.text), now.hash, None, change)
@@ -134,8 +134,13 @@ def _blame(desk: Client | Desk, text: str, change: Change) -> dict[str, str]:
         alone.set(each, None if each.key not in whole.keys(each.section) else value)
         problem = desk.try_policy(alone.text).problem
         if problem is not None:
-            wrong[each.name] = problem
+            wrong[each.name] = _within(problem)
     return wrong
+
+
+def _within(problem: str) -> str:
+    """Return what is wrong without the path of the file, which the page names already."""
+    return problem.partition("site.toml: ")[2] or problem
 
 
 def _require_same(now: str, was: str) -> None:
