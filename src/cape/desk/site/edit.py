@@ -32,7 +32,7 @@ class Field:
     Attributes:
         kind: how it is asked for. A "pair" is an epsilon and a delta; a "value" is TOML as people write it.
         of: what can be chosen, with words for each.
-        least: what counts if the key is missing.
+        default: what counts if the key is missing.
     """
 
     section: str
@@ -41,7 +41,7 @@ class Field:
     label: str
     hint: str = ""
     of: tuple[tuple[str, str], ...] = ()
-    least: Any = None
+    default: Any = None
     optional: bool = False
 
     @property
@@ -75,7 +75,7 @@ FIELDS = (
         "number",
         "How many stewards must approve a study",
         "With 2, two different people must approve. One refusal refuses.",
-        least=1,
+        default=1,
         optional=True,
     ),
     Field("site", "expires", "date", "The last day on which anything is answered (UTC)"),
@@ -101,7 +101,7 @@ FIELDS = (
         "flag",
         "Results may be given for each site",
         "Noise protects each person either way; this protects what your site as a whole is like.",
-        least=True,
+        default=True,
         optional=True,
     ),
     Field(
@@ -109,7 +109,7 @@ FIELDS = (
         "synthetic",
         "flag",
         "Tables may be measured to draw synthetic rows from",
-        least=True,
+        default=True,
         optional=True,
     ),
     Field(
@@ -126,7 +126,7 @@ FIELDS = (
         "many",
         "Noise",
         of=tuple((name, f"{name}: {_NOISE[name]}") for name in SCHEMES),
-        least=["cape"],
+        default=["cape"],
         optional=True,
     ),
     Field(
@@ -138,7 +138,7 @@ FIELDS = (
             ("replace-one", "replace-one: they differ in one row; the number of rows is public"),
             ("add-remove", "add-remove: one has one row more; the number of rows is private"),
         ),
-        least=["replace-one"],
+        default=["replace-one"],
         optional=True,
     ),
     Field("protect", "min_rows", "number", "With fewer rows than this nothing is answered"),
@@ -148,7 +148,7 @@ FIELDS = (
         "colluding",
         "number",
         "How many sites a study must at least assume to collude with the aggregator",
-        least=0,
+        default=0,
         optional=True,
     ),
     Field("budget", "release", "pair", "The most that one analysis may cost", _PAIR),
@@ -189,7 +189,7 @@ class Sheet:
         """Let a person choose among the columns that there are; take the name of a key that the file has."""
         if field.name == "allow.columns":
             names = [str(name) for name in self._section("schema")]
-            return replace(field, of=tuple((name, name) for name in names), least=names)
+            return replace(field, of=tuple((name, name) for name in names), default=names)
         if field.name == "allow.adjacency" and "neighbours" in self._section("allow"):
             return replace(field, key="neighbours")
         return field
@@ -207,7 +207,7 @@ class Sheet:
         """Return the current value, as plain data: the default where the key is missing."""
         section = self._section(field.section)
         if field.key not in section:
-            return field.least
+            return field.default
         value = section[field.key]
         if field.kind == "value":
             return value.as_string() if hasattr(value, "as_string") else str(value)

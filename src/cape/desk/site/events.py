@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from starlette.requests import Request
@@ -80,13 +80,13 @@ class Watch:
 
     def _listen(self, desk: Client | Desk) -> None:
         last = desk.status().last_event if self._last is None else self._last
-        self._note(last, [])
+        self._note(last, ())
         while time.monotonic() - self._asked < _IDLE:
             found = desk.events(last, _WAIT)
             last = max((each.number for each in found), default=last)
             self._note(last, found)
 
-    def _note(self, last: int, found: list[Event]) -> None:
+    def _note(self, last: int, found: Sequence[Event]) -> None:
         with self._changed:
             self._last = last
             self._events.extend(found)
