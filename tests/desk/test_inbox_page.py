@@ -172,6 +172,17 @@ def test_the_expected_accuracy_comes_as_a_part(steward: Visitor, world: World):
     assert "for 1,000 rows at each site" in words
 
 
+def test_of_many_analyses_the_first_are_planned(
+    world: World, steward: Visitor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("cape.steward.admin.studied._MOST_PLANNED", 1)
+    for path in (f"/study/{digest(world)}", f"/study/{digest(world)}/plan"):
+        words = steward.words(path)
+        assert "1. mean of age and weight" in words
+        assert "2. principal" not in words
+        assert re.search("other 1 analyses are not planned|1 more analyses, which are not planned", words)
+
+
 def test_texts_from_outside_are_escaped(world: World, steward: Visitor):
     evil = "<script>alert(1)</script>"
     assert world.code(world.request(document(name=evil, description=evil))) == "approval"
