@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from xml.etree import ElementTree
 
 import pytest
 
 from cape.desk.site import pictures, words
+from cape.privacy import Budget
+from cape.steward import Amount
 from cape.steward.admin.data import Limit
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -64,6 +67,15 @@ def test_the_chain_is_green_up_to_the_line_that_broke():
 )
 def test_what_is_at_most_is_rounded_up(share: float, told: str):
     assert words.percent(share) == told
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "told"), [(1.0, "strong"), (3.0, "moderate"), (8.0, "weak"), (20.0, "hardly any")]
+)
+def test_protection_is_called_what_the_documentation_calls_it(epsilon: float, told: str):
+    spent = Amount(Fraction(Budget(epsilon, 1e-6).mu) ** 2)
+    assert words.strength(spent.bet) == f"{told} protection"
+    assert words.strength(Amount(pure=Fraction(3)).bet) == "hardly any protection"
 
 
 def test_limits_are_told_with_what_is_left():

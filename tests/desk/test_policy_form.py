@@ -165,6 +165,20 @@ def test_a_list_keeps_its_lines_and_comments():
     assert tomlkit.parse(sheet.text)["allow"]["analyses"] == ["mean", "sum"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["allow"]\nanalyses = ["mean"]\n',
+        'allow.analyses = ["mean"]\n',
+        '[allow]\nx = """\n# ways = 2\n"""\n',
+    ],
+)
+def test_a_key_that_cannot_be_added_is_left_to_people(text: str):
+    (field,) = [each for each in FIELDS if each.name == "allow.ways"]
+    with pytest.raises(InvalidInput, match="edit the whole file"):
+        Sheet(text).set(field, 2)
+
+
 def test_the_older_name_of_a_key_is_the_one_that_is_edited(admin: Visitor, folder: SiteFolder):
     path = folder.path / "site.toml"
     path.write_text(path.read_text().replace('adjacency = ["replace-one"]', 'neighbours = ["replace-one"]'))

@@ -24,10 +24,13 @@ def epsilon(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else "without limit"
 
 
-def strength(value: float) -> str:
-    """Return how well an epsilon protects, in the words of docs/choosing-epsilon.md."""
-    for most, told in ((1.0, "strong protection"), (3.0, "moderate protection"), (10.0, "weak protection")):
-        if value <= most:
+def strength(bet: float) -> str:
+    """Return how well people are protected, in the words of docs/choosing-epsilon.md, by the bet.
+
+    The bounds are those of epsilon 1, 3 and 10 at delta 1e-6. An epsilon without delta has another bet.
+    """
+    for most, told in ((0.55, "strong protection"), (0.63, "moderate protection"), (0.83, "weak protection")):
+        if bet <= most:
             return told
     return "hardly any protection"
 
