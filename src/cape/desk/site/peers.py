@@ -90,7 +90,7 @@ def _digits(text: str) -> bytes:
 PAGES = (
     Page("/peers", show, title="Peers"),
     Page("/peers/card", card),
-    Page("/peers/read", read_card, role="admin", method="POST"),
+    Page("/peers/read", read_card, role="admin", method="POST", decides=False),
     Page("/peers/trust", trust, role="admin", method="POST"),
     Page("/peers/revoke", revoke, role="admin", method="POST"),
 )

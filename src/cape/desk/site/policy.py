@@ -196,7 +196,7 @@ def _confirm(request: Request, text: str, hash_: str, diff: str, changed: list[F
 PAGES = (
     Page("/policy", show, title="Policy"),
     Page("/policy/text", show_text),
-    Page("/policy/try", try_form, role="admin", method="POST"),
-    Page("/policy/text/try", try_text, role="admin", method="POST"),
+    Page("/policy/try", try_form, role="admin", method="POST", decides=False),
+    Page("/policy/text/try", try_text, role="admin", method="POST", decides=False),
     Page("/policy/save", save, role="admin", method="POST"),
 )

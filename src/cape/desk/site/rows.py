@@ -68,5 +68,5 @@ def _beyond(column: ColumnSurvey) -> int:
 PAGES = (
     Page("/data", show, role="steward", title="Data"),
     Page("/data/check", check, role="steward"),
-    Page("/data/study", check_study, role="steward", method="POST"),
+    Page("/data/study", check_study, role="steward", method="POST", decides=False),
 )
