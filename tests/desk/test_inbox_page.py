@@ -21,17 +21,32 @@ ASKED = [
 ]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path / "w")
+def asked(folder: Path) -> World:
+    world = World(folder / "w")
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request(document(analyses=ASKED))) == "approval"
     return world
 
 
 @pytest.fixture
+def world(tmp_path: Path) -> World:
+    return asked(tmp_path)
+
+
+@pytest.fixture
 def steward(world: World, tmp_path: Path) -> Visitor:
     return Visitor(desk(PAGES, tmp_path, world.site), "steward")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The same, for tests that decide nothing."""
+    return asked(tmp_path_factory.mktemp("inbox"))
+
+
+@pytest.fixture
+def reader(kept: World, tmp_path: Path) -> Visitor:
+    return Visitor(desk(PAGES, tmp_path, kept.site), "steward")
 
 
 def digest(world: World) -> str:
@@ -45,10 +60,10 @@ def decide(steward: Visitor, what: str, world: World, **more: str) -> int:
     return steward.submit(f"/inbox/{what}", study=digest(world), coordinator="office", **more).status_code
 
 
-def test_the_card_says_who_what_whose_and_at_what_price(steward: Visitor, world: World):
-    words = unescape(steward.words("/inbox"))
-    (study,) = Desk(world.site).inbox().of("waiting")
-    assert f"office , whose key you trust. Fingerprint {fingerprint(world.office.public)}" in words
+def test_the_card_says_who_what_whose_and_at_what_price(reader: Visitor, kept: World):
+    words = unescape(reader.words("/inbox"))
+    (study,) = Desk(kept.site).inbox().of("waiting")
+    assert f"office , whose key you trust. Fingerprint {fingerprint(kept.office.public)}" in words
     assert "Mean of age and weight: within your policy" in words
     assert "refused by your policy . This site does not answer analyses of kind 'pca'" in words
     assert "If you approve, your policy answers 1 of 2 analyses" in words
@@ -69,15 +84,15 @@ def test_a_condition_of_the_study_is_told(world: World, steward: Visitor):
     assert "Of the 400 people in your table, those with age >= 40" in unescape(steward.words("/inbox"))
 
 
-def test_a_viewer_reads_but_learns_no_number_of_rows_and_cannot_decide(world: World, tmp_path: Path):
-    viewer = Visitor(desk(PAGES, tmp_path, world.site), "viewer")
+def test_a_viewer_reads_but_learns_no_number_of_rows_and_cannot_decide(kept: World, tmp_path: Path):
+    viewer = Visitor(desk(PAGES, tmp_path, kept.site), "viewer")
     page = viewer.get("/inbox").text
     assert "lungs" in page
     assert "400" not in page
     assert "/inbox/approve" not in page
     for what in ("approve", "refuse", "ask"):
-        assert decide(viewer, what, world, question="Why?") == 403
-    assert len(world.site.approvals.studies("waiting")) == 1
+        assert decide(viewer, what, kept, question="Why?") == 403
+    assert len(kept.site.approvals.studies("waiting")) == 1
 
 
 def test_of_many_studies_some_are_cards_and_all_are_listed(
@@ -137,10 +152,10 @@ def test_two_people_must_approve_where_the_policy_says_so(world: World, tmp_path
     world.granted(world.request(document(analyses=ASKED)))
 
 
-def test_a_decision_needs_the_whole_hash(steward: Visitor, world: World):
-    for study in ("", "lungs", digest(world)[:12], "0" * 64):
-        assert steward.submit("/inbox/approve", study=study).status_code == 400
-    assert len(world.site.approvals.studies("waiting")) == 1
+def test_a_decision_needs_the_whole_hash(reader: Visitor, kept: World):
+    for study in ("", "lungs", digest(kept)[:12], "0" * 64):
+        assert reader.submit("/inbox/approve", study=study).status_code == 400
+    assert len(kept.site.approvals.studies("waiting")) == 1
 
 
 def test_the_same_study_of_two_coordinators_is_decided_for_one(world: World, steward: Visitor):
@@ -165,19 +180,19 @@ def test_the_page_of_a_study_has_its_file_plan_sites_and_what_left(steward: Visi
     assert steward.get("/study/" + "0" * 64).status_code == 400
 
 
-def test_the_expected_accuracy_comes_as_a_part(steward: Visitor, world: World):
-    (address,) = re.findall(r'hx-get="(/study/[^"]*)"', steward.get("/inbox").text)
-    words = unescape(steward.words(unescape(address)))
+def test_the_expected_accuracy_comes_as_a_part(reader: Visitor, kept: World):
+    (address,) = re.findall(r'hx-get="(/study/[^"]*)"', reader.get("/inbox").text)
+    words = unescape(reader.words(unescape(address)))
     assert re.search(r"mean of age and weight: age ± \d", words)
     assert "for 1,000 rows at each site" in words
 
 
 def test_of_many_analyses_the_first_are_planned(
-    world: World, steward: Visitor, monkeypatch: pytest.MonkeyPatch
+    kept: World, reader: Visitor, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("cape.steward.admin.studied._MOST_PLANNED", 1)
-    for path in (f"/study/{digest(world)}", f"/study/{digest(world)}/plan"):
-        words = steward.words(path)
+    for path in (f"/study/{digest(kept)}", f"/study/{digest(kept)}/plan"):
+        words = reader.words(path)
         assert "1. mean of age and weight" in words
         assert "2. principal" not in words
         assert re.search("other 1 analyses are not planned|1 more analyses, which are not planned", words)

@@ -24,12 +24,17 @@ def release(world: World, name: str, other: bool = False, share: float = 0.01) -
     world.granted(ask(asked, world.roster, world.other if other else world.office))
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path / "w")
+def five(folder: Path) -> World:
+    world = World(folder / "w")
     for number in range(5):
         release(world, f"study {number}", other=number == 3)
     return world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A site with five releases, for tests that add none."""
+    return five(tmp_path_factory.mktemp("ledger"))
 
 
 @pytest.fixture
@@ -89,10 +94,10 @@ def test_a_nonsensical_filter_is_refused(viewer: Visitor, query: str):
     assert query.startswith("before") or viewer.get(f"/ledger.csv?{query}").status_code == 400
 
 
-def test_the_csv_is_read_in_parts_and_holds_no_formula(
-    viewer: Visitor, world: World, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_csv_is_read_in_parts_and_holds_no_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "_MOST", 2)
+    world = five(tmp_path)
+    viewer = Visitor(desk(PAGES, tmp_path, world.site), "viewer")
     release(world, "=1+1")
     text = viewer.get("/ledger.csv").text
     lines = list(csv.DictReader(io.StringIO(text)))
@@ -125,7 +130,9 @@ def test_a_long_ledger_is_checked_on_demand_and_the_result_kept(
     assert "All 5 lines fit together" in viewer.words("/ledger")
 
 
-def test_a_changed_line_is_shown_with_a_red_line(viewer: Visitor, world: World):
+def test_a_changed_line_is_shown_with_a_red_line(tmp_path: Path):
+    world = five(tmp_path)
+    viewer = Visitor(desk(PAGES, tmp_path, world.site), "viewer")
     path = world.site.path / "ledger.sqlite"
     with sqlite3.connect(path) as db:
         db.execute("DROP TRIGGER releases_UPDATE")

@@ -15,7 +15,7 @@ from tests.world import World
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path / "w")
+    return World(tmp_path / "w", ("a", "b"))
 
 
 @pytest.fixture
