@@ -239,16 +239,16 @@ class Sheet:
         text = self.text
         header = re.search(rf"^[ \t]*\[[ \t]*{re.escape(field.section)}[ \t]*\][^\n]*\n", text, re.MULTILINE)
         if header is None:
-            self._replace(field, f"{text.rstrip()}\n\n[{field.section}]\n{line}")
+            self._take(field, f"{text.rstrip()}\n\n[{field.section}]\n{line}")
             return
         following = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
         end = len(text) if following is None else following.start()
         shown = re.compile(rf"^#[ \t]*{re.escape(field.key)}[ \t]*=[^\n]*\n", re.MULTILINE)
         place = shown.search(text, header.end(), end)
         at = header.end() if place is None else place.end()
-        self._replace(field, text[:at] + line + text[at:])
+        self._take(field, text[:at] + line + text[at:])
 
-    def _replace(self, field: Field, text: str) -> None:
+    def _take(self, field: Field, text: str) -> None:
         """Take a text with one more key, unless it came to stand elsewhere, or is no TOML."""
         try:
             found = tomlkit.parse(text)
