@@ -107,6 +107,15 @@ def test_of_many_studies_some_are_cards_and_all_are_listed(
         assert f'href="/study/{held.study_hash}?coordinator=office"' in page
 
 
+def test_a_policy_that_has_expired_and_a_lost_link_are_said_first(world: World, tmp_path: Path):
+    world.edit("expires = 2999-12-31", "expires = 2020-12-31")
+    app = desk(PAGES, tmp_path, world.site)
+    app.state.site = lambda person: Desk(world.site, lambda: False)
+    words = Visitor(app, "viewer").words("/inbox")
+    assert "Your policy has expired: nothing is answered" in words
+    assert "link is not connected" in words
+
+
 def test_a_stranger_is_called_one(world: World, steward: Visitor):
     world.edit(f'office = "ed25519:{world.office.public.hex()}"\n', "")
     words = steward.words("/inbox")

@@ -21,11 +21,12 @@ def show(request: Request) -> Response:
     """Show what waits, and what was decided."""
     with site(request) as desk:
         found = desk.inbox()
-        people = desk.people()
+        people, now = desk.people(), desk.status()
     waiting = found.of("waiting")
     return render(
         request,
         "site/inbox.html",
+        now=now,
         waiting=len(waiting),
         cards=[card(each, people) for each in waiting[:_MOST_CARDS]],
         others=waiting[_MOST_CARDS:],
