@@ -1,7 +1,9 @@
 """*Peers*: this site's own key, and the keys that it trusts.
 
-A key is trusted in two steps. Somebody gives a card; then somebody types the fingerprint that the owner of
-the key reads out. The page does not show the card's fingerprint, so that it cannot be copied from the screen.
+Claim. A key is trusted here only by somebody who typed its fingerprint, and was not shown it.
+Reason. It takes two steps: somebody gives a card, then types what the owner of the key reads out. The page
+compares that with the key, and shows the fingerprint of no card, so that it cannot be copied from the screen.
+Tested in tests/desk/test_peers_page.py.
 """
 
 from __future__ import annotations
