@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from html import escape
@@ -16,6 +17,7 @@ from rich.console import Console
 from cape.cli.folder import ResultsFolder
 from cape.cli.live import Live
 from cape.cli.output import finish
+from cape.cli.progress import Progress, read_progress
 from cape.cli.report import page
 from cape.cli.results import Results
 from cape.cli.submit import RECORD, Terms, run_study
@@ -109,6 +111,28 @@ def test_a_whole_study(world: World):
         each.release.to_dict() for each in results.answered
     ]
     assert world.lines() == 5, "the regression has three stages"
+
+
+def test_others_can_read_how_far_it_is(world: World, monkeypatch: pytest.MonkeyPatch):
+    seen: list[Progress | None] = []
+    begin = Live.start
+
+    def start(live: Live, *arguments: Any) -> None:
+        begin(live, *arguments)
+        time.sleep(0.6)  # the file is written soon after, not at once
+        seen.append(read_progress(world.folder / "out"))
+
+    monkeypatch.setattr(Live, "start", start)
+    submit(world, world.study(f"{MEAN}\nshare = 0.25"))
+    (during,) = seen
+    assert during is not None
+    assert (during.number, during.done, during.total) == (1, 0, 1)
+    assert {site.name: site.what for site in during.sites} == dict.fromkeys(NAMES, "answered")
+    after = read_progress(world.folder / "out")
+    assert after is not None and after.budget is not None
+    assert (after.number, after.done, after.budget.share) == (0, 1, 0.25)
+    assert [site.round for site in after.sites] == ["unmask"] * len(NAMES)
+    assert after.lines[0] == f"connected: {', '.join(NAMES)}"
 
 
 def test_there_must_be_something_to_resume(world: World):

@@ -149,6 +149,16 @@ def test_one_process_at_a_time(path: Path):
     Record(path).close()
 
 
+def test_others_may_look_while_one_process_holds_it_and_change_nothing(path: Path):
+    with Record(path) as record:
+        content = path.read_bytes()
+        path.write_bytes(content + b"0123456789abcdef {half of a li")
+        seen = Record.look(path)
+        assert (told(seen), seen.study_hash) == (told(record), "hash")
+        assert path.read_bytes().endswith(b"half of a li")
+    assert not Record.look(path.parent / "nothing").begun
+
+
 def test_lines_must_follow_each_other(tmp_path: Path):
     with Record(tmp_path / "r") as record:
         record.of("hash", "lungs")

@@ -1,7 +1,7 @@
 """The progress of a study across machines: sites, rounds, lost sites and results.
 
 A live table on a terminal, and otherwise a line for each event that a log should keep. All of it goes to
-stderr, so that results can be piped.
+stderr, so that results can be piped. The same state stands in a file (`cape.cli.progress`), for the desk.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -21,6 +24,8 @@ from rich.text import Text
 
 from cape.check import plain
 from cape.cli import words
+from cape.cli.progress import Progress as Seen
+from cape.cli.progress import ProgressFile, SiteSeen, Spent
 from cape.cli.results import Answered
 from cape.coordinator import Event, SiteReport
 from cape.engine.execute import Progress
@@ -40,6 +45,7 @@ _COLOURS = {
 }
 _MOST = 3  # estimates of one analysis in its line
 _LONGEST = 500  # characters of a site's sentence
+_LINES = 50  # that the file keeps
 
 
 @dataclass
@@ -59,14 +65,19 @@ class Live:
         name: the name of the study.
         sites: the sites that are asked.
         total: the number of analyses.
+        file: where the same state is kept for others to read; None for nowhere.
     """
 
-    def __init__(self, name: str, sites: Sequence[str], total: int) -> None:
+    def __init__(self, name: str, sites: Sequence[str], total: int, file: Path | None = None) -> None:
         self._name, self._total = name, total
         self._sites = {site: _Seen() for site in sites}
         self._told: dict[str, set[str]] = {site: set() for site in sites}  # reasons already printed
         self._task, self._line, self._budget = "connecting", "", ""
-        self._done = 0
+        self._done, self._number = 0, 0
+        self._spent: Spent | None = None
+        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._file = None if file is None else ProgressFile(file, self._seen)
+        self._open = ExitStack()
         self._lock = threading.Lock()
         self._console = Console(stderr=True)
         self._drawing: Drawing | None = None
@@ -76,6 +87,8 @@ class Live:
             )
 
     def __enter__(self) -> Live:
+        if self._file is not None:
+            self._open.enter_context(self._file)
         if self._drawing is not None:
             self._drawing.start()
         return self
@@ -83,6 +96,8 @@ class Live:
     def __exit__(self, *error: object) -> None:
         if self._drawing is not None:
             self._drawing.stop()
+        self._number, self._line = 0, ""
+        self._open.close()
 
     def connected(self, alive: Sequence[str]) -> None:
         """Report which sites are connected."""
@@ -98,6 +113,7 @@ class Live:
                     seen.what, seen.round, seen.at = "connected", "", time.monotonic()
                 elif site not in alive and seen.what == "connected":
                     seen.what = "not connected"
+        self._changed()
 
     def event(self, event: Event) -> None:
         """Record an event that the aggregator reports about a site."""
@@ -110,6 +126,7 @@ class Live:
             why = seen.why = plain(event.why, _LONGEST)
             told = why in self._told[event.site] or event.round == "review"  # the caller prints that
             self._told[event.site].add(why)
+        self._changed()
         if new and event.what == "lost":
             self.say(f"{event.site} was lost in round {event.round!r}")
         if event.what == "refused" and not told:
@@ -128,21 +145,24 @@ class Live:
                     self._told[report.site].update(plain(str(each), _LONGEST) for each in said)
                 elif seen.what in ("refused", "waits"):
                     seen.what, seen.why = "connected", ""
+        self._changed()
 
     def start(self, entry: Entry, budget: Budget) -> None:
         """Show which analysis is running."""
         self._task, self._line = f"{entry.number}. {entry.analysis.kind}", ""
-        self._budget = str(budget)
+        self._number = entry.number
+        self._costs(budget)
 
     def step(self, done: Progress) -> None:
         """Show the progress of an analysis in several stages."""
         if done.of > 1:
             self._line = words.step(done)
+            self._changed()
 
     def done(self, each: Answered, budget: Budget) -> None:
         """Print a result as soon as it is released."""
         self._done += 1
-        self._budget = str(budget)
+        self._costs(budget)
         found = each.release.estimates
         shown = ", ".join(
             f"{e.label} {rounded(e.value, e.standard_error)} ± {rounded(e.standard_error, e.standard_error)}"
@@ -158,6 +178,28 @@ class Live:
     def say(self, line: str) -> None:
         """Print a line that stays."""
         self._console.print(Text(line), soft_wrap=True)
+        with self._lock:
+            self._lines.append(plain(line, _LONGEST))
+        self._changed()
+
+    def _costs(self, budget: Budget) -> None:
+        self._budget, self._spent = str(budget), Spent.of(budget)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._file is not None:
+            self._file.changed()
+
+    def _seen(self) -> Seen:
+        """Return the state for the file."""
+        offset = time.time() - time.monotonic()
+        with self._lock:
+            sites = tuple(
+                SiteSeen(site, seen.what, seen.round, round(seen.at + offset, 1) if seen.at else 0.0, seen.why)
+                for site, seen in self._sites.items()
+            )
+            lines = tuple(self._lines)
+        return Seen(sites, self._total, self._done, self._number, self._line, self._spent, lines)
 
     def _table(self) -> RenderableType:
         table = Table(box=box.SIMPLE, header_style="bold", padding=(0, 1))

@@ -17,7 +17,7 @@ from cape.show import Table
 from cape.show.terminal import Fitted
 from cape.study import Entry, Study
 
-__all__ = ["plan"]
+__all__ = ["plan", "remarks", "setup", "totals"]
 
 
 def plan(study_file: StudyFile, as_json: AsJson = False) -> None:
@@ -47,11 +47,8 @@ def _as_dict(study: Study, plans: list[tuple[Entry, Plan]]) -> dict[str, Any]:
 
 
 def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> None:
-    parties, budget = study.setting.parties, study.budget
     console.print(
-        f"\n[bold]{escape(study.name)}[/bold]: {parties.sites} sites ({escape(', '.join(study.sites))}), "
-        f"scheme [bold]{study.scheme}[/bold], {words.count(parties.colluding, 'site')} may collude, at least "
-        f"{parties.min_sites} must answer.\n{words.budget(budget)} "
+        f"\n[bold]{escape(study.name)}[/bold]: {escape(setup(study))} "
         "Numbers are standard deviations of privacy noise, in the column's unit.\n"
     )
     if study.chosen:
@@ -71,24 +68,39 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         console.print()
     for sentence in study.asked_twice:
         console.print(f"{escape(sentence)}\n")
-    console.print(Fitted(_totals(study, plans)))
-    total = study.total(study.analyses)
-    promised = study.guarantee(total.spent)
-    console.print(f"\n[dim]{promised}[/dim]")
-    if math.isfinite(promised.mu):
-        console.print(f"\n[dim]{words.bet(promised)}[/dim]")
-    if any(plan.shapes.assumed for _, plan in plans):
-        console.print(f"\n[dim]{escape(LEGEND)}[/dim]")
-    part = 0.8 if study.setting.noise == "gaussian" else 0.7
-    console.print(f"\n[dim]Expected error is the mean |error| from privacy noise: {part} of its SD.[/dim]")
-    console.print(
-        f"[dim]Planned for {plans[0][1].rows:,} rows"
-        + (" (1,000 a site assumed; give rows in the study file for yours)" if study.sizes is None else "")
-        + ". Nothing was read and nothing is spent.[/dim]\n"
+    console.print(Fitted(totals(study, plans)))
+    for text in remarks(study, plans):
+        console.print(f"\n[dim]{escape(text)}[/dim]")
+    console.print()
+
+
+def setup(study: Study) -> str:
+    """Return who takes part, whom the noise protects from, and the budget, in sentences."""
+    parties = study.setting.parties
+    return (
+        f"{words.count(parties.sites, 'site')} ({', '.join(study.sites)}), scheme {study.scheme}, "
+        f"{words.count(parties.colluding, 'site')} may collude, at least {parties.min_sites} must answer. "
+        f"{words.budget(study.budget)}"
     )
 
 
-def _totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
+def remarks(study: Study, plans: list[tuple[Entry, Plan]]) -> list[str]:
+    """Return what is to be said of the whole plan: the guarantee, as a bet too, and what was assumed."""
+    promised = study.guarantee(study.total(study.analyses).spent)
+    said = [str(promised)]
+    if math.isfinite(promised.mu):
+        said.append(words.bet(promised))
+    if any(plan.shapes.assumed for _, plan in plans):
+        said.append(LEGEND)
+    part = 0.8 if study.setting.noise == "gaussian" else 0.7
+    assumed = " (1,000 a site assumed; give rows in the study file for yours)" if study.sizes is None else ""
+    said.append(f"Expected error is the mean |error| from privacy noise: {part} of its SD.")
+    said.append(f"Planned for {plans[0][1].rows:,} rows{assumed}. Nothing was read and nothing is spent.")
+    return said
+
+
+def totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
+    """Return what each analysis costs, all of them, and what is left."""
     rows: list[tuple[str, ...]] = [
         (
             f"{entry.number}. {plan.analysis.kind}",

@@ -18,6 +18,7 @@ from cape.cli.folder import ResultsFolder
 from cape.cli.live import Live
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
+from cape.cli.progress import PROGRESS
 from cape.cli.results import Results, answered
 from cape.cli.sites import Heard
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
@@ -80,7 +81,8 @@ def submit(
 def run_study(study: Study, folder: CoordinatorFolder, kept: ResultsFolder, terms: Terms) -> Results:
     """Submit a study, and return its results, including what was released before a failure."""
     out = kept.path
-    with Record(out / RECORD) as record, Live(study.name, list(study.sites), len(study.analyses)) as live:
+    shown = Live(study.name, list(study.sites), len(study.analyses), out / PROGRESS)
+    with Record(out / RECORD) as record, shown as live:
         _require_record(record, study, terms)
         desk = _Desk(study, folder, record, live, terms, kept)
         try:

@@ -105,6 +105,24 @@ class Record:
             self.close()
             raise
 
+    @classmethod
+    def look(cls, path: str | Path) -> Record:
+        """Return what a record says now, closed: another process may be writing to it.
+
+        A last line that is being written, or was torn by a crash, is left out; nothing is changed.
+        """
+        found = object.__new__(cls)
+        found.path, found.study_hash, found.attempts = Path(path), None, []
+        found._chain, found._file = "", -1
+        try:
+            content = found.path.read_bytes()
+        except FileNotFoundError:
+            return found
+        except OSError as error:
+            raise InvalidInput(f"{found.path} cannot be read: {error.strerror}") from None
+        found._take_all(content)
+        return found
+
     def of(self, study_hash: str, name: str) -> None:
         """Make it the record of a study, or raise if it belongs to another that may have spent something."""
         if self.study_hash == study_hash:
@@ -196,13 +214,8 @@ class Record:
         self._chain = chain
 
     def _load(self) -> None:
-        content, good = self.path.read_bytes(), 0
-        for data in content.splitlines(keepends=True):
-            line = self._read(data)
-            if line is None:
-                break
-            self._take(line)
-            good += len(data)
+        content = self.path.read_bytes()
+        good = self._take_all(content)
         rest = content[good:]
         # Lines are synced one by one, so a crash tears the last one only: it is cut off, or has zeros in it.
         if b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest):
@@ -211,6 +224,17 @@ class Record:
             os.ftruncate(self._file, good)
         os.fsync(self._file)
         _sync_folder(self.path.parent)
+
+    def _take_all(self, content: bytes) -> int:
+        """Apply the lines of a file up to one that is torn or damaged; return how many bytes these are."""
+        good = 0
+        for data in content.splitlines(keepends=True):
+            line = self._read(data)
+            if line is None:
+                break
+            self._take(line)
+            good += len(data)
+        return good
 
     def _read(self, data: bytes) -> dict[str, Any] | None:
         """Return a line, and advance the chain; None if the line is torn or damaged."""
