@@ -1,0 +1,166 @@
+"""A study as the desk takes it: the text of a study file that names no file, and its plan.
+
+Claim. Text that somebody types into the desk opens no file and no connection of the coordinator's machine,
+and no page shows where a site's rows are.
+Reason. A study may name files in three places: the source of a site's rows, a model and a checkpoint. The
+desk refuses all three before the study is read; across machines a site alone knows where its rows are.
+Tested in tests/desk/test_study_text.py.
+
+Whatever else is valid here is what `cape.study` accepts: the same as on the command line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cape import check
+from cape.cli import plan as planned
+from cape.engine.plan import Plan
+from cape.errors import InvalidInput
+from cape.show import Table
+from cape.steward.policy import SCHEMES
+from cape.study import Entry, Study, places
+from cape.study.document import document
+
+__all__ = ["MOST_TEXT", "PlanShown", "Planned", "make_plan", "parse", "parse_toml"]
+
+MOST_TEXT = 1 << 16
+"""Bytes of a study at the desk."""
+
+_PLACE = Path("study")  # the name of the text in errors
+_PLANS = 256  # that are remembered
+_ONE = threading.Lock()  # a plan is all computation: two at once would take twice as long each
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the contents of a text, or raise `InvalidInput`."""
+    if len(text.encode()) > MOST_TEXT:
+        raise InvalidInput(
+            f"a study may have at most {MOST_TEXT >> 10} kB here; submit a larger one with `cape submit`"
+        )
+    return places.parse(_PLACE, text)
+
+
+def parse(text: str) -> Study:
+    """Return the study of a text, or raise `InvalidInput` that names the place."""
+    document = parse_toml(text)
+    with places.at(str(_PLACE)):
+        _refuse_files(document)
+    study = Study.parse(text, _PLACE)
+    if study.scheme not in SCHEMES:
+        raise InvalidInput(
+            f"{_PLACE}: [privacy]: scheme {study.scheme!r} cannot be run across machines; use one of "
+            f"{', '.join(SCHEMES)}"
+        )
+    return study
+
+
+def _refuse_files(document: Mapping[str, Any]) -> None:
+    sites = document.get("sites")
+    for name, described in sites.items() if isinstance(sites, Mapping) else ():
+        if not isinstance(described, Mapping) or not set(described) <= {"rows"}:
+            raise InvalidInput(
+                f"[sites] {check.plain(str(name))}: write {{}} or {{rows = 400}}, the rows that you expect; "
+                "each site alone knows where its rows are"
+            )
+    for number, key in _files(document.get("analysis")):
+        raise InvalidInput(
+            f"[[analysis]] {number}: {key} names a file, which the desk does not open; use the command line, "
+            + ("or give the model as a table" if key == "model" else "or leave it out")
+        )
+
+
+def _files(analyses: Any) -> Iterator[tuple[int, str]]:
+    """Yield the number of an analysis and its key that names a file."""
+    for number, described in enumerate(analyses if isinstance(analyses, list) else (), 1):
+        waiting = [described]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, list):
+                waiting += each
+            elif isinstance(each, Mapping):
+                waiting += each.values()
+                if isinstance(each.get("model"), str):
+                    yield number, "model"
+                if each.get("checkpoint") is not None:
+                    yield number, "checkpoint"
+
+
+@dataclass(frozen=True)
+class PlanShown:
+    """The plan of one analysis: its tables, and what is to be said of it."""
+
+    entry: Entry
+    plan: Plan
+    title: str
+
+    @property
+    def tables(self) -> list[Table]:
+        """The noise under each scheme, and what the analysis says besides."""
+        return [replace(self.plan.table(), title=""), *self.plan.outlook]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of a whole study, as `cape plan` shows it."""
+
+    study: Study
+    setup: str
+    analyses: Sequence[PlanShown]
+    totals: Table
+    remarks: Sequence[str]
+
+
+def make_plan(study: Study) -> Planned:
+    """Return the plan; what did not change since it was planned last is not computed again."""
+    terms = msgspec.json.encode(
+        {
+            key: value
+            for key, value in document(study).items()
+            if key not in ("name", "description", "analyses")
+        }
+    )
+    sizes = study.sizes and tuple(study.sizes.items())
+    plans = [(entry, _plan(terms, sizes, _Asked(study, entry))) for entry in study.analyses]
+    shown = [
+        PlanShown(
+            entry,
+            plan,
+            f"{entry.number}. {plan.analysis.sentence}: share {entry.share:.4g}, "
+            f"epsilon {plan.guarantee.epsilon:.3g}",
+        )
+        for entry, plan in plans
+    ]
+    remarks = [text for text in (study.chosen, *planned.remarks(study, plans)) if text]
+    return Planned(study, planned.setup(study), shown, planned.totals(study, plans), remarks)
+
+
+class _Asked:
+    """An analysis of a study, equal to one that asks the same, after the same, with the same share."""
+
+    def __init__(self, study: Study, entry: Entry) -> None:
+        self.study, self.entry = study, entry
+        earlier = entry.analysis.follows
+        before = None if earlier is None else study.analyses[earlier - 1].analysis.to_dict()
+        self._key = msgspec.json.encode(
+            msgspec.to_builtins([entry.analysis.to_dict(), before, entry.share], str_keys=True)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=_PLANS)
+def _plan(terms: bytes, sizes: tuple[tuple[str, int], ...] | None, asked: _Asked) -> Plan:
+    with _ONE:
+        return asked.study.plan(asked.entry)
