@@ -129,7 +129,8 @@ def test_others_can_read_how_far_it_is(world: World, monkeypatch: pytest.MonkeyP
     assert (during.number, during.done, during.total) == (1, 0, 1)
     assert {site.name: site.what for site in during.sites} == dict.fromkeys(NAMES, "answered")
     after = read_progress(world.folder / "out")
-    assert after is not None and after.budget is not None
+    assert after is not None
+    assert after.budget is not None
     assert (after.number, after.done, after.budget.share) == (0, 1, 0.25)
     assert [site.round for site in after.sites] == ["unmask"] * len(NAMES)
     assert after.lines[0] == f"connected: {', '.join(NAMES)}"

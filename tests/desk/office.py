@@ -1,4 +1,4 @@
-"""A coordinator's desk in this process, over the sites of `tests.world`, and a process that submits for it."""
+"""A coordinator's desk in this process, over the sites of `tests.world`; its submissions are processes."""
 
 from __future__ import annotations
 

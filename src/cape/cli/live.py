@@ -192,10 +192,10 @@ class Live:
 
     def _seen(self) -> Seen:
         """Return the state for the file."""
-        offset = time.time() - time.monotonic()
+        past = time.time() - time.monotonic()
         with self._lock:
             sites = tuple(
-                SiteSeen(site, seen.what, seen.round, round(seen.at + offset, 1) if seen.at else 0.0, seen.why)
+                SiteSeen(site, seen.what, seen.round, round(seen.at + past, 1) if seen.at else 0.0, seen.why)
                 for site, seen in self._sites.items()
             )
             lines = tuple(self._lines)

@@ -1,7 +1,7 @@
 """In a process that a test starts: sites in that process instead of a network, if CAPE_TEST_SITES names them.
 
-`cape submit` runs as it is, with the real policies, ledgers and rows of these sites; only NVFLARE is not there.
-A file `slow` in the working directory makes every round take a while.
+`cape submit` runs as it is, with the real policies, ledgers and rows of these sites; only NVFLARE is not
+there. A file `slow` in the working directory makes every round take a while.
 """
 
 from __future__ import annotations

@@ -163,8 +163,8 @@ def _notes(request: Request, made: Planned) -> list[str]:
     said = [f"{text[:1].upper()}{text[1:]}." for text in made.study.warnings]
     if missing:
         said.append(
-            f"No key of {', '.join(missing)} is pinned in this kit, so the study cannot be submitted: get the "
-            "file of each (`cape site export-key`) and run `cape deploy trust FILE`."
+            f"No key of {', '.join(missing)} is pinned in this kit, so the study cannot be submitted: get "
+            "the file of each (`cape site export-key`) and run `cape deploy trust FILE`."
         )
     return said
 
