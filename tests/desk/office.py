@@ -14,6 +14,8 @@ import pytest
 
 from cape.desk.access.people import Role
 from cape.desk.coordinator import PAGES, state
+from cape.desk.coordinator.planning import Planner
+from cape.desk.coordinator.study import Planned, make_plan, parse
 from tests.desk.visitor import Visitor, desk
 from tests.world import NAMES, World
 
@@ -49,6 +51,16 @@ share = 0.5
 """
 
 
+class Here(Planner):
+    """Plans in this process."""
+
+    def plan(self, text: str) -> Planned:
+        return make_plan(parse(text))
+
+    def start(self) -> None:
+        pass
+
+
 class Office:
     """The desk, its workspace, and who visits it."""
 
@@ -67,6 +79,7 @@ class Office:
     def open(self) -> None:
         """Start the desk."""
         self.state = state(self.kit, self.work)
+        self.state.planner = Here()  # for speed: the process is tested in test_planning
         self.app = desk(PAGES, self.world.folder, kit=self.kit)
         self.app.state.coordinator = self.state
 

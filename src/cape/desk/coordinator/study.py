@@ -11,9 +11,8 @@ Whatever else is valid here is what `cape.study` accepts: the same as on the com
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,13 @@ from cape.steward.policy import SCHEMES
 from cape.study import Entry, Study, places
 from cape.study.document import document
 
-__all__ = ["MOST_TEXT", "PlanShown", "Planned", "make_plan", "parse", "parse_toml"]
+__all__ = ["MOST_TEXT", "PlanOfAnalysis", "Planned", "Reply", "make_plan", "parse", "parse_toml"]
 
 MOST_TEXT = 1 << 16
 """Bytes of a study at the desk."""
 
 _PLACE = Path("study")  # the name of the text in errors
 _PLANS = 256  # that are remembered
-_ONE = threading.Lock()  # a plan is all computation: two at once would take twice as long each
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -93,53 +91,65 @@ def _files(analyses: Any) -> Iterator[tuple[int, str]]:
                     yield number, "checkpoint"
 
 
-@dataclass(frozen=True)
-class PlanShown:
+class PlanOfAnalysis(msgspec.Struct, frozen=True):
     """The plan of one analysis: its tables, and what is to be said of it."""
 
-    entry: Entry
-    plan: Plan
+    sentence: str
     title: str
-
-    @property
-    def tables(self) -> list[Table]:
-        """The noise under each scheme, and what the analysis says besides."""
-        return [replace(self.plan.table(), title=""), *self.plan.outlook]
+    tables: tuple[Table, ...]
+    no_answer: str
+    advice: str
 
 
-@dataclass(frozen=True)
-class Planned:
-    """The plan of a whole study, as `cape plan` shows it."""
+class Planned(msgspec.Struct, frozen=True):
+    """The plan of a whole study, as `cape plan` shows it, as plain data."""
 
-    study: Study
+    name: str
+    description: str
+    sites: tuple[str, ...]
+    warnings: tuple[str, ...]
     setup: str
-    analyses: Sequence[PlanShown]
+    analyses: tuple[PlanOfAnalysis, ...]
     totals: Table
-    remarks: Sequence[str]
+    remarks: tuple[str, ...]
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A plan, or what is wrong with the study."""
+
+    plan: Planned | None = None
+    problem: str = ""
 
 
 def make_plan(study: Study) -> Planned:
     """Return the plan; what did not change since it was planned last is not computed again."""
-    terms = msgspec.json.encode(
-        {
-            key: value
-            for key, value in document(study).items()
-            if key not in ("name", "description", "analyses")
-        }
-    )
+    terms = {
+        key: value for key, value in document(study).items() if key not in ("name", "description", "analyses")
+    }
     sizes = study.sizes and tuple(study.sizes.items())
-    plans = [(entry, _plan(terms, sizes, _Asked(study, entry))) for entry in study.analyses]
-    shown = [
-        PlanShown(
-            entry,
-            plan,
-            f"{entry.number}. {plan.analysis.sentence}: share {entry.share:.4g}, "
-            f"epsilon {plan.guarantee.epsilon:.3g}",
-        )
-        for entry, plan in plans
+    plans = [
+        (entry, _plan(msgspec.json.encode(terms), sizes, _Asked(study, entry))) for entry in study.analyses
     ]
-    remarks = [text for text in (study.chosen, *planned.remarks(study, plans)) if text]
-    return Planned(study, planned.setup(study), shown, planned.totals(study, plans), remarks)
+    return Planned(
+        study.name,
+        study.description,
+        tuple(study.sites),
+        study.warnings,
+        planned.setup(study),
+        tuple(
+            PlanOfAnalysis(
+                plan.analysis.sentence,
+                f"{entry.number}. {plan.analysis.sentence}: share {entry.share:.4g}, "
+                f"epsilon {plan.guarantee.epsilon:.3g}",
+                (replace(plan.table(), title=""), *plan.outlook),
+                plan.no_answer,
+                plan.advice,
+            )
+            for entry, plan in plans
+        ),
+        planned.totals(study, plans),
+        tuple(text for text in (study.chosen, *planned.remarks(study, plans)) if text),
+    )
 
 
 class _Asked:
@@ -162,5 +172,4 @@ class _Asked:
 
 @lru_cache(maxsize=_PLANS)
 def _plan(terms: bytes, sizes: tuple[tuple[str, int], ...] | None, asked: _Asked) -> Plan:
-    with _ONE:
-        return asked.study.plan(asked.entry)
+    return asked.study.plan(asked.entry)

@@ -34,7 +34,7 @@ from cape.errors import CapeError, InvalidInput
 from cape.study import Study
 from cape.study.document import document, read
 
-__all__ = ["RESULTS", "STUDY", "About", "State", "Submitted"]
+__all__ = ["RESULTS", "STUDY", "About", "State", "Submitted", "changes"]
 
 STUDY, RESULTS = "study.toml", "results"
 _ABOUT, _OUTPUT = "submission.json", "output.txt"
@@ -185,14 +185,7 @@ class Submitted:
     @property
     def mark(self) -> tuple[object, ...]:
         """Something that is another one once anything has changed."""
-        found: list[object] = [self.running]
-        for name in (EXIT, f"{RESULTS}/{PROGRESS}", f"{RESULTS}/{RECORD}", f"{RESULTS}/results.json"):
-            try:
-                seen = os.stat(self.folder / name)
-                found.append((seen.st_mtime_ns, seen.st_size))
-            except OSError:
-                found.append(None)
-        return tuple(found)
+        return self.running, *changes(self.folder)
 
     @property
     def progress(self) -> Progress | None:
@@ -235,3 +228,15 @@ class Submitted:
         ):
             text = text.replace(path, name)
         return [plain(line, 500) for line in text.splitlines()[-_LINES:]]
+
+
+def changes(folder: Path) -> list[tuple[int, int] | None]:
+    """Return when the files of a submission changed, and their sizes."""
+    found: list[tuple[int, int] | None] = []
+    for name in (EXIT, RUNNING, f"{RESULTS}/{PROGRESS}", f"{RESULTS}/{RECORD}", f"{RESULTS}/results.json"):
+        try:
+            seen = os.stat(folder / name)
+            found.append((seen.st_mtime_ns, seen.st_size))
+        except OSError:
+            found.append(None)
+    return found

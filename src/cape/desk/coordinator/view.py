@@ -130,6 +130,8 @@ def sentence(submission: Submitted) -> str:
     if state == "running" and progress is not None and progress.number:
         said += f", analysis {progress.number} is being answered"
         said += f" ({plain(progress.step, 200)})" if progress.step else ""
+    elif state == "running" and not done:
+        said += "; sites are being connected and asked to review the study"
     return f"{said}."
 
 

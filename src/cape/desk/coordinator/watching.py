@@ -11,7 +11,6 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from cape.desk.coordinator.network import connected
 from cape.desk.coordinator.pages import shown, when, workspace
-from cape.desk.coordinator.study import make_plan, parse
 from cape.desk.coordinator.submitted import Submitted
 from cape.desk.coordinator.view import file_of, look, report_of, sentence
 from cape.desk.page import Page, see
@@ -35,6 +34,7 @@ _LONGEST = 300.0  # seconds of one stream; the browser then asks again, with a s
 def studies(request: Request) -> Response:
     """Show drafts and submissions."""
     here = workspace(request)
+    here.planner.start()
     lines = []
     for each in here.submissions():
         done = len({attempt.number for attempt in each.record.attempts if attempt.finished})
@@ -62,7 +62,7 @@ def study(request: Request) -> Response:
     each = _submission(request)
     problem, plan = "", None
     try:
-        plan = make_plan(parse(each.text))
+        plan = workspace(request).planner.plan(each.text)
     except CapeError as error:
         problem = str(error)
     told = {"problem": problem, "plan": plan, "notes": []}
@@ -141,13 +141,8 @@ def events(request: Request) -> Response:
 
 
 def all_events(request: Request) -> Response:
-    """Say when any submission changes its state."""
-    here = workspace(request)
-
-    def state() -> tuple[object, ...]:
-        return tuple((each.id, each.state, len(each.record.attempts)) for each in here.submissions())
-
-    return _stream(state, lambda: "A submission has changed.")
+    """Say when any submission changes."""
+    return _stream(workspace(request).mark, lambda: "A submission goes on.")
 
 
 def _stream(mark: Callable[[], object], said: Callable[[], str]) -> Response:

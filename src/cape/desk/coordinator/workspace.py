@@ -20,8 +20,9 @@ from pathlib import Path
 
 from cape import check, files
 from cape.coordinator import CoordinatorFolder
+from cape.desk.coordinator.planning import Planner
 from cape.desk.coordinator.study import MOST_TEXT, parse
-from cape.desk.coordinator.submitted import Submitted
+from cape.desk.coordinator.submitted import Submitted, changes
 from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_coordinator
 
@@ -54,6 +55,7 @@ class Workspace:
         self.folder = CoordinatorFolder(self.kit)
         self._drafts, self._submissions = self.work / "drafts", self.work / "submissions"
         self._naming = threading.Lock()
+        self.planner = Planner()
         try:
             for folder in (self.work, self._drafts, self._submissions):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,6 +70,7 @@ class Workspace:
 
     def close(self) -> None:
         """Let another desk use the folder."""
+        self.planner.close()
         os.close(self._lock)
 
     @property
@@ -117,6 +120,10 @@ class Workspace:
                     continue
         return sorted(found, key=lambda each: each.about.submitted, reverse=True)[:_MOST_SHOWN]
 
+    def mark(self) -> list[object]:
+        """Return something that is another one once any submission has changed."""
+        return [(path.name, changes(path)) for path in sorted(self._submissions.iterdir())]
+
     def submission(self, name: str) -> Submitted:
         """Return a submission."""
         if not _NAME.match(name):
@@ -131,8 +138,9 @@ class Workspace:
             by: who submits it.
             wait: how many seconds to wait for stewards to approve it.
         """
-        study = parse(text)
         check.real("wait", wait, least=0.0, most=_LONGEST_WAIT)
+        self.planner.plan(text)  # which also says that reading it takes no time
+        study = parse(text)
         missing = [name for name in study.sites if name not in self.folder.sites]
         if missing:
             raise InvalidInput(

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from cape.desk.coordinator.form import Column, Fields, applied, fields_of, start, with_analysis
 from cape.desk.coordinator.inputs import kinds
 from cape.desk.coordinator.pages import shown, workspace
-from cape.desk.coordinator.study import Planned, make_plan, parse
+from cape.desk.coordinator.study import Planned
 from cape.desk.page import Form, Page, form, see
 from cape.engine.query import Neighbours
 from cape.errors import CapeError, InvalidInput
@@ -149,7 +149,7 @@ def _planned(request: Request, text: str) -> dict[str, object]:
     """Return the plan of a text and what is to be noted, or what is wrong with it."""
     problem, made, notes = "", None, list[str]()
     try:
-        made = make_plan(parse(text))
+        made = workspace(request).planner.plan(text)
         notes = _notes(request, made)
     except CapeError as error:
         problem = str(error).removeprefix("study: ")
@@ -159,8 +159,8 @@ def _planned(request: Request, text: str) -> dict[str, object]:
 
 def _notes(request: Request, made: Planned) -> list[str]:
     known = workspace(request).sites
-    missing = [name for name in made.study.sites if name not in known]
-    said = [f"{text[:1].upper()}{text[1:]}." for text in made.study.warnings]
+    missing = [name for name in made.sites if name not in known]
+    said = [f"{text[:1].upper()}{text[1:]}." for text in made.warnings]
     if missing:
         said.append(
             f"No key of {', '.join(missing)} is pinned in this kit, so the study cannot be submitted: get "
