@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Protocol
+from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -21,9 +21,10 @@ from cape.analyses.registry import KINDS
 from cape.data.troubles import toml_key
 from cape.desk.coordinator.inputs import Option, options, parsed, value_of, written
 from cape.desk.coordinator.study import parse_toml
+from cape.desk.page import Form
 from cape.errors import InvalidInput
 
-__all__ = ["Analysis", "Column", "Fields", "Sent", "Site", "applied", "fields_of", "start", "with_analysis"]
+__all__ = ["Analysis", "Column", "Fields", "Site", "applied", "fields_of", "start", "with_analysis"]
 
 _ABOUT = ("name", "description", "where")
 _PRIVACY = ("epsilon", "delta", "colluding", "min_sites", "noise", "scheme", "neighbours")
@@ -31,20 +32,6 @@ _WORDS = ("noise", "scheme", "neighbours")  # of [privacy]: these are texts
 _TEXTS = ("unit", "label")
 _FIELD = re.compile(r"(column|site|analysis)\.(\d{1,4})\.([a-z_]{1,40})\Z")
 _MOST = 300  # rows of a form
-
-
-class Sent(Protocol):
-    """The fields of a form that was sent."""
-
-    def get(self, name: str, default: str = "") -> str:
-        """Return the value of a name."""
-        ...
-
-    def all(self, name: str) -> list[str]:
-        """Return every value of a name."""
-        ...
-
-    def __iter__(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -140,7 +127,7 @@ def _column(name: str, described: Any) -> Column:
     if isinstance(bounds, list) and bounds and all(isinstance(each, str) for each in bounds):
         bounds, values = None, bounds
     expected = _mapping(given.get("expected"))
-    shown = {
+    shown: dict[str, Any] = {
         "unit": _shown(given.get("unit")),
         "label": _shown(given.get("label")),
         "mean": _shown(expected.get("mean")),
@@ -181,7 +168,7 @@ def _listed(told: Any) -> list[str]:
     return list(told) if plain else [written("value", told)]
 
 
-def applied(base: str, sent: Sent) -> str:
+def applied(base: str, sent: Form) -> str:
     """Return a text with what a form says; the form was made from the text `base`."""
     before, old, document = fields_of(base), parse_toml(base), _document(base)
     told = {name: sent.get(name, "").strip() for name in _ABOUT}
@@ -228,7 +215,7 @@ def _blocks(document: Any) -> Any:
     return tables
 
 
-def _rows(sent: Sent) -> dict[str, list[dict[str, str]]]:
+def _rows(sent: Form) -> dict[str, list[dict[str, str]]]:
     """Return the rows of each kind that were sent, in the order of their numbers; each knows its number."""
     found: dict[str, dict[int, dict[str, str]]] = {"column": {}, "site": {}, "analysis": {}}
     for name in sent:
@@ -341,7 +328,7 @@ def _write_sites(document: Any, before: Mapping[str, Any], rows: Sequence[Mappin
 
 
 def _write_analyses(
-    document: Any, before: Sequence[Analysis], rows: Sequence[Mapping[str, str]], sent: Sent
+    document: Any, before: Sequence[Analysis], rows: Sequence[Mapping[str, str]], sent: Form
 ) -> None:
     tables = _blocks(document)
     kept = set()
@@ -361,7 +348,7 @@ def _write_analyses(
         document.pop("analysis")
 
 
-def _write_analysis(table: Any, before: Analysis, row: Mapping[str, str], sent: Sent) -> None:
+def _write_analysis(table: Any, before: Analysis, row: Mapping[str, str], sent: Form) -> None:
     for option in before.options:
         values = sent.all(f"analysis.{row['number']}.{option.name}")
         shown = before.values.get(option.name, [] if option.kind == "columns" else "")

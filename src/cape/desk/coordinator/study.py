@@ -126,7 +126,7 @@ def make_plan(study: Study) -> Planned:
     terms = {
         key: value for key, value in document(study).items() if key not in ("name", "description", "analyses")
     }
-    sizes = study.sizes and tuple(study.sizes.items())
+    sizes = tuple(study.sizes.items()) if study.sizes else None
     plans = [
         (entry, _plan(msgspec.json.encode(terms), sizes, _Asked(study, entry))) for entry in study.analyses
     ]

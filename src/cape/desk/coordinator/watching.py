@@ -65,7 +65,7 @@ def study(request: Request) -> Response:
         plan = workspace(request).planner.plan(each.text)
     except CapeError as error:
         problem = str(error)
-    told = {"problem": problem, "plan": plan, "notes": []}
+    told: dict[str, object] = {"problem": problem, "plan": plan, "notes": []}
     return shown(request, "submitted_study", id=each.id, about=each.about, text=each.text, **told)
 
 
