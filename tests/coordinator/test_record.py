@@ -157,6 +157,9 @@ def test_others_may_look_while_one_process_holds_it_and_change_nothing(path: Pat
         assert (told(seen), seen.study_hash) == (told(record), "hash")
         assert path.read_bytes().endswith(b"half of a li")
     assert not Record.look(path.parent / "nothing").begun
+    path.write_bytes(content.replace(b"nothing is left", b"nothing is lost"))
+    with pytest.raises(InvalidInput, match="is damaged"):
+        Record.look(path)
 
 
 def test_lines_must_follow_each_other(tmp_path: Path):

@@ -200,3 +200,34 @@ def test_a_half_made_folder_is_no_submission(office: Office, monkeypatch: pytest
     with pytest.raises(OSError, match="space"):
         office.state.submit(TEXT, "ana")
     assert office.state.submissions() == []
+
+
+def test_a_damaged_record_is_said_and_keeps_no_other_submission_from_view(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Submitted, "start", lambda self: None)
+    first, second = (office.state.submit(TEXT, "ana") for _ in range(2))
+    assert (first.id, second.id) == (first.id, f"{first.id}-2")
+    (first.folder / "results").mkdir()
+    with Record(first.folder / "results" / RECORD) as record:
+        record.of("hash", "lungs")
+        record.begin(1, bytes(16))
+    lines = (first.folder / "results" / RECORD).read_bytes()
+    (first.folder / "results" / RECORD).write_bytes(lines.replace(b"begun", b"begum"))
+    words = spoken(office, first)
+    assert "The record of this submission is damaged" in words
+    assert "It is not known what was spent." in words
+    assert "Resume" not in office.visitor().words(f"/submissions/{first.id}")
+    assert "Submit again" in office.visitor().words(f"/submissions/{second.id}")
+    assert office.visitor().words("/").count("0 of 2") == 2
+
+
+def test_a_submission_whose_study_is_read_no_more_is_still_shown(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Submitted, "start", lambda self: None)
+    made = office.state.submit(TEXT, "ana")
+    (made.folder / "study.toml").write_text(TEXT.replace('kind = "mean"', 'kind = "gone"'))
+    words = spoken(office, made)
+    assert "It is not known what was spent." in words
+    assert "1. Mean of age and weight" in words

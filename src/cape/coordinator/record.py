@@ -216,17 +216,13 @@ class Record:
     def _load(self) -> None:
         content = self.path.read_bytes()
         good = self._take_all(content)
-        rest = content[good:]
-        # Lines are synced one by one, so a crash tears the last one only: it is cut off, or has zeros in it.
-        if b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest):
-            raise self._damaged(f"after {good} bytes")
-        if rest:
+        if good < len(content):
             os.ftruncate(self._file, good)
         os.fsync(self._file)
         _sync_folder(self.path.parent)
 
     def _take_all(self, content: bytes) -> int:
-        """Apply the lines of a file up to one that is torn or damaged; return how many bytes these are."""
+        """Apply the lines of a file but for a last one that is torn; return how many bytes these are."""
         good = 0
         for data in content.splitlines(keepends=True):
             line = self._read(data)
@@ -234,6 +230,10 @@ class Record:
                 break
             self._take(line)
             good += len(data)
+        rest = content[good:]
+        # Lines are synced one by one, so a crash tears the last one only: it is cut off, or has zeros in it.
+        if b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest):
+            raise self._damaged(f"after {good} bytes")
         return good
 
     def _read(self, data: bytes) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from cape.check import plain
+from cape.cli.words import sentence
 
 __all__ = ["connected"]
 
@@ -51,6 +52,6 @@ def _ask(kit: Path) -> tuple[dict[str, str], str]:
     except ValueError:
         lines = [line for line in done.stderr.splitlines() if line.startswith("cape: ")]
         why = lines[-1].removeprefix("cape: ") if lines else "`cape status` failed"
-        return {}, f"{plain(why.replace(str(kit), 'KIT'), 300)}"
+        return {}, sentence(plain(why.replace(str(kit), "KIT"), 300))
     said = f"The aggregator is up; running studies: {len(told.jobs)}."
     return {site.name: "yes" if site.connected else "no" for site in told.sites}, said

@@ -194,8 +194,21 @@ class Submitted:
 
     @property
     def record(self) -> Record:
-        """What was asked and answered."""
-        return Record.look(self.folder / RESULTS / RECORD)
+        """What was asked and answered; nothing if that is damaged."""
+        path = self.folder / RESULTS / RECORD
+        try:
+            return Record.look(path)
+        except InvalidInput:
+            return Record.look(path.with_name("nothing"))
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the record cannot be read."""
+        try:
+            Record.look(self.folder / RESULTS / RECORD)
+        except InvalidInput:
+            return True
+        return False
 
     @property
     def kept(self) -> Kept | None:

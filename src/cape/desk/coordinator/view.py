@@ -12,13 +12,13 @@ from pathlib import Path
 from cape.check import plain
 from cape.cli import words
 from cape.cli.progress import PROGRESS, Progress
-from cape.cli.sites import which
+from cape.cli.sites import SiteOutcome, which
 from cape.cli.submit import RECORD
 from cape.coordinator.record import Attempt
 from cape.desk.coordinator.kept import Kept, Released
 from cape.desk.coordinator.pages import when
 from cape.desk.coordinator.submitted import RESULTS, State, Submitted
-from cape.errors import InvalidInput
+from cape.errors import CapeError, InvalidInput
 from cape.study import Study
 
 __all__ = ["AnalysisSeen", "Seen", "SiteLine", "file_of", "files_of", "look", "report_of", "sentence"]
@@ -35,6 +35,10 @@ _SAID: dict[State, str] = {
 }
 _HIDDEN = (RECORD, PROGRESS)
 _LONGEST = 500
+_DAMAGED = (
+    "The record of this submission is damaged, so it is not known what was spent. Keep a copy of its folder, "
+    "and compare the sites' ledgers."
+)
 
 
 @dataclass(frozen=True)
@@ -87,17 +91,15 @@ def look(submission: Submitted) -> Seen:
     """Return what is known of a submission now."""
     about, state, kept = submission.about, submission.state, submission.kept
     attempts, progress = submission.record.attempts, submission.progress
-    study = _study(submission.folder, submission.text)
+    study = _study(submission.text)
     ended = state not in ("running", "waiting")
     analyses = [
-        _analysis(number, title, study, [each for each in attempts if each.number == number], progress, ended)
+        _analysis(number, title, about.sites, [each for each in attempts if each.number == number], ended)
         for number, title in enumerate(about.analyses, 1)
     ]
-    spent = submission.spent
-    again = ""
-    if ended and not all(
-        any(a.number == n and a.finished for a in attempts) for n in range(1, len(analyses) + 1)
-    ):
+    spent, damaged = Fraction(0) if study is None else submission.spent, submission.damaged
+    again, done = "", {each.number for each in attempts if each.finished}
+    if ended and study is not None and not damaged and len(done) < len(analyses):
         again = "Resume the submission" if attempts else "Submit again"
     return Seen(
         submission.id,
@@ -106,11 +108,11 @@ def look(submission: Submitted) -> Seen:
         when(about.submitted),
         ended,
         sentence(submission),
-        _problems(submission, state, kept),
+        [_DAMAGED] * damaged + _problems(submission, state, kept),
         again,
         _sites(about.sites, progress, kept, ended),
         analyses,
-        _budget(study, spent),
+        "It is not known what was spent." if study is None or damaged else _budget(study, spent),
         min(float(spent), 1.0),
         kept.analyses if kept else (),
         kept.guarantee.statement if kept and kept.guarantee else "",
@@ -136,8 +138,12 @@ def sentence(submission: Submitted) -> str:
 
 
 @lru_cache(maxsize=16)
-def _study(folder: Path, text: str) -> Study:
-    return Study.parse(text, Path("study"))
+def _study(text: str) -> Study | None:
+    """Return the study; None if this version of cape reads it no more."""
+    try:
+        return Study.parse(text, Path("study"))
+    except CapeError:
+        return None
 
 
 def _problems(submission: Submitted, state: State, kept: Kept | None) -> list[str]:
@@ -149,11 +155,11 @@ def _problems(submission: Submitted, state: State, kept: Kept | None) -> list[st
         else:
             lines = [line.removeprefix("cape: ") for line in submission.output if line.startswith("cape: ")]
             said += [words.sentence(line) for line in lines if not line.startswith("warning: ")][-1:]
-    return [plain(each, 2000) for each in said]
+    return [plain(each.replace("--resume checks them", "Resuming checks them"), 2000) for each in said]
 
 
 def _analysis(
-    number: int, title: str, study: Study, attempts: Sequence[Attempt], progress: Progress | None, ended: bool
+    number: int, title: str, sites: Sequence[str], attempts: Sequence[Attempt], ended: bool
 ) -> AnalysisSeen:
     name = f"{number}. {words.capital(title)}"
     finished = next((each for each in attempts if each.finished), None)
@@ -163,7 +169,7 @@ def _analysis(
     took_part, dropped = dict[str, None](), dict[str, None]()
     for answer in last.answers:
         took_part |= dict.fromkeys(answer.participants)
-        dropped |= dict.fromkeys(site for site in study.sites if site not in answer.participants)
+        dropped |= dict.fromkeys(site for site in sites if site not in answer.participants)
         dropped |= dict.fromkeys(answer.late)
     who, gone = ", ".join(took_part), ", ".join(dropped)
     if finished:
@@ -188,7 +194,7 @@ def _sites(names: Sequence[str], progress: Progress | None, kept: Kept | None, e
         if seen is not None:
             state, why, round_ = seen.what, seen.why, "" if ended else seen.round
         if ended and outcome is not None:
-            why = "; ".join(outcome.reasons) or why
+            state, why = _became(outcome), "; ".join(outcome.reasons) or why
         state = "waits for its steward" if state == "waits" else state
         found.append(
             SiteLine(
@@ -201,6 +207,15 @@ def _sites(names: Sequence[str], progress: Progress | None, kept: Kept | None, e
             )
         )
     return found
+
+
+def _became(outcome: SiteOutcome) -> str:
+    """Return what became of a site, in a word or two."""
+    if outcome.took_part:
+        return "answered"
+    if outcome.refusals:
+        return "refused"
+    return "lost" if outcome.lost else "not connected" if outcome.connected is False else "no answer"
 
 
 def _budget(study: Study, spent: Fraction) -> str:

@@ -26,7 +26,7 @@ _REPORT = (
 )
 """The policy of a report: no script, nothing from elsewhere, no origin, so that it reaches nothing here."""
 
-_EVERY = 0.5  # seconds between two looks
+_EVERY = 1.0  # seconds between two looks
 _PULSE = 15.0  # seconds between two signs of life, which find a browser that has gone
 _LONGEST = 300.0  # seconds of one stream; the browser then asks again, with a session that still holds
 

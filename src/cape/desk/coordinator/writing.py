@@ -35,6 +35,7 @@ _WAITS = (
     (86_400, "1 day"),
     (604_800, "7 days"),
 )
+_USUAL_WAIT = 86_400
 _REMOVE = re.compile(r"remove-(column|analysis)-(\d{1,4})\Z")
 _MOST_NAME = 200  # characters of a study's name in a title
 
@@ -142,7 +143,7 @@ def _review(request: Request, text: str, draft: str, as_text: bool) -> Response:
     told = _planned(request, text)
     if told["problem"]:
         return _text(request, text, draft) if as_text else _form(request, text, draft)
-    return shown(request, "review", text=text, draft=draft, waits=_WAITS, **told)
+    return shown(request, "review", text=text, draft=draft, waits=_WAITS, usual=_USUAL_WAIT, **told)
 
 
 def _planned(request: Request, text: str) -> dict[str, object]:
