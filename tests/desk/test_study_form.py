@@ -6,6 +6,8 @@ import tomllib
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cape.analyses.registry import KINDS
 from cape.data.troubles import toml
@@ -14,6 +16,7 @@ from cape.desk.coordinator.inputs import kinds, options
 from cape.desk.coordinator.study import parse
 from cape.desk.page import Form
 from cape.errors import InvalidInput
+from tests.slices import examples
 
 TEXT = """\
 # A study of hearts.
@@ -209,3 +212,41 @@ def test_a_new_study_is_complete_once_the_form_is_filled_in():
 def test_a_site_without_a_key_is_shown_as_such():
     sites = {site.name: (site.asked, site.pinned) for site in fields_of(TEXT, ["a", "c"]).sites}
     assert sites == {"a": (True, True), "c": (False, True), "b": (True, False)}
+
+
+NAMES = st.sampled_from(
+    [
+        *("name", "description", "where", "privacy.epsilon", "privacy.delta", "privacy.noise"),
+        *(
+            f"column.{i}.{key}"
+            for i in (0, 1, 3, 6, 7)
+            for key in ("was", "name", "kind", "low", "values", "mean")
+        ),
+        *(f"site.{i}.{key}" for i in (0, 2) for key in ("name", "asked", "rows")),
+        *(
+            f"analysis.{i}.{key}"
+            for i in (0, 1, 3)
+            for key in ("was", "kind", "share", "columns", "by", "where")
+        ),
+        *("analysis.0.edges", "analysis.1.bins", "column.9999.name", "site.0.x", "other"),
+    ]
+)
+TEXTS = st.one_of(
+    st.sampled_from(
+        ["", "age", "sex", "yes", "1", "0.5", "mean", "category", "[1, 2]", "{a = 1}", "[[", "a.b", "a, b"]
+    ),
+    st.text(max_size=12),
+)
+
+
+@examples(100)
+@given(st.lists(st.tuples(NAMES, TEXTS), max_size=12))
+def test_whatever_is_sent_the_text_is_toml_that_the_form_shows_again(changes: list[tuple[str, str]]):
+    first = sent(fields_of(TEXT))
+    form = Form([*((name, value) for name in first for value in first.all(name)), *changes])
+    try:
+        text = applied(TEXT, form)
+    except InvalidInput:
+        return
+    fields = fields_of(text)
+    assert applied(text, sent(fields)) == text

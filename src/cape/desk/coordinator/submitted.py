@@ -19,6 +19,7 @@ import sys
 import threading
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +41,7 @@ STUDY, RESULTS = "study.toml", "results"
 _ABOUT, _OUTPUT = "submission.json", "output.txt"
 _TAIL = 20_000  # bytes of the output that are shown
 _LINES = 60
+_LONGEST = 300  # characters of a name
 _INTERRUPTED = 130
 _LOOK = threading.Lock()  # whoever looks whether a process runs would keep one from starting
 
@@ -79,8 +81,8 @@ class Submitted:
         """Make the folder of a new submission, whole or not at all."""
         beside = folder.with_name(f".{folder.name}")
         beside.mkdir(mode=0o700)
-        analyses = tuple(entry.analysis.sentence for entry in study.analyses)
-        about = About(study.name, by, datetime.now(UTC), tuple(study.sites), analyses, wait)
+        analyses = tuple(plain(entry.analysis.sentence, _LONGEST) for entry in study.analyses)
+        about = About(plain(study.name, _LONGEST), by, datetime.now(UTC), tuple(study.sites), analyses, wait)
         (beside / STUDY).write_text(text, encoding="utf-8")
         (beside / _ABOUT).write_bytes(msgspec.json.encode(about))
         os.rename(beside, folder)
@@ -95,11 +97,6 @@ class Submitted:
     def text(self) -> str:
         """The study as it was submitted."""
         return (self.folder / STUDY).read_text(encoding="utf-8")
-
-    @property
-    def study(self) -> Study:
-        """The study, parsed."""
-        return Study.parse(self.text, Path(STUDY))
 
     def start(self) -> None:
         """Start `cape submit`, or resume after what was asked before.
@@ -194,21 +191,23 @@ class Submitted:
 
     @property
     def record(self) -> Record:
-        """What was asked and answered; nothing if that is damaged."""
-        path = self.folder / RESULTS / RECORD
-        try:
-            return Record.look(path)
-        except InvalidInput:
-            return Record.look(path.with_name("nothing"))
+        """What was asked and answered, to be looked at only; nothing if that is damaged."""
+        return self._record[0]
 
     @property
     def damaged(self) -> bool:
         """Whether the record cannot be read."""
-        try:
-            Record.look(self.folder / RESULTS / RECORD)
-        except InvalidInput:
-            return True
-        return False
+        return self._record[1]
+
+    @property
+    def _record(self) -> tuple[Record, bool]:
+        path = self.folder / RESULTS / RECORD
+        return _look(path, changed(path))
+
+    @property
+    def done(self) -> int:
+        """How many analyses have their answer."""
+        return len({attempt.number for attempt in self.record.attempts if attempt.finished})
 
     @property
     def kept(self) -> Kept | None:
@@ -218,12 +217,7 @@ class Submitted:
     @property
     def spent(self) -> Fraction:
         """The share of the study's budget that is spent, attempts that broke off included."""
-        attempts = self.record.attempts
-        if not attempts:
-            return Fraction(0)
-        told = document(self.study)
-        sessions = {number: read(told, number).session() for number in {each.number for each in attempts}}
-        return sum((sessions[each.number].price(each.spent) for each in attempts), Fraction(0))
+        return _spent(self.text, tuple((attempt.number, attempt.spent) for attempt in self.record.attempts))
 
     @property
     def output(self) -> list[str]:
@@ -243,13 +237,35 @@ class Submitted:
         return [plain(line, 500) for line in text.splitlines()[-_LINES:]]
 
 
-def changes(folder: Path) -> list[tuple[int, int] | None]:
+def changes(folder: Path) -> list[tuple[int, int]]:
     """Return when the files of a submission changed, and their sizes."""
-    found: list[tuple[int, int] | None] = []
-    for name in (EXIT, RUNNING, f"{RESULTS}/{PROGRESS}", f"{RESULTS}/{RECORD}", f"{RESULTS}/results.json"):
-        try:
-            seen = os.stat(folder / name)
-            found.append((seen.st_mtime_ns, seen.st_size))
-        except OSError:
-            found.append(None)
-    return found
+    names = (EXIT, RUNNING, f"{RESULTS}/{PROGRESS}", f"{RESULTS}/{RECORD}", f"{RESULTS}/results.json")
+    return [changed(folder / name) for name in names]
+
+
+def changed(path: Path) -> tuple[int, int]:
+    """Return when a file changed, and its size; zeros if it is not there."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return 0, 0
+    return seen.st_mtime_ns, seen.st_size
+
+
+@lru_cache(maxsize=512)
+def _look(path: Path, mark: tuple[int, int]) -> tuple[Record, bool]:
+    """Return a record that was changed last at this time, and whether it is damaged."""
+    try:
+        return Record.look(path), False
+    except InvalidInput:
+        return Record.look(path.with_name("nothing")), True
+
+
+@lru_cache(maxsize=64)
+def _spent(text: str, attempts: tuple[tuple[int, int], ...]) -> Fraction:
+    """Return the share of a study's budget that attempts with so many stages each have spent."""
+    if not attempts:
+        return Fraction(0)
+    told = document(Study.parse(text, Path(STUDY)))
+    sessions = {number: read(told, number).session() for number, _ in attempts}
+    return sum((sessions[number].price(stages) for number, stages in attempts), Fraction(0))

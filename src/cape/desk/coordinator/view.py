@@ -98,8 +98,8 @@ def look(submission: Submitted) -> Seen:
         for number, title in enumerate(about.analyses, 1)
     ]
     spent, damaged = Fraction(0) if study is None else submission.spent, submission.damaged
-    again, done = "", {each.number for each in attempts if each.finished}
-    if ended and study is not None and not damaged and len(done) < len(analyses):
+    again = ""
+    if ended and study is not None and not damaged and submission.done < len(analyses):
         again = "Resume the submission" if attempts else "Submit again"
     return Seen(
         submission.id,
@@ -124,8 +124,7 @@ def look(submission: Submitted) -> Seen:
 
 def sentence(submission: Submitted) -> str:
     """Return how far it is, in a sentence."""
-    state, attempts = submission.state, submission.record.attempts
-    done = len({each.number for each in attempts if each.finished})
+    state, done = submission.state, submission.done
     total = len(submission.about.analyses)
     said = f"{_SAID[state]}: {done} of {total} {'analysis' if total == 1 else 'analyses'} answered"
     progress = submission.progress

@@ -26,6 +26,7 @@ _REPORT = (
 )
 """The policy of a report: no script, nothing from elsewhere, no origin, so that it reaches nothing here."""
 
+_SHOWN = 50  # submissions, unless all are asked for
 _EVERY = 1.0  # seconds between two looks
 _PULSE = 15.0  # seconds between two signs of life, which find a browser that has gone
 _LONGEST = 300.0  # seconds of one stream; the browser then asks again, with a session that still holds
@@ -35,9 +36,9 @@ def studies(request: Request) -> Response:
     """Show drafts and submissions."""
     here = workspace(request)
     here.planner.start()
+    found, most = here.submissions(), None if request.query_params.get("all") else _SHOWN
     lines = []
-    for each in here.submissions():
-        done = len({attempt.number for attempt in each.record.attempts if attempt.finished})
+    for each in found[:most]:
         lines.append(
             {
                 "id": each.id,
@@ -45,10 +46,11 @@ def studies(request: Request) -> Response:
                 "by": each.about.by,
                 "when": when(each.about.submitted),
                 "state": each.state,
-                "answered": f"{done} of {len(each.about.analyses)}",
+                "answered": f"{each.done} of {len(each.about.analyses)}",
             }
         )
-    return shown(request, "studies", submissions=lines, drafts=here.drafts(), live="/events")
+    older = len(found) - len(lines)
+    return shown(request, "studies", submissions=lines, older=older, drafts=here.drafts(), live="/events")
 
 
 def submission(request: Request) -> Response:

@@ -29,7 +29,7 @@ from cape.flare.kits import require_coordinator
 __all__ = ["Draft", "Workspace"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
-_MOST_SHOWN = 200
+_MOST_DRAFTS = 200
 _LONGEST_WAIT = 7 * 86_400.0  # seconds
 
 
@@ -84,7 +84,7 @@ class Workspace:
         for path in self._drafts.glob("*.toml"):
             if _NAME.match(path.stem):
                 found.append(Draft(path.stem, datetime.fromtimestamp(path.stat().st_mtime, UTC)))
-        return sorted(found, key=lambda draft: draft.saved, reverse=True)[:_MOST_SHOWN]
+        return sorted(found, key=lambda draft: draft.saved, reverse=True)[:_MOST_DRAFTS]
 
     def draft(self, name: str) -> str:
         """Return the text of a draft."""
@@ -118,7 +118,7 @@ class Workspace:
                     found.append(Submitted(path, self.kit))
                 except InvalidInput:
                     continue
-        return sorted(found, key=lambda each: each.about.submitted, reverse=True)[:_MOST_SHOWN]
+        return sorted(found, key=lambda each: each.about.submitted, reverse=True)
 
     def mark(self) -> list[object]:
         """Return something that is another one once any submission has changed."""
