@@ -157,9 +157,13 @@ def test_who_refuses_is_shown_with_the_reason(office: Office):
 
 
 @pytest.mark.slow(8)
-def test_a_study_that_waits_for_a_steward_says_so_and_goes_on(office: Office):
+def test_a_study_that_waits_for_a_steward_says_so_and_can_be_cancelled(office: Office):
     office.world.edit('approve = "auto"', 'approve = "ask"', "a")
-    submission = submit(office, wait="600")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what runs in the background
+    try:
+        submission = submit(office, wait="600")
+    finally:
+        signal.signal(signal.SIGINT, before)
     until(lambda: submission.state == "waiting")
     assert "waits for its steward" in spoken(office, submission)
     office.visitor().submit(f"/submissions/{submission.id}/cancel")
