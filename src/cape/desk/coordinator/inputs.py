@@ -10,6 +10,7 @@ import csv
 import inspect
 import re
 import sys
+import textwrap
 import tomllib
 import typing
 from collections.abc import Sequence
@@ -127,7 +128,9 @@ def _hints(doc: str) -> dict[str, str]:
         r"^    (\w[\w, ]*): ((?:.*\n?)(?:^     +.*\n?)*)", found[1] if found else "", re.MULTILINE
     ):
         sentence = re.split(r"(?<=[.;]) ", " ".join(text.split()))[0].rstrip(".;").replace("`", "")
-        said |= {name.strip(): sentence[:_HINT] for name in names.split(",")}
+        said |= {
+            name.strip(): textwrap.shorten(sentence, _HINT, placeholder=" ...") for name in names.split(",")
+        }
     return said
 
 

@@ -34,4 +34,5 @@ def when(moment: datetime) -> str:
 
 
 def _table(told: Table) -> Markup:
-    return Markup(html.table(told))  # it escapes every cell
+    text = html.table(told)  # it escapes every cell
+    return Markup(text.replace('<div class="wide">', '<div class="wide" tabindex="0">', 1))  # keys scroll it

@@ -141,7 +141,7 @@ def make_plan(study: Study) -> Planned:
                 plan.analysis.sentence,
                 f"{entry.number}. {plan.analysis.sentence}: share {entry.share:.4g}, "
                 f"epsilon {plan.guarantee.epsilon:.3g}",
-                (replace(plan.table(), title=""), *plan.outlook),
+                (_alone(plan.table()), *plan.outlook),
                 plan.no_answer,
                 plan.advice,
             )
@@ -150,6 +150,11 @@ def make_plan(study: Study) -> Planned:
         planned.totals(study, plans),
         tuple(text for text in (*study.asked_twice, study.chosen, *planned.remarks(study, plans)) if text),
     )
+
+
+def _alone(table: Table) -> Table:
+    """Return the table of a plan without its title; there is no file that has its other rows."""
+    return replace(table, title="", more=0, caption=f"and {table.more} more numbers" if table.more else "")
 
 
 class _Asked:
