@@ -49,7 +49,14 @@ def test_the_fingerprint_as_it_was_heard_is_accepted(admin: Visitor, world: Worl
     assert fingerprint(NEW.public) in admin.words("/peers")
 
 
-@pytest.mark.parametrize("heard", ["", "0000-0000-0000-0000-0000", fingerprint(NEW.public)[:-1]])
+WRONG = {
+    "nothing": "",
+    "another": "0000-0000-0000-0000-0000",
+    "all but one digit": fingerprint(NEW.public)[:-1],
+}
+
+
+@pytest.mark.parametrize("heard", WRONG.values(), ids=WRONG)
 def test_another_fingerprint_is_refused(admin: Visitor, world: World, heard: str):
     before = (world.site.path / "site.toml").read_text()
     assert trust(admin, heard) == 400
