@@ -60,6 +60,7 @@ def test_a_study_that_sites_refused_is_corrected_in_its_folder(world: World, cap
     assert (results.failure, numbers(results)) == (None, [1])
     assert folders(world) == ["out"]
     assert sorted(path.name for path in (world.folder / "out").iterdir()) == [
+        "progress.json",
         "record.jsonl",
         "report.html",
         "results.json",

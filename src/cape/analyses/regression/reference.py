@@ -47,8 +47,8 @@ class Reference:
 
 def reference(joint: Joint, schema: Schema) -> Reference | None:
     """Return the predictor at the mean that people expect of each number, or the middle of its bounds, and at
-    the first of each column's categories. None without an intercept, or with a spline."""
-    if INTERCEPT not in joint.labels:
+    the first of each column's categories. None without an intercept, with a spline, or if nothing is known."""
+    if INTERCEPT not in joint.labels or not joint.values:
         return None
     columns, times, values = dict(schema), {INTERCEPT: 1.0}, dict[str, Any]()
     for label in joint.labels:
