@@ -46,8 +46,11 @@ class Reference:
 
 
 def reference(joint: Joint, schema: Schema) -> Reference | None:
-    """Return the predictor at the mean that people expect of each number, or the middle of its bounds, and at
-    the first of each column's categories. None without an intercept, with a spline, or if nothing is known."""
+    """Return the predictor at typical values: the mean that people expect of a number, or the middle of its
+    bounds, and the first category of a column.
+
+    None without an intercept, with a spline, or where nothing is known.
+    """
     if INTERCEPT not in joint.labels or not joint.values:
         return None
     columns, times, values = dict(schema), {INTERCEPT: 1.0}, dict[str, Any]()
