@@ -31,14 +31,80 @@ from cape.flare.process import descendants
 from cape.steward.folder import SiteFolder
 from cape.steward.template import plain_policy
 
-__all__ = ["Rehearsal", "daemon_of", "free_port"]
+__all__ = ["Processes", "Rehearsal", "daemon_of", "free_port"]
 
 _UP = 60.0  # seconds in which all processes must be up and connected
 _DOWN = 15.0
 _CAPE = [sys.executable, "-m", "cape"]
 
 
-class Rehearsal:
+class Processes:
+    """`cape` commands that run side by side, each under the name of its party, with a log in one folder.
+
+    Args:
+        folder: where the logs go.
+        environment: additional variables for the processes.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._environment = {**os.environ, **(environment or {})}
+
+    def launch(
+        self, who: str, arguments: Sequence[str], before: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start a `cape` command as the process of one party; `before` is put in front of it."""
+        with open(self.log(who), "ab") as log:
+            process = subprocess.Popen(
+                [*before, *_CAPE, *arguments],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.processes[who] = process
+        return process
+
+    def runs(self, who: str) -> bool:
+        """Return whether a process was started and has not ended."""
+        process = self.processes.get(who)
+        return process is not None and process.poll() is None
+
+    def kill(self, who: str) -> None:
+        """Kill everything of one party at once, as a power cut would: `cape`, NVFLARE and its jobs.
+
+        Of a site, this is link and daemon; `daemon_of(site)` is its daemon alone.
+        """
+        for name in (who, daemon_of(who)):
+            process = self.processes.pop(name, None)
+            if process is None:
+                continue
+            for each in (process, *descendants(process.pid)):
+                with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                    each.kill()
+            process.wait()
+
+    def stop(self) -> None:
+        """Take everything down."""
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for who in list(self.processes):
+            if who not in self.processes:
+                continue
+            try:
+                self.processes[who].wait(_DOWN)
+                del self.processes[who]
+            except subprocess.TimeoutExpired:
+                self.kill(who)
+
+    def log(self, who: str) -> Path:
+        """Return the file with what a party's process printed."""
+        return self.folder / f"{who}.log"
+
+
+class Rehearsal(Processes):
     """One aggregator, one coordinator and some sites, each in a folder of its own.
 
     >>> with Rehearsal(folder, {"a": "a.csv", "b": "b.csv", "c": "c.csv"}, schema, analyses=["mean"]) as here:
@@ -67,13 +133,12 @@ class Rehearsal:
         approve: str = "auto",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder, self.names = folder, tuple(tables)
-        self._environment = {**os.environ, **(environment or {})}
+        super().__init__(folder, environment)
+        self.names = tuple(tables)
         self.port = free_port()
         made = kits.make_kits(folder / "kits", self.names, "localhost", self.port)
         self.aggregator, self.coordinator = made[kits.AGGREGATOR], made[kits.COORDINATOR]
         self._kits = {name: made[name] for name in tables}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.sockets = Path(tempfile.mkdtemp(prefix="cape-"))  # short: paths of sockets have a limit
         office = CoordinatorFolder.create(self.coordinator, "coordinator")
         sites = {name: SiteFolder.create(folder / "sites" / name, name) for name in tables}
@@ -143,11 +208,6 @@ class Rehearsal:
     def _socket(self, name: str) -> Path:
         return self.sockets / f"{name}.sock"
 
-    def runs(self, who: str) -> bool:
-        """Return whether a process was started and has not ended."""
-        process = self.processes.get(who)
-        return process is not None and process.poll() is None
-
     def wait(self, names: Sequence[str]) -> Status:
         """Wait until these sites are connected."""
         until, problem = time.monotonic() + _UP, "no status yet"
@@ -161,58 +221,20 @@ class Rehearsal:
                 problem = str(error)
             for who, process in self.processes.items():
                 if process.poll() is not None:
-                    raise CapeError(f"the process of {who} has ended; see {self._log(who)}")
+                    raise CapeError(f"the process of {who} has ended; see {self.log(who)}")
             time.sleep(0.3)
         raise CapeError(f"the rehearsal did not come up within {_UP:.0f} seconds: {problem}")
 
     def kill(self, who: str, *, again: bool = False) -> None:
-        """Kill everything of one party at once, as a power cut would: `cape`, NVFLARE and its jobs.
-
-        Of a site, this is link and daemon; `daemon_of(site)` is its daemon alone.
-        """
-        for name in (who, daemon_of(who)):
-            process = self.processes.pop(name, None)
-            if process is None:
-                continue
-            for each in (process, *descendants(process.pid)):
-                with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
-                    each.kill()
-            process.wait()
+        """Kill everything of one party, and start it again if wanted."""
+        super().kill(who)
         if again:
             self.serve() if who == "aggregator" else self.join(who)
 
     def stop(self) -> None:
-        """Take everything down."""
-        for process in self.processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-        for who in list(self.processes):
-            if who not in self.processes:
-                continue
-            try:
-                self.processes[who].wait(_DOWN)
-                del self.processes[who]
-            except subprocess.TimeoutExpired:
-                self.kill(who)
+        """Take everything down, and remove the sockets."""
+        super().stop()
         shutil.rmtree(self.sockets, ignore_errors=True)
-
-    def _log(self, who: str) -> Path:
-        return self.folder / f"{who}.log"
-
-    def launch(
-        self, who: str, arguments: Sequence[str], before: Sequence[str] = ()
-    ) -> subprocess.Popen[bytes]:
-        """Start a `cape` command as the process of one party; `before` is put in front of it."""
-        with open(self._log(who), "ab") as log:
-            process = subprocess.Popen(
-                [*before, *_CAPE, *arguments],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        self.processes[who] = process
-        return process
 
 
 def daemon_of(site: str) -> str:
