@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser image test-image lint types bench mutants audit paper docs clean
+.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser test-desk image test-image lint types bench mutants audit paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -33,6 +33,11 @@ test-databases: .venv/.test .venv/.databases
 # Debian's Chromium looks at the built pages with the network off; npm fetches axe-core once. Pictures: browser-out/.
 test-browser: .venv/.test .venv/.docs .venv/.browser
 	$(BIN)/python -m pytest tests_browser
+
+# Chromium at the desks of real processes: an aggregator, three sites, a coordinator. Pictures: browser-out/, and for
+# the pages of docs/ with `make test-desk DOCS=1`.
+test-desk: .venv-flare/.test
+	.venv-flare/bin/python -m pytest tests_desk $(if $(DOCS),--docs)
 
 # The image of a deployment, from Debian's packages, as root: build/image/cape-dp.tar, and what is in it.
 # It needs mmdebstrap and buildah, its test bubblewrap besides (.ci/packages); not part of CI: five minutes.
@@ -98,7 +103,7 @@ clean:
 .venv-flare/.test: pyproject.toml constraints.txt
 	test -x .venv-flare/bin/python || $(PYTHON) -m venv .venv-flare
 	.venv-flare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e '.[flare]' pytest pytest-xdist
+		-e '.[desk,flare]' pytest pytest-xdist playwright
 	touch $@
 
 # What benchmarks compare with and what does not import beside our scikit-learn.
