@@ -38,7 +38,7 @@ def test_the_others_answer_when_a_site_dies_in_the_middle(world: World, sit: Sit
     assert [each["participants"] for each in answers] == [["cleveland", "hungary"]] * 2
 
     page = sit("zurich", "/inbox")  # its desk still runs, and says what is wrong
-    expect(page.get_by_role("alert")).to_contain_text("admin.sock")
+    expect(page.get_by_role("alert")).to_contain_text("Is the site's daemon running")
     world.start_daemon("zurich")
     until(lambda: page.goto(world.origin("zurich") + "/inbox").ok, "the daemon of zurich")
     expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")

@@ -28,7 +28,8 @@ function listen(address) {
     const part = document.getElementById("live");
     const line = document.createElement("p");
     line.className = "said";
-    line.textContent = `${told.sentence[0].toUpperCase()}${told.sentence.slice(1)}.`;
+    const end = /[.!?]$/.test(told.sentence) ? "" : ".";
+    line.textContent = `${told.sentence[0].toUpperCase()}${told.sentence.slice(1)}${end}`;
     if (part && part.dataset.of.split(" ").includes(told.kind)) {
       if (busy(part)) {
         const link = document.createElement("a");

@@ -187,7 +187,10 @@ class Client(_Methods):
     """
 
     def __init__(self, path: str | Path, person: str | None = None) -> None:
-        self._socket = unix.Client(path)
+        try:
+            self._socket = unix.Client(path)
+        except CapeError as error:
+            raise CapeError(f"{error}. Is the site's daemon running (`cape site serve`)?") from None
         self._stated = {} if person is None else {_PERSON: person}
         self._answered = False
 
