@@ -55,7 +55,7 @@ def test_two_approve_one_refuses_and_two_answer(world: World, sit: Sit, picture:
     picture(stewards["cleveland"], "desk-inbox")
     for site in SITES:
         expect(row(office, site)).to_contain_text("waits", timeout=PATIENCE)
-    picture(office, "desk-waiting")
+    picture(office, "coordinator-waiting")
 
     approve(stewards["cleveland"], "heart")
     approve(stewards["hungary"], "heart")
