@@ -193,7 +193,7 @@ def test_the_expected_accuracy_comes_as_a_part(reader: Visitor, kept: World):
     (address,) = re.findall(r'hx-get="(/study/[^"]*)"', reader.get("/inbox").text)
     words = unescape(reader.words(unescape(address)))
     assert re.search(r"mean of age and weight: age ± \d", words)
-    assert "for 1,000 rows at each site" in words
+    assert "if every site had 1,000 rows" in words
 
 
 def test_of_many_analyses_the_first_are_planned(

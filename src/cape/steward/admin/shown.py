@@ -238,8 +238,8 @@ def limits(policy: Policy, book: Book, keys: list[bytes], more: Amount) -> Itera
     for key in keys:
         who = policy.who(key) or fingerprint(key)
         yield _limit(f"{who} in {year}", policy.coordinator, book.spent(key, year, under), more)
-    yield _limit(f"All in {year}", policy.year, book.spent(None, year, under), more)
-    yield _limit("All ever", policy.total, _ever(policy, book), more)
+    yield _limit(f"All coordinators in {year}", policy.year, book.spent(None, year, under), more)
+    yield _limit("All coordinators, ever", policy.total, _ever(policy, book), more)
 
 
 def _limit(name: str, allowance: Allowance, spent: Amount, more: Amount) -> data.Limit:
