@@ -83,8 +83,8 @@ def one_line_pays_for_all(patch: Patch) -> None:
     """A run that is in the ledger is answered again, and its sessions may be opened again."""
     real = Ledger.reserve
 
-    def reserve(self: Ledger, entry: Entry, limits: Sequence[Limit] = ()) -> int:
-        return 1 if self.begun(entry.run, entry.coordinator) else real(self, entry, limits)
+    def reserve(self: Ledger, entry: Entry, limits: Sequence[Limit] = (), once: int | None = None) -> int:
+        return 1 if self.begun(entry.run, entry.coordinator) else real(self, entry, limits, once)
 
     patch.setattr(Ledger, "reserve", reserve)
     patch.setattr(Ledger, "has", lambda self, run, stage, coordinator: False)
@@ -92,7 +92,7 @@ def one_line_pays_for_all(patch: Patch) -> None:
 
 
 def no_limits(patch: Patch) -> None:
-    patch.setattr(Ledger, "_check", lambda *arguments: None)
+    patch.setattr(ledgers, "require_covered", lambda *arguments: None)
     patch.setattr(again, "_MOST", 5)
 
 
@@ -342,9 +342,9 @@ def a_study_is_paid_for_once(patch: Patch) -> None:
     """A second run of a study that is in the ledger costs nothing."""
     real = Ledger.reserve
 
-    def reserve(self: Ledger, entry, limits=()):
+    def reserve(self: Ledger, entry, limits=(), once=None):
         paid = any(line.study_hash == entry.study_hash for line in self.entries())
-        return 1 if paid else real(self, entry, limits)
+        return 1 if paid else real(self, entry, limits, once)
 
     patch.setattr(Ledger, "reserve", reserve)
 
@@ -385,7 +385,7 @@ def an_offer_holds(patch: Patch) -> None:
 
     patch.setattr(SiteFolder, "consider", once)
     patch.setattr(SiteFolder, "reconsider", lambda self, request: offers[self.path, request.nonce])
-    patch.setattr(Ledger, "reserve", lambda self, entry, limits=(): reserve(self, entry))
+    patch.setattr(Ledger, "reserve", lambda self, entry, limits=(), once=None: reserve(self, entry))
 
 
 def studies_are_approved_by_name(patch: Patch) -> None:

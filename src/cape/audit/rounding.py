@@ -92,7 +92,7 @@ _MAY_REFUSE: dict[tuple[float, float], tuple[str, ...]] = {
         "evaluate",
         "glm",
     ),
-    (1e15, 1e15 + 1): _CUT,  # more bins than there are floats
+    (1e15, 1e15 + 1): (*_CUT, "survival-regression"),  # more bins than there are floats
 }
 
 
@@ -128,10 +128,10 @@ def _order(seed: int) -> Check:
 def order_matters(analysis: Analysis, rows: list[Any], turned: list[Any]) -> bool:
     """Return whether the sums of these rows depend on their order, or on how they are parted.
 
-    The gradients of a network may differ by one unit in parts: their total is rounded once, at each table
-    (`cape.blocks.clipped`, number 5).
+    The gradients of a network and the residuals of tables may differ by one unit in parts: their total is
+    rounded once, at each table (`cape.blocks.clipped`, number 5; `cape.blocks.residuals`).
     """
-    parting = 1 if analysis.kind == "neural-network" else 0
+    parting = 1 if analysis.kind in ("neural-network", "tables", "synthetic-data") else 0
     blocks = analysis.query(SCHEMA, "replace-one").blocks
     parts = [rows, turned, rows[:37], rows[37:]]
     one, two, left, right = (flat(Table("a", frame(part), SCHEMA).sums(blocks)) for part in parts)

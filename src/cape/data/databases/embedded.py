@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -131,8 +131,14 @@ def _transaction(connection: Any) -> Iterator[None]:
     connection.execute("BEGIN TRANSACTION READ ONLY")
     try:
         yield
-    finally:
+    except GeneratorExit:  # nobody reads on, and whoever opened the connection may have closed it
+        with suppress(Exception):
+            connection.execute("ROLLBACK")
+        raise
+    except BaseException:
         connection.execute("ROLLBACK")
+        raise
+    connection.execute("ROLLBACK")
 
 
 class _Relation(Session):
