@@ -23,6 +23,7 @@ from cape.secagg.surplus import Surplus, SurplusKey
 from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, endpoint, wire
 from cape.steward import decide as steward
 from cape.steward import grant as grants
+from cape.steward import ledger as ledgers
 from cape.steward import review as policy_review
 from cape.steward.approvals import Approvals
 from cape.steward.envelope import Envelope
