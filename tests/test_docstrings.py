@@ -115,7 +115,7 @@ def names(tmp_path, monkeypatch) -> dict[str, Any]:
     }
 
 
-@pytest.mark.one_in(4, seconds=0.25)
+@pytest.mark.one_in(10, seconds=0.3)
 @pytest.mark.parametrize("name", FOUND)
 def test_an_example_runs(name: str, names: dict[str, Any]):
     """What it prints is compared where the docstring shows it."""

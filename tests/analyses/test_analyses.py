@@ -224,6 +224,7 @@ def test_a_study_file_can_say_every_analysis(analysis):
     assert build(said) == analysis
 
 
+@pytest.mark.one_in(4, seconds=0.3)
 @pytest.mark.parametrize(
     "analysis", [Mean("age"), Variance("bmi"), Sum("bmi"), Quantiles("bmi", probs=[0.3])], ids=repr
 )

@@ -80,6 +80,7 @@ def without_noise(asked, data):
     return release(asked, SCHEMA, data, np.random.default_rng(0), mu=0)
 
 
+@pytest.mark.one_in(4, seconds=0.1)
 @MADE
 @pytest.mark.parametrize("column", ["stage", "disease"])
 def test_without_noise_it_is_the_analysis_of_each_group(asked, column):

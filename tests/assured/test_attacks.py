@@ -185,7 +185,7 @@ def played(one: Attack, planted: Planted) -> Verdict:
         return protocol.verdict_on(one)
 
 
-@pytest.mark.one_in(5, seconds=0.3)
+@pytest.mark.one_in(4, seconds=0.3)
 @pytest.mark.slow_cases("sites_that_never_shared", seconds=4.5)
 @pytest.mark.parametrize("one", ATTACKS, ids=[one.name.replace(" ", "_") for one in ATTACKS])
 def test_refused_or_paid_for(one: Attack):

@@ -181,7 +181,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.slow_cases("dask", "dask, odd types", seconds=5)
+@pytest.mark.one_in(4, seconds=0.7)
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_source_gives_the_same_integers(name: str, tmp_path: Path) -> None:
     site = Table("a", SOURCES[name](tmp_path), SCHEMA)

@@ -72,7 +72,7 @@ def blocks():
     return {"network": network, "deep": deep, "descent": descent}
 
 
-@pytest.mark.one_in(3, seconds=0.5)
+@pytest.mark.one_in(12, seconds=0.5)
 @pytest.mark.parametrize("name", blocks())
 def test_a_person_moves_a_gradient_by_two_clips_at_most_however_many_rows_there_are(name):
     analysis = blocks()[name]

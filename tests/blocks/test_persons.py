@@ -129,6 +129,7 @@ def test_every_row_counts_as_often_and_another_key_chooses_others():
     assert np.abs(counts - people / 4).max() < 6 * math.sqrt(people * 3 / 16)
 
 
+@pytest.mark.one_in(3, seconds=0.2)
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("parts", [17, 64, 300])
 def test_one_row_is_made_of_all_of_a_persons(table, parts):

@@ -158,6 +158,7 @@ def refusing(world: World) -> World:
     return world
 
 
+@pytest.mark.one_in(6, seconds=0.5)
 @pytest.mark.parametrize("left", [0, 1, 2, 3, 6, 11])
 def test_a_corrected_study_that_is_killed_goes_on_in_its_folder(
     refusing: World, monkeypatch: pytest.MonkeyPatch, left: int

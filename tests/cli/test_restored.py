@@ -34,6 +34,7 @@ def asked(world: World, name: str) -> tuple[Results, list[int]]:
     return results, list(a.took_part)
 
 
+@pytest.mark.slow(2)
 def test_a_site_whose_backup_was_put_back_answers_once_what_is_missing_is_charged(
     cape: Cape, world: World, tmp_path: Path
 ):

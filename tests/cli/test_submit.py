@@ -186,6 +186,7 @@ def test_an_analysis_that_no_approval_would_help_is_told_apart_from_one_that_wai
     assert "0 of 4 sites would answer analysis 2" in str(results.error)
 
 
+@pytest.mark.slow(2)
 def test_a_resume_that_fails_keeps_what_was_finished(world: World):
     study = three(world)
     Net.rounds = 5 + 3  # the second analysis is cut off once vectors were masked

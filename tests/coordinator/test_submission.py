@@ -118,7 +118,7 @@ def test_rounds_of_a_long_analysis_share_keys(world: World):
     assert release.model is not None
 
 
-@pytest.mark.one_in(3, seconds=0.3)
+@pytest.mark.one_in(4, seconds=0.4)
 @pytest.mark.parametrize("round_", ROUNDS)
 @pytest.mark.parametrize("how", ["deaf", "silent"])
 def test_a_site_lost_in_the_first_stage(world: World, round_: str, how: str):
@@ -145,7 +145,7 @@ def test_a_site_lost_in_the_first_stage(world: World, round_: str, how: str):
     assert world.submission(study, submission.record).answer(study.analyses[0]).growth == release.growth
 
 
-@pytest.mark.one_in(2, seconds=0.8)
+@pytest.mark.one_in(3, seconds=0.7)
 @pytest.mark.parametrize("round_", ROUNDS)
 def test_a_site_lost_in_a_later_stage(world: World, round_: str):
     study = world.study(NETWORK, MEAN)

@@ -154,7 +154,7 @@ DIRT: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.one_in(6, seconds=0.1)
+@pytest.mark.one_in(3, seconds=0.1)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("dirt", DIRT)
 def test_a_dirty_cell_counts_as_missing(kind: str, dirt: str, tmp_path: Path) -> None:

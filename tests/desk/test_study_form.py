@@ -239,6 +239,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.slow(2)
 @examples(100)
 @given(st.lists(st.tuples(NAMES, TEXTS), max_size=12))
 def test_whatever_is_sent_the_text_is_toml_that_the_form_shows_again(changes: list[tuple[str, str]]):

@@ -131,7 +131,7 @@ def moved(query, one, two):
     return math.sqrt(total)
 
 
-@pytest.mark.one_in(2, seconds=0.1)
+@pytest.mark.one_in(4, seconds=0.2)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_no_person_moves_the_sums_of_any_analysis_by_more_than_rows_times_what_a_row_does(kind):
     extra = {"rows": 10} if kind in ("neural-network",) else {}

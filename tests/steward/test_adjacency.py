@@ -65,6 +65,7 @@ def contributions(query: Query) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.one_in(4, seconds=0.4)
 @pytest.mark.parametrize("what", ANALYSES)
 def test_what_is_charged_covers_the_exact_cost_of_replacing_a_row(world: World, what: str):
     """The attack: calibrated to add-remove, the same noise costs more once a row is replaced."""

@@ -245,7 +245,7 @@ def allow(world: World, columns: list[str]) -> None:
     (world.site.path / "site.toml").write_text(text)
 
 
-@pytest.mark.one_in(4, seconds=0.2)
+@pytest.mark.one_in(8, seconds=0.3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_column_that_a_request_names_can_be_forbidden(world: World, kind: str):
     asked = widest(kind) + TERMS.get(kind, [])
@@ -290,7 +290,7 @@ def table(empty: str | None = None) -> Table:
     return Table("a", frame, Schema(SCHEMA))
 
 
-@pytest.mark.one_in(2, seconds=0.15)
+@pytest.mark.one_in(4, seconds=0.1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_that_a_sum_depends_on_is_found(kind: str):
     tables = {name: table(name) for name in SCHEMA}

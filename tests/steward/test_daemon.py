@@ -108,6 +108,7 @@ def test_both_ends_agree_where_they_meet():
     assert str(link_socket("cleveland")) == "/run/cape/cleveland/link.sock"
 
 
+@pytest.mark.slow(3)
 def test_the_daemon_loads_no_engine_and_opens_no_port(folder, tmp_path):
     """Started as its command is, it has Unix sockets only, and nothing of NVFLARE or gRPC."""
     code = (

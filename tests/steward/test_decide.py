@@ -591,7 +591,7 @@ def test_no_secret_and_no_cell_in_the_log(world: World):
     assert (world.site.path / "site.log").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.one_in(2, seconds=0.5)
+@pytest.mark.one_in(3, seconds=0.6)
 @pytest.mark.parametrize("scheme", ["cape", "conventional"])
 @pytest.mark.parametrize(
     "analysis",

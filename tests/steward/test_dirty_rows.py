@@ -222,6 +222,7 @@ def test_where_sizes_are_private_any_number_of_rows_is_answered(
 GARBAGE = st.binary(max_size=12).map(lambda cell: cell.replace(b"\n", b""))
 
 
+@pytest.mark.slow(2)
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(list(SOURCES)), row=st.lists(GARBAGE, min_size=1, max_size=7))
 def test_no_garbage_turns_an_answer_into_a_refusal(world: World, kind: str, row: list[bytes]) -> None:

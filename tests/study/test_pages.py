@@ -39,6 +39,7 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 ELSEWHERE = ("import torch", "cape.torch", "examples/heart/data", "import datasets")  # needs what is not here
 
 
+@pytest.mark.one_in(4, seconds=0.4)
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 @pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
 def test_python_on_a_page_runs(page, tmp_path, monkeypatch):

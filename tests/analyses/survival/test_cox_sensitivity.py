@@ -311,7 +311,7 @@ def test_the_scales_are_those_of_the_proofs(neighbours: Neighbours) -> None:
     assert first.sensitivity**2 == pytest.approx(both if neighbours == "replace-one" else alone, rel=1e-4)
 
 
-@pytest.mark.one_in(4, seconds=1.0)
+@pytest.mark.one_in(8, seconds=0.8)
 @RELATION
 @pytest.mark.parametrize("distribution", ["weibull", "exponential"])
 @pytest.mark.parametrize("entry", [None, "from"])
