@@ -6,7 +6,6 @@ import threading
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cape.steward import SiteFolder
@@ -142,6 +141,6 @@ def test_no_event_holds_a_cell_a_person_or_a_question(world: World, desk: Desk):
     anna.ask("lungs", "is bed 12 in it?")
     anna.approve("lungs", reason="bed 12")
     world.granted(world.request())
-    packed = msgspec.json.encode(desk.events()).decode()
+    told = [(event.kind, event.study, event.coordinator, event.sentence) for event in desk.events()]
     for secret in (str(SECRET), "anna", "bed 12", "400"):
-        assert secret not in packed
+        assert secret not in str(told)

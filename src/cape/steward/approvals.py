@@ -31,7 +31,7 @@ from cape.errors import InvalidInput
 from cape.files import give_to_owner, sync_folder
 from cape.steward import held as files
 from cape.steward import persons
-from cape.steward.held import MOST_QUESTION, Approval, Held, Said, file_name, load
+from cape.steward.held import MOST_QUESTION, Approval, Held, Said, file_name, is_meant, load
 from cape.steward.keyring import write_whole
 from cape.steward.persons import Person
 from cape.steward.request import Request
@@ -147,7 +147,7 @@ class Approvals:
             held.path.name: held
             for held in known
             if study
-            and (held.name == study or held.study_hash.startswith(study.lower()))
+            and is_meant(study, held.name, held.study_hash)
             and coordinator in (None, held.coordinator)
         }
         if len(found) == 1:

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from cape.errors import CapeError
 from cape.steward.amount import Amount, Basis, Limit, total
 from cape.steward.heads import chain_of, start
+from cape.steward.held import is_meant
 from cape.steward.ledger import Ledger, Line, require_covered
 from cape.steward.lines import COLUMNS, line_of
 
@@ -203,7 +204,7 @@ class Book:
             which = [
                 number
                 for number, (name, digest) in enumerate(read.studies.known)
-                if name == study or (study and digest.startswith(study.lower()))
+                if is_meant(study, name, digest)
             ]
             chosen = chosen[np.isin(self._numbers(read.study)[chosen], which)]
         return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from cape.steward.keyring import public_text, read_public
 from cape.study import places
 from cape.study.document import Document, hash_of
 
-__all__ = ["MOST_QUESTION", "Approval", "Held", "Said", "file_name", "load", "parse"]
+__all__ = ["MOST_QUESTION", "Approval", "Held", "Said", "file_name", "is_meant", "load", "parse"]
 
 MOST_BYTES = 1 << 24
 """Bytes of a study."""
@@ -29,6 +30,7 @@ MOST_QUESTION = 500
 
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 _Time = Annotated[str, Meta(max_length=40)]
+_HASH = re.compile("[0-9a-fA-F]{12,64}")
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,6 +122,17 @@ class Held:
 def now() -> str:
     """Return the time as files have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def is_meant(text: str, name: str, study_hash: str) -> bool:
+    """Return whether a person who writes this means a study: by its name, or by the start of its hash.
+
+    Who asks chooses the name. So what looks like a hash is never taken for a name: nobody can have a study
+    approved by naming it after the hash of another one.
+    """
+    if _HASH.fullmatch(text):
+        return study_hash.startswith(text.lower())
+    return bool(text) and (name == text or study_hash.startswith(text.lower()))
 
 
 def file_name(coordinator: bytes, study_hash: str) -> str:

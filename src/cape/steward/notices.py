@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any
 
+import msgspec
+
 from cape import check
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import Client, Desk
@@ -123,9 +125,18 @@ def _secret(name: str, environment: Mapping[str, str]) -> str:
     return found
 
 
+def _plain(subject: str) -> str:
+    """Return a subject in which nothing is decoded: who asks chooses the name of a study."""
+    return subject.replace("=?", "= ?")
+
+
 def _mail(mail: Mail, notice: Notice, environment: Mapping[str, str]) -> None:
     message = EmailMessage()
-    message["From"], message["To"], message["Subject"] = mail.sender, ", ".join(mail.to), notice.subject
+    message["From"], message["To"], message["Subject"] = (
+        mail.sender,
+        ", ".join(mail.to),
+        _plain(notice.subject),
+    )
     message.set_content(notice.text)
     context = ssl.create_default_context()
     server: smtplib.SMTP
@@ -204,6 +215,7 @@ class Notifier:
 
     def __init__(self, reach: Reach, say: Say, pauses: tuple[float, ...] = _PAUSES) -> None:
         self._reach, self._say, self._pauses = reach, say, pauses
+        self._first: Notify | None = None
 
     def follow(self, stop: threading.Event) -> None:
         """Send notices until `stop` is set; then finish what can be sent at once."""
@@ -234,15 +246,27 @@ class Notifier:
             for study in desk.inbox().of("waiting"):
                 said = f"study {study.study!r} ({study.hash[:12]}) waits for approval"
                 first = Event(last, study.since, "waiting", study.study, study.who, said, study.hash)
-                self._pass_on(desk.notify(), Notice(site, first), ways)
+                self._pass_on(self._settings(desk), Notice(site, first), ways)
         while not stop.is_set():
             events = desk.events(last, _WAIT)
-            settings = desk.notify() if events else None
+            settings = self._settings(desk) if events else None
             for event in events:
                 last = event.number
                 if settings is not None:
                     self._pass_on(settings, Notice(site, event), ways)
         return last
+
+    def _settings(self, desk: Client | Desk) -> Notify:
+        """Return the policy's [notify], with the command that it had at the start.
+
+        Whoever may edit the policy through the socket could otherwise run any program as this user.
+        """
+        told = desk.notify()
+        self._first = self._first or told
+        if told.command != self._first.command:
+            self._say("the command in [notify] has changed; start `cape site notify` again to use it")
+            told = msgspec.structs.replace(told, command=self._first.command)
+        return told
 
     def _pass_on(self, notify: Notify, notice: Notice, ways: Mapping[str, _Way]) -> None:
         if notice.event.kind not in notify.about:

@@ -286,7 +286,7 @@ class Desk:
         unsettled = () if self.folder.ledger.settled else (str(Unsettled()),)
         return data.Checked(
             policy.name,
-            (*problems, *unsettled, *approvals.unreadable()),
+            tuple(map(hide, (*problems, *unsettled, *approvals.unreadable()))),
             found,
             policy.approve,
             policy.expires.isoformat(),
@@ -311,7 +311,7 @@ class Desk:
         found = text.split("\n")[:-1]
         if size > _LOG_BYTES:  # the first of them is incomplete
             found = found[1:]
-        return data.Log(tuple(found[max(len(found) - lines, 0) :]))
+        return data.Log(tuple(map(hide, found[max(len(found) - lines, 0) :])))
 
     def _find(self, study: str, coordinator: str | None, to: Verb) -> Held:
         who = _asker(self.folder.policy, coordinator) if coordinator else None

@@ -17,6 +17,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from cape.errors import InvalidInput
 
@@ -41,7 +42,7 @@ def restore(text: str, old: str) -> str:
     Raises:
         InvalidInput: a mark is where the secret would be shown, or the text is not valid TOML.
     """
-    _require_in_place(text)
+    _require_in_place(text, hide(old))
     for pattern, mark in ((_CONNECTION, f'"{MARK}"'), (_ADDRESS, MARK)):
         secrets = iter([found[2] for found in pattern.finditer(old)])
         text = pattern.sub(partial(_put, mark, secrets), text)
@@ -54,20 +55,40 @@ def _put(mark: str, secrets: Iterator[str], found: re.Match[str]) -> str:
     return found[0] if secret is None else f"{found[1]}{secret}"
 
 
-def _require_in_place(text: str) -> None:
-    """Raise if a mark is anywhere except in the address or connection of the site's data."""
+def _require_in_place(text: str, before: str) -> None:
+    """Raise if a mark is anywhere except in the address or connection of the site's data.
+
+    There it is the whole of a connection, or part of an address that is the same as before: a mark in another
+    address would send the secret elsewhere.
+    """
     if MARK not in text:
         return
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"the policy is not valid TOML: {error}") from None
-    site = document.get("site")
-    given = site.get("data") if isinstance(site, dict) else None
+    site, given = document.get("site"), _data(document)
     if isinstance(given, dict):
-        for key in ("connection", "omop", "path"):
-            given.pop(key, None)
-    elif isinstance(site, dict):
+        was = _data_before(before)
+        for key in ("connection", "omop"):
+            if given.get(key) == MARK:
+                given.pop(key)
+        if isinstance(was, dict) and given.get("path") == was.get("path"):
+            given.pop("path", None)
+    elif isinstance(site, dict) and given == _data_before(before):
         site.pop("data", None)
     if MARK in json.dumps(document, default=str):
         raise InvalidInput(f"{MARK!r} stands for a secret; it may occur in the data of [site] only")
+
+
+def _data(document: dict[str, Any]) -> Any:
+    site = document.get("site")
+    return site.get("data") if isinstance(site, dict) else None
+
+
+def _data_before(text: str) -> Any:
+    """Return the data of the policy that is in force, without secrets; None if it cannot be read."""
+    try:
+        return _data(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None

@@ -1,0 +1,62 @@
+"""What looks like a hash is never a name, secrets stay hidden, and notices carry only what is meant."""
+
+from __future__ import annotations
+
+from email import message_from_bytes
+from email.message import EmailMessage
+
+import pytest
+
+from cape.errors import InvalidInput
+from cape.steward.admin.hidden import MARK, hide, restore
+from cape.steward.held import is_meant
+from cape.steward.notices import _plain
+
+A, B = "a1" * 32, "b2" * 32
+
+
+@pytest.mark.parametrize("text", [A, A[:12], A[:20].upper()])
+def test_a_study_named_after_a_hash_is_not_the_one_that_is_meant(text):
+    assert is_meant(text, "heart", A)
+    assert not is_meant(text, text, B)
+
+
+def test_names_and_short_starts_of_hashes_are_understood():
+    assert is_meant("heart", "heart", B)
+    assert is_meant("b2b2", "heart", B)
+    assert not is_meant("", "", B)
+
+
+OLD = '[site]\nname = "a"\ndata = "http://bob:hunter2@host/rows.parquet"\n'
+CONNECTED = '[site]\nname = "a"\ndata = {query = "SELECT 1", connection = "postgresql://bob:hunter2@db/x"}\n'
+
+
+@pytest.mark.parametrize("old", [OLD, CONNECTED])
+def test_an_unchanged_policy_gets_its_secrets_back(old):
+    assert "hunter2" not in hide(old)
+    assert restore(hide(old), old) == old
+
+
+@pytest.mark.parametrize(
+    ("old", "data"),
+    [
+        (OLD, f'"http://bob:{MARK}@elsewhere/rows.parquet"'),
+        (OLD, f'{{path = "http://bob:{MARK}@elsewhere/rows.parquet"}}'),
+        (CONNECTED, f"{{path = 'connection=\"{MARK}\".parquet'}}"),
+        (CONNECTED, f"{{path = 'http://host/connection=\"{MARK}\".parquet'}}"),
+        (CONNECTED, f"'connection=\"{MARK}\"'"),
+    ],
+)
+def test_a_mark_elsewhere_sends_no_secret(old, data):
+    with pytest.raises(InvalidInput, match="stands for a secret"):
+        restore(f'[site]\nname = "a"\ndata = {data}\n', old)
+
+
+def test_an_encoded_name_is_no_header_of_a_mail():
+    name = "=?utf-8?q?x=0d=0aReply-To:_evil@x.org=0d=0a=0d=0aRun?="
+    message = EmailMessage()
+    message["Subject"] = _plain(f"study {name} waits")
+    message.set_content("text")
+    read = message_from_bytes(message.as_bytes())
+    assert read["Reply-To"] is None
+    assert read.get_payload().strip() == "text"
