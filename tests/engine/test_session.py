@@ -45,6 +45,12 @@ def test_an_analysis_goes_from_its_first_query_to_its_release():
     assert release.guarantee == at.guarantee(1)
 
 
+def test_private_numbers_of_rows_are_not_told_even_if_a_result_has_them():
+    at = session(Bins("age", EDGES), neighbours="add-remove")
+    at.tell(result(at, rows=1500))
+    assert at.release(["a", "b"], Cost(5, 100, 20, 0.1)).rows is None
+
+
 def test_the_same_results_lead_to_the_same_queries():
     """What a coordinator asks, and what a site finds that it is asked, come from one object."""
     one, two = (session(Rounds("age", EDGES, (1, 1, 2))) for _ in range(2))
