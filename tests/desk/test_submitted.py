@@ -100,7 +100,7 @@ def test_a_submission_outlives_the_desk_is_cancelled_and_resumed(office: Office)
     office.restart()
     submission = office.state.submission(submission.id)
     assert submission.state == "running"
-    assert "analysis 1 is being answered" in spoken(office, submission)
+    until(lambda: "analysis 1 is being answered" in spoken(office, submission))
     with pytest.raises(CapeError, match="submitted already"):
         submission.start()
     found = office.visitor().submit(f"/submissions/{submission.id}/cancel")
