@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,31 @@ def test_a_clock_that_was_far_ahead_stops_nothing_that_expires_later(nonces: Non
     nonces.take(OFFICE, nonce(1), 1000 + DAY, now=1000)
     nonces.take(OFFICE, nonce(2), 10**10 + DAY, now=10**10)
     nonces.take(OFFICE, nonce(3), 1001 + DAY, now=1001)
+
+
+def test_a_new_file_in_which_another_writes_is_waited_for(nonces: Nonces):
+    """A file's first writer must not be able to turn the second away."""
+    with closing(sqlite3.connect(nonces.path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ended = threading.Timer(0.2, other.execute, ["COMMIT"])
+        ended.start()
+        nonces.take(OFFICE, nonce(1), 1000, now=0)
+        ended.join()
+    assert len(nonces) == 1
+
+
+def test_a_file_of_an_earlier_version_keeps_its_log(nonces: Nonces):
+    with closing(sqlite3.connect(nonces.path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE forgotten (expires INTEGER NOT NULL)")
+        db.execute(
+            "CREATE TABLE taken (coordinator BLOB NOT NULL, nonce BLOB NOT NULL, expires INTEGER NOT NULL, "
+            "PRIMARY KEY (coordinator, nonce)) WITHOUT ROWID"
+        )
+        db.execute("INSERT INTO taken VALUES (?, ?, 1000)", (OFFICE, nonce(1)))
+    with pytest.raises(Refused, match="sent before"):
+        nonces.take(OFFICE, nonce(1), 1000, now=0)
+    nonces.take(OFFICE, nonce(2), 1000, now=0)
 
 
 def test_one_of_many_threads_takes_it(nonces: Nonces):

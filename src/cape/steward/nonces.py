@@ -76,8 +76,10 @@ class Nonces:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)) as db, db:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA synchronous = FULL")
+                # EXTRA syncs the folder too, once the rollback journal is deleted: that is the commit. A log
+                # (WAL) would save a sync, but whoever first switches to it gets "database is locked" at once
+                # if another thread does the same, whatever the timeout.
+                db.execute("PRAGMA synchronous = EXTRA")
                 db.execute("BEGIN IMMEDIATE")  # committed at the end, or rolled back if anything is raised
                 if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'forgotten'").fetchone():
                     for statement in _TABLES.split(";"):
