@@ -254,12 +254,8 @@ def run(
 
 def runs(family: str, rows: int, many: int, **how: Any) -> list[Run]:
     """As many runs, on all cores."""
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_alone) as pool:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(partial(run, family, rows, **how), range(many), chunksize=4))
-
-
-def _alone() -> None:
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def curated(family: str, many: int, rows: int = 50_000, epsilon: float = 1.0) -> tuple[float, float]:

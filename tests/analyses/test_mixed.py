@@ -12,8 +12,9 @@ import pytest
 import statsmodels.formula.api as smf
 
 import cape
-from cape.analyses import MixedModel
-from cape.analyses.mixed_likelihood import fit
+from cape.analyses import MixedModel, mixed
+from cape.analyses.mixed_likelihood import ResidualVariance, fit
+from cape.analyses.mixed_scores import fit_scores
 from cape.analyses.site_sums import SiteSums
 from cape.blocks import SiteScores
 from cape.data import Category, Number, Schema
@@ -167,6 +168,20 @@ def test_effects_that_all_sites_have_in_common_are_known_almost_as_without_priva
         assert private[label].privacy < private[label].sampling
 
 
+def test_scores_of_earlier_points_make_noise_less(monkeypatch):
+    given = []
+    monkeypatch.setattr(mixed, "fit_scores", lambda *asked: given.append(asked) or fit_scores(*asked))
+    tables = list(hospitals(sizes=(1000,) * 5, tau=0.0, slope=0.0).values())
+    conducted(MixedModel("y", ["x", "g"]), SCHEMA.at("abcde"), tables, 4.0)
+    sums, told, places = given[0]
+    last, both, every = (fit_scores(sums, told[-many:], places) for many in (1, 2, 3))
+    for fewer, more in ((last, both), (both, every)):
+        seen = np.linalg.eigvalsh(fewer.observed.noise - more.observed.noise)
+        assert seen[0] > -1e-6 * seen[-1]  # less noise in any combination of values
+    assert np.diag(every.observed.noise).sum() < 0.8 * np.diag(last.observed.noise).sum()
+    assert np.abs(every.values - last.values).max() < 4 * math.sqrt(float(np.diag(last.covariance).max()))
+
+
 def test_where_noise_is_hardly_any_part_of_errors_moments_say_all_and_scores_are_not_asked_for():
     tables, schema = list(hospitals().values()), SCHEMA.at("abcde")
     talk = MixedModel("y", ["x", "g"]).conduct(schema, "replace-one")
@@ -304,3 +319,9 @@ def test_fixed_effects_and_variances_of_five_sites_are_covered(tau):
             low, high = found[place].interval()
             held[place] += low <= truth <= high
     assert (held / runs > 0.95 - 3 * 0.0178).all()
+
+
+def test_a_residual_variance_is_at_most_what_the_bounds_allow():
+    for freedom in (0.3, 1.0, 50.0):
+        low, high = ResidualVariance(50.0, freedom, 8100.0)(0.95)
+        assert 0 <= low < 50 < high <= 8100

@@ -79,8 +79,48 @@ def test_common_effects_count_less_than_those_of_sites_and_those_that_differ_lea
 def test_residuals_are_cut_further_out_where_noise_is_small():
     told = asked(first_point(moments(rows(), 5.0), [0]), rows(), 1e-3)
     near, far = (next_point(told, [0], unit) for unit in (10.0, 1e-3))
-    assert near.cut == pytest.approx(1.2 * near.residual)
+    assert near.cut == pytest.approx(1.1 * near.residual)
     assert far.cut == pytest.approx(4.0 * far.residual)
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_how_many_residuals_are_inside_says_how_large_they_and_features_are(times):
+    sites = rows()
+    point = first_point(moments(sites, 5.0), [0])
+    wrong = replace(point, turns=point.turns * np.array([1.0, times, times])[:, None], cut=0.11 * times)
+    wrong = replace(wrong, residual=0.1 * times)
+    for _ in range(2):
+        wrong = next_point(asked(wrong, sites, 1e-3), [0])
+    assert wrong.residual == pytest.approx(0.1, rel=0.05)
+    for turn, (v, _) in zip(wrong.turns, sites, strict=True):
+        assert ((turn @ v)[1:] ** 2).mean(axis=1) == pytest.approx([1, 1], rel=0.7)
+
+
+def test_a_step_is_drawn_to_where_it_began_by_how_well_that_was_known():
+    sites = rows()
+    told = asked(first_point(moments(sites, 5.0), [0]), sites, 1e-3)
+    point = told.point
+    known = replace(told, point=replace(point, doubt=1e-12 * np.eye(2), own_doubt=0 * point.own_doubt))
+    free, held = (next_point(each, [0]).weights for each in (told, known))
+    assert np.abs(held[:, 1:] - point.weights[:, 1:]).max() < 1e-6 < np.abs(free - point.weights)[:, 1:].max()
+    assert next_point(told, [0]).doubt.max() < point.doubt.max()
+
+
+def test_residuals_are_cut_further_out_for_their_mean_if_they_are_seen_to_be_skewed():
+    rng = np.random.default_rng(2)
+    for skewed, times in ((False, 2.8), (True, 7.0)):
+        sites = []
+        for v, _ in rows():
+            rest = rng.exponential(0.1, v.shape[1]) - 0.1 if skewed else 0.1 * rng.normal(size=v.shape[1])
+            sites.append((v, 0.5 * v[1] + rest))
+        point = first_point(moments(sites, 5.0), [0])
+        found = next_point(a_step_on(point, sites), [0], 10.0)
+        assert found.level == pytest.approx(times * found.residual)
+
+
+def a_step_on(point, sites):
+    """Scores a step on."""
+    return asked(next_point(asked(point, sites, 0.1), [0]), sites, 0.1)
 
 
 def test_moments_say_all_only_where_their_noise_is_small():

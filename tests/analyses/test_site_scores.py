@@ -38,7 +38,7 @@ def people():
     return pl.DataFrame({"y": y, "x": x, "sex": named})
 
 
-def point(own, seed, place=0.5, level=0.5):
+def point(own, seed, curve=0.25, place=0.5, level=0.5):
     """Anywhere: residuals of some rows are cut, and some rows are longer than scores may be."""
     rng = np.random.default_rng(seed)
     return Point(
@@ -51,14 +51,18 @@ def point(own, seed, place=0.5, level=0.5):
         0.8,
         1.2,
         0.9,
+        curve,
         place,
         level,
         np.zeros(2),
+        np.ones((2, own)),
+        np.eye(3 - own),
     )
 
 
-POINTS = [point(1, 0), point(2, 1), point(3, 2), point(1, 3, 0.02, 0.02)]
-EACH = pytest.mark.parametrize("asked", POINTS, ids=["one own", "two own", "three own", "little beside"])
+POINTS = [point(1, 0), point(2, 1), point(3, 2), point(1, 3, 0.25, 0.02, 0.02), point(1, 0, 0.6)]
+NAMES = ["one own", "two own", "three own", "little beside", "much curvature"]
+EACH = pytest.mark.parametrize("asked", POINTS, ids=NAMES)
 
 
 def moved(query, schema, site):
@@ -125,7 +129,7 @@ def test_matrices_of_two_groups_can_be_further_apart_than_of_one():
         for array, scale in zip(query.blocks[0].arrays(schema), query.scales[0], strict=True)
         if array.name == "count"
     )
-    beside = query.sensitivity**2 - moved_squared(0.5, 0.5) - 2 * counted
+    beside = query.sensitivity**2 - moved_squared(0.25, 0.5, 0.5) - 2 * counted
     assert beside >= (apart.max() - 2) * 0.25 * (1 - 1e-9)
 
 

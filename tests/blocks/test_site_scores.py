@@ -72,6 +72,7 @@ def one_row(v: list[float], y: float, block: SiteScores, group: int) -> dict[str
         "root": clipped([kept * k for k in z], math.sqrt(block.square)),
         "place": clipped(z, math.sqrt(block.square)),
         "level": clipped([residual], block.level),
+        "inside": [int(abs(residual) <= block.cut)],
     }
 
 
@@ -90,6 +91,7 @@ def test_sums_are_those_of_single_rows_in_python(own):
         sums["own score"][group] += s[:own]
         sums["place"][group] += found["place"]
         sums["level"] += found["level"]
+        sums["inside"] += found["inside"]
         sums["own square"][group] += [k * k for k in z[:own]]
         sums["spread square"] += [k * k for k in s]
         sums["spread cross"] += [s[i] * s[j] for i, j in combinations(range(3), 2)]
@@ -103,9 +105,12 @@ def test_sums_are_those_of_single_rows_in_python(own):
     for name, array in zip(sums, result, strict=True):
         unit = 2**20 if any(word in name for word in ("square", "cross")) else 1
         near[name] = 4 * len(complete) * unit  # where two ways to add floats round to different steps
+        if name in ("count", "inside"):
+            near[name] = 0
         assert array.shape == sums[name].shape
         assert np.abs(array - sums[name]).max() <= near[name]
-        assert name in ("count", "own cross", "cross", "level") or np.abs(array).max() > 100 * near[name] / 4
+        few = ("count", "inside", "own cross", "cross", "level")
+        assert name in few or np.abs(array).max() > 100 * near[name] / 4
 
 
 def test_rows_in_another_order_and_other_parts_give_the_same_integers():
@@ -141,6 +146,7 @@ def test_a_row_adds_vectors_of_length_1_whatever_the_block_came_with(name):
         assert sum(score**2) <= 2**40
         assert sum(held["place"].ravel().astype(object) ** 2) <= 2**40
         assert abs(int(held["level"][0])) <= 2**20
+        assert int(held["inside"][0]) in (0, 1)
         for square, cross in (
             (("own square", "square"), ("own cross", "cross")),
             (("spread square",), ("spread cross",)),

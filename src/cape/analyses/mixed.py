@@ -14,7 +14,7 @@ from cape import check
 from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, fit
 from cape.analyses.mixed_model import MixedEffectsModel
 from cape.analyses.mixed_scores import fit_scores
-from cape.analyses.mixed_steps import LAST, ROUGH, SECOND, first_point, next_point, silent
+from cape.analyses.mixed_steps import SHARES, first_point, next_point, silent
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import widest
 from cape.analyses.site_scores import Point, ScoreSums
@@ -59,9 +59,9 @@ class MixedModel(Analysis):
     slopes are in the middle of their bounds, or in their first category.
 
     *Stages.* Second moments come first, with a tenth of the budget. Unless noise is hardly any part of the
-    errors that they leave, scores follow, twice: features, centred at each site and whitened, times residuals
-    that are cut at about their SD. Their noise does not grow with bounds: see `mixed_steps`, and
-    `mixed_scores` for what is made of them.
+    errors that they leave, scores follow, three times, each at a better point: features, centred at each site
+    and whitened, times residuals that are cut at about their SD. Their noise does not grow with bounds: see
+    `mixed_steps`, and `mixed_scores` for what is made of all of them.
 
     *What becomes public.* Each site's number of rows (unless that is public), its sums of target and
     features, and their products with the features in `random`; then scores of its own effects, their
@@ -72,8 +72,8 @@ class MixedModel(Analysis):
 
     **Sensitivity** of moments sqrt(6.76125) under replace-one where a row stays at its site, sqrt(3.43125)
     under add-remove: that of a linear regression with weights 3/5, 3/4, 2/5, 3/4 and 1 (under add-remove 3/10
-    for y²) on the sums of y, y², x, xy and xx'. Proof in `site_sums`. Of scores at most sqrt(7.5), or
-    sqrt(2.3): proof in `site_scores`.
+    for y²) on the sums of y, y², x, xy and xx'. Proof in `site_sums`. Of scores at most sqrt(8.4), or
+    sqrt(2.8): proof in `site_scores`.
 
     Args:
         target: a numeric column.
@@ -143,8 +143,8 @@ class MixedModel(Analysis):
         return site_query(self._block, weights, schema, neighbours)
 
     def stages(self) -> tuple[float, ...]:
-        """Return the shares of moments, and of two questions for scores."""
-        return ROUGH, SECOND, LAST
+        """Return the shares of moments, and of three questions for scores."""
+        return SHARES
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for second moments and then, unless noise is hardly any part of errors, for scores."""
@@ -155,9 +155,11 @@ class MixedModel(Analysis):
         point = first_point(sums, places)
         if silent(sums, point):
             return self._result(schema, fit(sums, places))
-        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(ROUGH / LAST)
-        told = yield from self._scores(point, sums, schema, neighbours)
-        told = yield from self._scores(next_point(told, places, unit), sums, schema, neighbours)
+        unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(SHARES[0] / SHARES[-1])
+        told: list[ScoreSums] = []
+        for left in reversed(range(len(SHARES) - 1)):
+            told.append((yield from self._scores(point, sums, schema, neighbours)))
+            point = next_point(told[-1], places, unit if left == 1 else math.inf) if left else point
         return self._result(schema, fit_scores(sums, told, places) or fit(sums, places))
 
     def _scores(
@@ -178,7 +180,7 @@ class MixedModel(Analysis):
         """Return the noise of each estimate after all stages, over typical rows."""
         talk = self.conduct(schema, neighbours)
         query = next(talk)
-        unit = noise[0][0] / query.scales[0][0] / query.sensitivity * math.sqrt(ROUGH)
+        unit = noise[0][0] / query.scales[0][0] / query.sensitivity * math.sqrt(SHARES[0])
         public = rows if neighbours == "replace-one" and not schema.open else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
@@ -281,7 +283,7 @@ def _residual(found: MixedFit, unit: float) -> Estimate:
     seen = found.observed
     total = found.residual * math.sqrt(2 / seen.freedom)
     drawn = min(found.residual * math.sqrt(2 / seen.rows), total)
-    value = unit * found.residual
-    at = ResidualVariance(value, seen.freedom)
+    value = min(unit * found.residual, unit)
+    at = ResidualVariance(value, seen.freedom, unit)
     privacy = math.sqrt(max(total**2 - drawn**2, 0.0))
-    return Estimate("residual variance", value, unit * drawn, unit * privacy, (0.0, math.inf), at)
+    return Estimate("residual variance", value, unit * drawn, unit * privacy, (0.0, unit), at)

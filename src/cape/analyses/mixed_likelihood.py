@@ -39,14 +39,18 @@ _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
 
 @dataclass(frozen=True)
 class ResidualVariance:
-    """The interval of a variance that is known as from a sample with so many degrees of freedom."""
+    """The interval of a variance that is known as from a sample with so many degrees of freedom.
+
+    Within its bounds a target varies by no more than `most`, and so does what is left of it.
+    """
 
     value: float
     freedom: float
+    most: float
 
     def __call__(self, level: float) -> tuple[float, float]:
         ends = [
-            self.freedom * self.value / float(chdtri(self.freedom, p))
+            min(self.freedom * self.value / float(chdtri(self.freedom, p)), self.most)
             for p in ((1 - level) / 2, (1 + level) / 2)
         ]
         return ends[0], ends[1]

@@ -10,6 +10,9 @@ rows, cutting moves the intercept and nothing else, because weights of rows depe
 - scores over all sites show the common effects, J_RR d_R plus what own entries add;
 - the mean of all residuals, cut far out, shows what the shift is, once for all sites.
 
+Scores of several points show the same effects, with independent noise and about the same error from rows:
+they are combined so that noise is least (`_combined`).
+
 The sampling covariance is that of the spread: it assumes no distribution. Noise in the curvature is
 multiplied by the change, and counted so, as is that the mean of a site's features is not quite known. A site
 has the curvature of all sites in proportion to its rows, unless it clearly has another. The residual variance
@@ -35,11 +38,14 @@ __all__ = ["fit_scores"]
 
 _LEAST = 1e-3  # of the largest eigenvalue of a spread
 _BEND = 0.2
+_CLEARED = 0.25  # of the square of a change: what is left of it at least without its errors
+_NEARER, _NOTHING = 0.7, 1e6  # of where a mean is cut; how many times the noise of what says nothing
 _FURTHEST = 4.0  # how many times a variance of residuals may be smaller than scores were cut for
 
 
-def fit_scores(sums: SiteSums, told: ScoreSums, random: Sequence[int]) -> MixedFit | None:
-    """Return the model that scores show; None if noise hides it."""
+def fit_scores(sums: SiteSums, scores: Sequence[ScoreSums], random: Sequence[int]) -> MixedFit | None:
+    """Return the model that scores show, of one point after the other; None if noise hides it."""
+    told = scores[-1]
     used = tuple(enough(float(n), sums.count_noise) and float(n) > len(random) + 1 for n in told.counts)
     own, width = told.point.own, told.point.width
     if sum(used) < 2 or (width > own and not told.clear(range(own, width))):
@@ -48,6 +54,11 @@ def fit_scores(sums: SiteSums, told: ScoreSums, random: Sequence[int]) -> MixedF
     found: MixedFit | None = None
     for _ in range(2):
         seen = _observed(sums, told, random, used, residual, freedom)
+        for before in scores[-2::-1]:
+            if seen is not None and before.clear(range(width)):
+                shown = _observed(sums, before, random, used, residual, freedom)
+                near = before.point.level < _NEARER * told.point.level
+                seen = _combined(seen, told, shown, near)
         found = None if seen is None else maximised(seen, found)
         if found is None:
             return None
@@ -125,7 +136,8 @@ def _observed(
             ):
                 matrix[np.ix_(here, among)] = between
                 matrix[np.ix_(among, here)] = between.T
-            off = float(n[group]) ** 2 * float(of_curve[0, 0] ** 2 * point.unsure[group]) * float(t @ t)
+            off = float(n[group]) ** 2 * float(of_curve[0, 0] ** 2 * point.unsure[group])
+            off *= _square(t, inverse @ (spread[:own, :own] + of_scores[:own, :own]) @ inverse)
             noise[np.ix_(among, among)] += pulled.T @ of_scores[:own, :own] @ pulled + off * np.eye(rest)
             sampling[np.ix_(among, among)] += pull @ spread @ pull.T
             within -= crossed.T @ pulled
@@ -139,9 +151,11 @@ def _observed(
         design[among, :-1] = within @ common
         design[np.ix_(among, places)] = 0.0  # as turns are triangular, up to rounding
         noise[np.ix_(among, among)] += _bent(change, point.residual) * np.outer(cross, cross)
-        noise[np.ix_(among, among)] += (
-            told.curve_noise**2 / 2 * (float(change @ change) * np.eye(rest) + np.outer(change, change))
-        )
+        back = np.linalg.inv(within)
+        errors = back @ (sampling + noise)[np.ix_(among, among)] @ back
+        part = _square(change, errors) / max(float(change @ change), 1e-300)
+        curved = float(change @ change) * np.eye(rest) + np.outer(change, change)
+        noise[np.ix_(among, among)] += told.curve_noise**2 / 2 * part * curved
     values[below] += told.level
     design[below, -1] = 1.0
     sampling[below, below], noise[below, below] = residual / total, told.level_noise**2
@@ -161,6 +175,35 @@ def _observed(
     )
 
 
+def _combined(seen: Observed, told: ScoreSums, before: Observed | None, near: bool) -> Observed:
+    """Return what scores show together with those of another point, whose noise is independent.
+
+    Both have about the same error from sampling rows, because the rows are the same: weights are those by
+    which noise is least. What was seen before is told in the terms of what was seen now: there, sites' own
+    values are where features are centred now, and common ones in the present units. The mean of residuals
+    that were cut nearer to it says nothing.
+    """
+    if before is None:
+        return seen
+    own, last = len(seen.places), len(seen.values) - 1
+    among, size = slice(own, last), told.point.width
+    at = told.counts @ told.point.weights / max(float(told.counts.sum()), 1.0)
+    turn = np.eye(len(seen.values))
+    if last > own:
+        columns = [place for place in range(size) if np.abs(seen.design[among, place]).max() > 0]
+        turn[among, among] = seen.design[among, columns] @ np.linalg.inv(before.design[among, columns])
+    values = turn @ before.values + (seen.design - turn @ before.design)[:, :-1] @ at
+    noise = turn @ before.noise @ turn.T
+    noise[last, last] += _NOTHING * float(seen.noise[last, last]) if near else 0.0
+    pull = np.linalg.solve(noise + seen.noise, seen.noise).T
+    left = seen.noise - pull @ seen.noise
+    return replace(
+        seen,
+        values=seen.values + pull @ (values - seen.values),
+        noise=np.asarray((left + left.T) / 2),
+    )
+
+
 def _bent(change: Floats, residual: float) -> float:
     """Return which part of a change, squared, may be off because scores are not linear in it.
 
@@ -168,6 +211,12 @@ def _bent(change: Floats, residual: float) -> float:
     what it changes them by, in SDs.
     """
     return (_BEND * float(change @ change) / residual**2) ** 2
+
+
+def _square(change: Floats, errors: Floats) -> float:
+    """Return the square of a change that is known with these errors, which make it look larger."""
+    found = float(change @ change)
+    return max(found - float(np.trace(errors)), _CLEARED * found)
 
 
 def _positive(spread: Floats) -> Floats:

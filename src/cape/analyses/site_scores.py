@@ -3,18 +3,20 @@
 Claim. One person moves the sums of `Point.query`, each divided by its scale, by at most its sensitivity.
 Reason. By `blocks.SiteScores` a row adds, in the block's units, a score, a place and a level of length at
 most 1 each, and matrices zz' and ss' with |z| <= 1 and |s| <= 1, of Frobenius norm at most 1: entries above
-the diagonal count twice, so that they have twice the weight. Weights are 1 for scores, b for the curvature,
-m for the spread, p for places and l for the level.
+the diagonal count twice, so that they have twice the weight; and 0 or 1 to how many are inside. Weights are 1
+for scores, b for the curvature, m for the spread, p for places, l for the level and i for the inside: any
+positive numbers, whatever earlier answers they are chosen by.
 
-- *Added or left out*: sums move, squared, by at most 1 + b + m + p + l, and a count by 1.
-- *Replaced in its group*: two vectors of length at most 1 are at most 2 apart, and |zz' - yy'|² = |z|⁴ +
-  |y|⁴ - 2 (z·y)² <= 2: by at most 4 + 2 b + 2 m + 4 p + 4 l. Counts do not move if nothing may be missing:
-  they are the public sizes of sites. Else a row may be replaced by an incomplete one: a single row, and 1 in
-  a count.
+- *Added or left out*: sums move, squared, by at most 1 + b + m + p + l + i, and a count by 1.
+- *Replaced in its group*: two vectors of length at most 1 are at most 2 apart, two numbers from 0 to 1 at
+  most 1, and |zz' - yy'|² = |z|⁴ + |y|⁴ - 2 (z·y)² <= 2: by at most 4 + 2 b + 2 m + 4 p + 4 l + i. Counts do
+  not move if nothing may be missing: they are the public sizes of sites. Else a row may be replaced by an
+  incomplete one: a single row, and 1 in a count.
 - *Replaced by a row of another group*: entries by group then hold both rows apart, |u|² + |u'|² in place of
   |u - u'|², which for vectors is no more than was counted for them. Of the curvature, with z·y = p + q, p of
   own entries and q of the others, 2 - 2 (p + q)² becomes 2 - 2 (p + q)² + 2 p². As |p| + |q| <= 1, it is
-  largest for p = 2/3 and q = -1/3: by 2 b / 3 more at most. Two counts move by 1.
+  largest for p = 2/3 and q = -1/3: by 2 b / 3 more at most. What is inside is not by group. Two counts move
+  by 1.
 
 Integers hold every vector to its length, so that rounding adds nothing: products are those of integers.
 That numbers by site become public, and what that means, is said in `site_sums`. Tested in
@@ -38,18 +40,18 @@ from cape.engine.query import Answer, Neighbours, Query
 
 __all__ = ["Point", "ScoreSums", "moved_squared"]
 
-_CURVE, _SPREAD = 0.25, 0.05
+_SPREAD, _INSIDE = 0.03, 0.04
 _COUNT = 1 / 8  # of what moves besides, where counts are private
 _SHAPE = 0.1  # by how much of their middle entries of the diagonal are expected to differ
 _LEAST = 0.02  # of the curvature a row has: as of hardly any row that is not cut
 _CLEAR = 1.0  # how many times the largest eigenvalue of noise a curvature must be
 
 
-def moved_squared(place: float, level: float, neighbours: Neighbours = "replace-one") -> float:
+def moved_squared(curve: float, place: float, level: float, neighbours: Neighbours = "replace-one") -> float:
     """Return how far one row moves all sums but counts, squared: proof at the head of the module."""
     if neighbours == "add-remove":
-        return 1 + _CURVE + _SPREAD + place + level
-    return 4 + 2 * _CURVE + 2 * _SPREAD + 4 * place + 4 * level
+        return 1 + curve + _SPREAD + place + level + _INSIDE
+    return 4 + 2 * curve + 2 * _SPREAD + 4 * place + 4 * level + _INSIDE
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,10 @@ class Point:
         longest: the longest that a score may be, over `cut`.
         square: the largest curvature.
         level: where residuals are cut for their mean.
-        place_weight, level_weight: weights of these two arrays.
+        curve_weight, place_weight, level_weight: weights of these arrays.
         unsure: the variance of the mean of z in each group, beside the own entries, which is taken to be 0.
+        own_doubt: about how well own coefficients of z are known in each group: the variance of each.
+        doubt: that of the others, a covariance.
     """
 
     weights: Floats
@@ -79,9 +83,12 @@ class Point:
     longest: float
     square: float
     level: float
+    curve_weight: float
     place_weight: float
     level_weight: float
     unsure: Floats
+    own_doubt: Floats
+    doubt: Floats
 
     @property
     def width(self) -> int:
@@ -105,8 +112,8 @@ class Point:
     def query(self, design: Design, by: str, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the question for scores here."""
         block = self.block(design, by)
-        alone = moved_squared(self.place_weight, self.level_weight, "add-remove")
-        total = moved_squared(self.place_weight, self.level_weight, neighbours)
+        curve, beside = self.curve_weight, (self.curve_weight, self.place_weight, self.level_weight)
+        alone, total = moved_squared(*beside, "add-remove"), moved_squared(*beside, neighbours)
         missing = design.missing(schema) or schema[by].missing
         count = PUBLIC
         if neighbours == "add-remove":
@@ -114,21 +121,22 @@ class Point:
             total += count
         elif not stays(schema, by):
             count = _COUNT * total
-            total += 2 * _CURVE / 3 + 2 * count
+            total += 2 * curve / 3 + 2 * count
         elif missing:
             count = total - alone
         weights = {
             "count": count,
             "own score": 1.0,
             "score": 1.0,
-            "own square": _CURVE,
-            "own cross": 2 * _CURVE,
-            "square": _CURVE,
-            "cross": 2 * _CURVE,
+            "own square": curve,
+            "own cross": 2 * curve,
+            "square": curve,
+            "cross": 2 * curve,
             "spread square": _SPREAD,
             "spread cross": 2 * _SPREAD,
             "place": self.place_weight,
             "level": self.level_weight,
+            "inside": _INSIDE,
         }
         scales = tuple(1 / math.sqrt(weights[array.name]) for array in block.arrays(schema))
         return Query((block,), (scales,), math.sqrt(total) * (1 + 1e-12))
@@ -146,6 +154,7 @@ class ScoreSums:
         spread: the sum of ss' over all groups.
         places: sums of z in each group.
         level: the mean residual, cut far out.
+        inside: the share of rows whose residual was not cut, within what it can be.
         score_noise: of each entry of scores.
         curve_noise: of a diagonal entry of a curvature; off the diagonal sqrt(1/2) of it.
     """
@@ -159,6 +168,7 @@ class ScoreSums:
     spread: Floats
     places: Floats
     level: float
+    inside: float
     score_noise: Floats
     curve_noise: float
     place_noise: float
@@ -194,6 +204,7 @@ class ScoreSums:
             bound**2 * symmetric(sums["spread square"], crossed) / np.outer(sizes, sizes),
             root * sums["place"],
             block.level * float(sums["level"][0]) / total,
+            min(max(float(sums["inside"][0]) / total, _LEAST), 1 - _LEAST),
             bound * noise["own score"] / sizes,
             block.square * noise["own square"],
             root * noise["place"],

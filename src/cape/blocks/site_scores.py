@@ -1,9 +1,9 @@
 """Clipped scores of a linear model by site: each site at coefficients of its own.
 
 Claim. One row adds vectors of length at most 1 in the block's units, to one group only: its score, its place,
-its level, and the roots whose products are its curvature and its spread; certainly, whatever the numbers that
-the block came with. Results are the same integers for the same multiset of rows, in whichever parts and
-order.
+its level, and the roots whose products are its curvature and its spread; and 0 or 1 to how many are inside;
+certainly, whatever the numbers that the block came with. Results are the same integers for the same multiset
+of rows, in whichever parts and order.
 Reason. Coefficients, turns and products with them are added up column by column, for each row by itself.
 Every vector becomes integers by `clip_rows`, which holds it to its length, and makes one that is not finite
 0. Sums of products are exact by `cape.noise.exact_products`. A cell of `by` has one code, or none.
@@ -56,15 +56,16 @@ class SiteScores(Block):
     - the curvature zz', times the weight, of rows whose residual was not cut;
     - the spread, the square of the score;
     - the place: z, cut to the length sqrt(`square`);
-    - the level: r cut to [-`level`, `level`].
+    - the level: r cut to [-`level`, `level`];
+    - inside: whether the residual was not cut, which is 0 or 1.
 
     Weights depend on x alone: cut residuals of any distribution that is the same in all rows have the same
     mean in all rows. The first `own` entries of z, and what is between them, are added up by group.
 
     Arrays, without those that are empty: count (groups, 1), own score (groups, own), score (the others,), own
     square and own cross (groups, ...) and square and cross of the curvature, spread square and spread cross,
-    place (groups, width), and level (1,). Scores are in units of `longest` times `cut`, the spread in their
-    square, the curvature in `square`, the place in its root, the level in `level`.
+    place (groups, width), level (1,) and inside (1,). Scores are in units of `longest` times `cut`, the
+    spread in their square, the curvature in `square`, the place in its root, the level in `level`.
 
     Attributes:
         design: how a row becomes x and y.
@@ -142,6 +143,7 @@ class SiteScores(Block):
             Array("spread cross", (crossed,), 2 * T_BITS),
             Array("place", (groups, width), T_BITS),
             Array("level", (1,), T_BITS),
+            Array("inside", (1,), 0),
         )
         return tuple(array for array in found if array.size)
 
@@ -160,7 +162,10 @@ class SiteScores(Block):
         )
         weight = np.minimum(weight, 1.0)
         score = weight * np.clip(residual, -self.cut, self.cut) * sized
-        return score, np.sqrt(weight * (np.abs(residual) <= self.cut)) * z, z, residual
+        return score, np.sqrt(weight * self._inside(residual)) * z, z, residual
+
+    def _inside(self, residual: Floats) -> NDArray[np.bool_]:
+        return np.asarray(np.abs(residual) <= self.cut)
 
     def summer(self, run: Pass) -> _Summer:
         return _Summer(self, run)
@@ -187,12 +192,14 @@ class SiteScores(Block):
             sums.spread[:] += each * score @ score.T / bound**2
             sums.places[group] = each * (z / np.maximum(lengths, 1.0)).sum(axis=1) / root
             sums.level[:] += each * np.clip(residual / self.level, -1.0, 1.0).sum()
+            sums.inside[:] += each * self._inside(residual).sum()
         return tuple(self._parted(sums))
 
     @property
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
         groups, width = len(self.weights), self.width
-        return (groups, 1), (groups, width), (groups, width, width), (width, width), (groups, width), (1,)
+        each = (groups, width)
+        return (groups, 1), each, (groups, width, width), (width, width), each, (1,), (1,)
 
     def _parted(self, sums: _Sums) -> list[NDArray[Any]]:
         """Return the arrays of sums that are by group, those that are not added up over groups."""
@@ -214,6 +221,7 @@ class SiteScores(Block):
             sums.spread[above],
             sums.places,
             sums.level,
+            sums.inside,
         ]
         return [each.copy() for each in found if each.size]
 
@@ -224,7 +232,7 @@ def _places(pairs: Pairs) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums by group, but for the spread and the level."""
+    """Sums by group, but for the spread, the level and how many are inside."""
 
     counts: NDArray[Any]
     scores: NDArray[Any]
@@ -232,6 +240,7 @@ class _Sums:
     spread: NDArray[Any]
     places: NDArray[Any]
     level: NDArray[Any]
+    inside: NDArray[Any]
 
 
 class _Summer:
@@ -244,7 +253,7 @@ class _Summer:
         codes = part.codes(block.by)
         codes = codes if rows.complete is None else codes[rows.complete]
         found = [np.zeros(shape, np.int64) for shape in block._shapes]
-        counts, scores, curvature, spread, places, level = found
+        counts, scores, curvature, spread, places, level, inside = found
         root = math.sqrt(block.square)
         for group in np.unique(codes[codes >= 0]):
             here = codes == group
@@ -258,6 +267,7 @@ class _Summer:
             curvature[group] = exact_products(_columns(clip_rows(roots.T, root, nearest=True)))
             places[group] = clip_rows(z.T, root, nearest=True).sum(axis=0)
             level += clip_rows(residual[:, None], block.level, nearest=True).sum(axis=0)
+            inside += int(block._inside(residual).sum())
         for total, sums in zip(self._totals, found, strict=True):
             total.add(sums)
 
