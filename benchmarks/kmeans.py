@@ -56,7 +56,7 @@ def within(rows: Floats, centres: Floats) -> float:
     return float(((rows[:, None] - centres) ** 2).sum(axis=2).min(axis=1).sum())
 
 
-def release(rows: Floats, clusters: int, epsilon: float, seed: int) -> Any:
+def release(rows: Floats, clusters: int, epsilon: float, seed: int, delta: float = 1e-5) -> Any:
     """Return the release of five sites, one of which may collude, for the whole budget."""
     names = [f"x{i}" for i in range(rows.shape[1])]
     ends = np.round(np.cumsum(SITES) * len(rows)).astype(int)[:-1]
@@ -65,7 +65,7 @@ def release(rows: Floats, clusters: int, epsilon: float, seed: int) -> Any:
         for i, part in enumerate(np.split(rows, ends))
     }
     schema = Schema({name: Number(-BOUND, BOUND, missing=False) for name in names})
-    consortium = Consortium(tables, schema, Budget(epsilon, 1e-5), colluding=1, scheme="cape")
+    consortium = Consortium(tables, schema, Budget(epsilon, delta), colluding=1, scheme="cape")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooNoisyWarning)
         return consortium.release(ours.KMeans(names, clusters, seed=seed), 1.0)
@@ -90,13 +90,15 @@ def ratios(
     *,
     apart: float = 7.5,
     equal: bool = True,
+    delta: float = 1e-5,
 ) -> Floats:
     """Return the ratio of each release, over layouts and, for each of them, fresh noise and public seeds."""
     found = []
     for i in range(layouts):
         rows, plain = reference(i, clusters, width, sd, apart, equal)
         for seed in range(repeats):
-            found.append(within(rows, release(rows, clusters, epsilon, 10 * i + seed).model.centres) / plain)
+            made = release(rows, clusters, epsilon, 10 * i + seed, delta).model
+            found.append(within(rows, made.centres) / plain)
     return np.sort(found)
 
 
@@ -123,6 +125,13 @@ def kmeans() -> Result:
         "epsilon 0.1, 5 columns": told(ratios(8, 1, 4, 5, 1.0, 0.1, apart=5.0)),
         "overlapping": told(ratios(8, 1, 4, 2, 3.0, 1.0, apart=0.5)),
     }
+    detail["no delta"] = {
+        "4 clusters": told(ratios(8, 1, 4, 2, 1.0, 1.0, delta=0.0)),
+        "4 clusters, 8 columns": told(ratios(8, 1, 4, 8, 1.0, 1.0, apart=5.0, delta=0.0)),
+        "10 clusters, 5 columns": told(ratios(8, 1, 10, 5, 1.0, 1.0, apart=5.0, delta=0.0)),
+        "10 clusters, 10 columns": told(ratios(8, 1, 10, 10, 1.0, 1.0, apart=5.0, delta=0.0)),
+        "epsilon 0.1": told(ratios(8, 1, 4, 2, 1.0, 0.1, delta=0.0)),
+    }
     return Result(float(found[-1]), 1.1, "lower", detail=detail)
 
 
@@ -130,9 +139,9 @@ def choices() -> dict[str, dict[str, dict[str, float]]]:
     """Return the same for other divisions of the budget, numbers of steps, and for what is left out."""
     ways: dict[str, dict[str, Any]] = {
         "as it is: 1, 1, 2": {},
-        "seeds get half: 0.5, 1, 2": {"_PARTS": (0.5, 1.0, 2.0)},
-        "seeds get twice: 2, 1, 2": {"_PARTS": (2.0, 1.0, 2.0)},
-        "all alike: 1, 1, 1": {"_PARTS": (1.0, 1.0, 1.0)},
+        "seeds get half: 0.5, 1, 2": {"_PARTS": (0.5, 1.0, 1.0, 2.0)},
+        "seeds get twice: 2, 1, 2": {"_PARTS": (2.0, 1.0, 1.0, 2.0)},
+        "all alike: 1, 1, 1": {"_PARTS": (1.0, 1.0, 1.0, 1.0)},
         "no halves": {"_HALVED_FROM": 10**6},
         "no average over steps": {"_Clusters": _Last},
     }
@@ -141,20 +150,29 @@ def choices() -> dict[str, dict[str, dict[str, float]]]:
         "10 clusters, 5 columns, epsilon 0.3": {"clusters": 10, "width": 5, "epsilon": 0.3, "apart": 5.0},
         "10 clusters, 10 columns, epsilon 1": {"clusters": 10, "width": 10, "epsilon": 1.0, "apart": 5.0},
     }
+    pure: dict[str, dict[str, Any]] = {
+        "as it is: 1, 0.75, 0.5, 2": {},
+        "as for Gaussian noise: 1, 1, 1, 2": {"_PARTS_L1": (1.0, 1.0, 1.0, 2.0)},
+        "seeds get twice: 2, 0.75, 0.5, 2": {"_PARTS_L1": (2.0, 0.75, 0.5, 2.0)},
+        "counts of seeds weigh a quarter": {"_SEED_WEIGHT": 0.5},
+        "counts of seeds weigh twice": {"_SEED_WEIGHT": 4.0},
+    }
     found: dict[str, dict[str, dict[str, float]]] = {}
     for setting, how in settings.items():
-        for way, changed in ways.items():
-            with mock.patch.multiple(ours, **changed) if changed else contextlib.nullcontext():
-                found.setdefault(setting, {})[way] = told(ratios(16, 1, sd=1.0, **how))
+        for delta, tried in ((1e-5, ways), (0.0, pure)):
+            here = found.setdefault(setting + ("" if delta else ", no delta"), {})
+            for way, changed in tried.items():
+                with mock.patch.multiple(ours, **changed) if changed else contextlib.nullcontext():
+                    here[way] = told(ratios(16, 1, sd=1.0, delta=delta, **how))
     return found
 
 
 class _Last(ours._Clusters):
     """Centres that forget: each step's mean replaces the one before."""
 
-    def step(self, counts: Floats, sums: Floats, noise: tuple[float, float]) -> ours._Clusters:
+    def step(self, *answer: Any) -> ours._Clusters:
         forgot = _Last(self.centres, np.full_like(self.variance, 1e9))
-        return super(_Last, forgot).step(counts, sums, noise)
+        return super(_Last, forgot).step(*answer)
 
 
 if __name__ == "__main__":

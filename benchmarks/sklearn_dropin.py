@@ -34,7 +34,7 @@ RENAMED = (
     (r"\bbounds=", "bounds_X="),
 )
 WHY = {
-    "test_accountant": "expects a delta of 0, which Gaussian noise does not have",
+    "test_accountant": "expects a delta of 0; this model has Gaussian noise, which needs one above 0",
     "test_no_range": "expects a warning that bounds leak, where data_norm alone makes none necessary",
     "test_simple": "two predictions from 60 rows with seed 1: right for 23 of the seeds 0 to 29",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -169,6 +170,7 @@ def test_shares_of_a_budget_without_delta_are_shares_of_epsilon():
     with pytest.raises(BudgetExceeded):
         here.release(COUNT, 0.001)
     assert "no delta, so nobody can ever be sure" in str(one.guarantee)
+    assert "at most e^1000 times as likely" in str(replace(one.guarantee, pure=1000.0))
     assert "epsilon = 0.25, no delta" in str(one)
 
 

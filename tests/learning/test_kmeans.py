@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -15,13 +16,13 @@ from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Answer
-from cape.engine.schemes import SCHEMES
+from cape.engine.schemes import SCHEMES, make_scheme
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.learning import kmeans
-from cape.learning.kmeans import KMeans, _Clusters, summarise
+from cape.learning.kmeans import KMeans, _Clusters, clear, summarise
 from cape.learning.seeds import cluster, public_stream, spread
-from cape.noise import SecureStream
+from cape.noise import GAUSSIAN, Law, SecureStream
 from cape.privacy import Budget
 
 PLANE = Schema(x=Number(-10, 10, missing=False), y=Number(-10, 10, missing=False))
@@ -38,24 +39,28 @@ def plane(rows=4000, sd=1.0, seed=0, middles=MIDDLES):
 def together(frame, schema=PLANE, epsilon=1.0, **options):
     parts = {f"site {i}": frame[i::5] for i in range(5)}
     options.setdefault("stream", SecureStream(b"k-means".ljust(32)))
-    return Consortium(parts, schema, Budget(epsilon, 1e-5), colluding=1, **options)
+    budget = options.pop("budget", None) or Budget(epsilon, 1e-5)
+    return Consortium(parts, schema, budget, colluding=1, **options)
 
 
 def converse(analysis, table, std, rng, *, neighbours="replace-one"):
-    """A whole conversation about exact sums, with Gaussian noise of `std` in the last stage."""
+    """A whole conversation about exact sums, with noise of `std` in the sums of the last stage."""
     talk, parts = analysis.conduct(table.schema, neighbours), analysis.stages()
     query, asked = next(talk), []
+    last = analysis.query(table.schema, neighbours).l1
+    law = Law(1.25) if analysis.laplace else GAUSSIAN
     for part in parts:
         asked.append(query)
-        noise = std * math.sqrt(parts[-1] / part)
+        whole = query.l1 / last * parts[-1] / part if analysis.laplace else math.sqrt(parts[-1] / part)
+        noises = tuple(std * whole * scale for scale in query.scales[0])
         counts, sums = table.sums(query.blocks)[0]
-        noisy = (
-            counts + rng.normal(0, noise, counts.shape),
-            sums * 2.0**-20 + rng.normal(0, noise, sums.shape),
+        noisy = tuple(
+            exact + noise * law.made_of(rng.normal(0, 1, exact.shape), rng.random(exact.shape))
+            for exact, noise in zip((counts, sums * 2.0**-20), noises, strict=True)
         )
         rows = table.rows() if neighbours == "replace-one" else None
         try:
-            query = talk.send(Answer((noisy,), ((noise, noise),), rows, table.schema))
+            query = talk.send(Answer((noisy,), (noises,), rows, table.schema, law))
         except StopIteration as stop:
             assert len(asked) == len(parts)
             return stop.value, asked
@@ -95,13 +100,13 @@ def pairs(tries):
                 cells[name] = [None if column.missing and rng.random() < 0.1 else value]
             counts, sums = Table("a", pl.DataFrame(cells, strict=False), schema).sums([block])[0]
             made.append(np.concatenate([counts, sums.ravel() * 2.0**-20]))
-        yield made
+        yield made, len(points), len(names)
 
 
 @functools.cache
 def furthest(tries=120):
     found = {"replace-one": 0.0, "add-remove": 0.0}
-    for made in pairs(tries):
+    for made, _, _ in pairs(tries):
         for a in made:
             found["add-remove"] = max(found["add-remove"], float(np.linalg.norm(a)))
             for b in made:
@@ -129,6 +134,59 @@ def test_the_search_catches_a_bound_that_is_wrong(neighbours, planted):
     assert furthest()[neighbours] > 1.1 * planted
 
 
+@functools.cache
+def furthest_l1(bound=kmeans.sensitivity_l1, tries=120):
+    """The furthest that rows move sums and counts in the L1 norm, over what is said of them."""
+    found, rng = {"replace-one": 0.0, "add-remove": 0.0}, np.random.default_rng(4)
+    for made, many, columns in pairs(tries):
+        weight = float(rng.choice([0.3, 1.0, 1.5]))
+        scaled = [np.concatenate([weight * each[:many], each[many:]]) for each in made]
+        gone = [np.zeros_like(each) for each in scaled[:1]]  # an incomplete row
+        for neighbours, others in (("replace-one", scaled + gone), ("add-remove", gone)):
+            top = max(float(np.abs(a - b).sum()) for a in scaled for b in others)
+            found[neighbours] = max(found[neighbours], top / bound(neighbours, columns, weight))
+    return found
+
+
+@pytest.mark.slow(2)
+def test_one_row_moves_them_in_the_l1_norm_by_no_more_than_is_said_and_by_that_much():
+    for neighbours, ratio in furthest_l1().items():
+        assert 0.99 < ratio <= 1 + 1e-12, neighbours
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        lambda neighbours, columns, weight: 2 * math.sqrt(columns),  # if counts were free here too
+        lambda neighbours, columns, weight: 2 * math.sqrt(columns) + weight,  # if only one count moved
+        lambda neighbours, columns, weight: 2 * (1 + weight),  # the L2 norm of a row
+    ],
+)
+def test_the_search_catches_an_l1_bound_that_is_wrong(planted):
+    assert furthest_l1(planted)["replace-one"] > 1.1
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_every_stage_under_laplace_noise_is_asked_with_what_is_proved(neighbours):
+    table = Table("a", pl.DataFrame({"x": [1.0, -2, 3], "g": ["a", "b", "c"], "y": [0.1, 0.5, 1]}), MIXED)
+    asked = KMeans(["x", "g", "y"], 2).under(True)
+    _, queries = converse(asked, table, 0.1, np.random.default_rng(0), neighbours=neighbours)
+    assert len(queries) == len(asked.stages()) == 4
+    for query in queries:
+        ((count_scale, sum_scale),) = query.scales
+        assert sum_scale == 1
+        assert query.l1 == kmeans.sensitivity_l1(neighbours, 3, 1 / count_scale)  # of columns, not of entries
+        assert query.sensitivity == kmeans.sensitivity(neighbours, 1 / count_scale)
+    assert queries[-1].scales == asked.query(MIXED, neighbours).scales
+
+
+def test_a_weight_on_counts_costs_what_is_said_in_the_l2_norm_too():
+    for weight in (0.5, 1.0, 1.5):
+        top = max(4, 2 + 2 * weight**2)
+        assert kmeans.sensitivity("replace-one", weight) == math.sqrt(top)
+        assert kmeans.sensitivity("add-remove", weight) == math.sqrt(1 + weight**2)
+
+
 def test_counts_are_free_up_to_the_weight_of_the_sums_and_no_further():
     def moved(weight):
         return max(
@@ -152,6 +210,19 @@ def test_every_stage_is_asked_with_the_sensitivity_that_is_proved():
             assert query.sensitivity == kmeans.sensitivity(neighbours)
             assert query.scales == ((1.0, 1.0),)
             assert len(query.blocks) == 1
+
+
+def test_without_delta_the_epsilons_of_the_stages_add_up_exactly():
+    consortium = together(plane(4000), budget=Budget(1.0))
+    setting = Setting(PLANE, consortium.budget, consortium.parties, "replace-one")
+    made = Stages.of(KMeans(["x", "y"], 4), setting, make_scheme("cape", "laplace"), 0.7)
+    assert sum(made.epsilon(stage) for stage in range(len(made))) == Fraction(7, 10)
+    release = consortium.release(KMeans(["x", "y"], 4), 1.0)
+    assert release.guarantee.epsilon == 1
+    assert release.guarantee.delta == 0
+    assert "no delta" in release.summary()
+    far = np.linalg.norm(release.model.centres[:, None] - MIDDLES, axis=2).min(axis=0)
+    assert far.max() < 1
 
 
 @pytest.mark.parametrize("asked", [KMeans("x", 1), KMeans(["x"], 3), KMeans(["x", "y"], 4, steps=7)])
@@ -222,16 +293,17 @@ def test_the_same_noise_gives_the_same_clusters():
 
 
 @pytest.mark.slow(4.7)
+@pytest.mark.parametrize("laplace", [False, True])
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
-def test_errors_are_as_large_as_is_said(neighbours):
+def test_errors_are_as_large_as_is_said(neighbours, laplace):
     """Against the rows nearest to the centres of the last step; twice or half the error is rejected."""
     frame = plane(3000)
     rows, table = frame.to_numpy().clip(-10, 10), Table("a", frame, PLANE)
     rng = np.random.default_rng(7)
     units = Units(Design(("x", "y")), PLANE)
-    centres, sizes = [], []
+    centres, sizes, covered = [], [], []
     for _ in range(40):
-        found, asked = converse(KMeans(["x", "y"], 4), table, 15.0, rng, neighbours=neighbours)
+        found, asked = converse(KMeans(["x", "y"], 4).under(laplace), table, 15.0, rng, neighbours=neighbours)
         last = units.back(np.array(asked[-1].blocks[0].centres))
         side = np.argmin(((rows[:, None] - last) ** 2).sum(axis=2), axis=1)
         means = np.array([rows[side == i].mean(axis=0) for i in range(4)])
@@ -239,13 +311,15 @@ def test_errors_are_as_large_as_is_said(neighbours):
         for estimate in found.estimates:
             name, what = estimate.label.split(": ")
             place = places[int(name.split()[1]) - 1]
-            if what == "% of rows":
-                sizes.append((estimate.value - 100 * np.mean(side == place)) / estimate.privacy)
-            else:
-                centres.append((estimate.value - means[place]["xy".index(what)]) / estimate.privacy)
+            share = what == "% of rows"
+            truth = 100 * np.mean(side == place) if share else means[place]["xy".index(what)]
+            (sizes if share else centres).append((estimate.value - truth) / estimate.privacy)
+            low, high = estimate.interval(0.95)
+            covered.append(low <= truth <= high)
     for errors in (centres, sizes):
         assert 0.8 < np.sqrt(np.mean(np.square(errors))) < 1.25
         assert np.mean(np.abs(errors) < 1.96) > 0.9
+    assert 0.92 < np.mean(covered) < 0.985
 
 
 def test_a_settled_centre_is_averaged_a_moved_one_replaced_and_a_hidden_one_kept():
@@ -265,6 +339,17 @@ def test_averaging_over_steps_lowers_the_error():
     found, _ = converse(KMeans(["x", "y"], 4, steps=6), table, 15.0, rng)
     one = 15.0 / 750 * 10 * math.sqrt(2)  # in the last step alone
     assert np.mean([e.privacy for e in found.estimates if "rows" not in e.label]) < 0.8 * one
+
+
+def test_the_law_of_a_centre_is_that_of_its_noises_together():
+    start = _Clusters(np.zeros((1, 2)), np.full((1, 2), 0.5))
+    once = start.step(np.array([1000.0]), np.array([[900.0, 0.0]]), (10.0, 10.0), Law(1.0))
+    shapes = [law.shape for law in once.laws()[0]]
+    assert 1.7 < shapes[0] <= 2  # that of the count besides, nearly as large
+    assert 0.9 < shapes[1] <= 1.01
+    assert start.step(np.array([1000.0]), np.zeros((1, 2)), (10.0, 10.0)).laws()[0] == [GAUSSIAN] * 2
+    assert clear(np.array([35.0]), 10.0).all()
+    assert not clear(np.array([35.0]), 10.0, Law(1.0)).any()  # Laplace noise reaches 4.2 as seldom as 3
 
 
 def test_a_public_summary_drops_noise_and_restarts_find_the_best():
@@ -457,9 +542,10 @@ def test_a_norm_shortens_rows():
     assert release.model.predict(np.array([[9.0, 0.0], [-9.0, 0.0]])).tolist() in ([0, 1], [1, 0])
 
 
-def test_a_plan_tells_the_noise_of_the_last_step():
+@pytest.mark.parametrize("budget", [Budget(1.0, 1e-5), Budget(1.0)])
+def test_a_plan_tells_the_noise_of_the_last_step(budget):
     frame = plane(20_000)
-    consortium = together(frame)
+    consortium = together(frame, budget=budget)
     plan = consortium.plan(KMeans(["x", "y"], 4), 1.0)
     release = consortium.release(KMeans(["x", "y"], 4), 1.0)
     expected = {label: noise["cape"] for label, noise in plan.noise.items()}

@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import cape
-from cape.privacy import gaussian
-from cape.sklearn import PCA, BudgetAccountant, LinearRegression
+from cape.privacy import gaussian, laplace
+from cape.sklearn import PCA, BudgetAccountant, KMeans, LinearRegression
+from cape.sklearn.accountant import _most
+from cape.steward.amount import Allowance
 
 BOUNDS = {"bounds_X": (-1, 1)}
 BOTH = {**BOUNDS, "bounds_y": (-1, 1)}
@@ -97,11 +100,111 @@ def test_a_fit_without_noise_costs_everything(rows, open_):
 
 
 def test_limits_that_cannot_be_are_named(rows):
-    with pytest.raises(cape.InvalidInput, match="delta must lie strictly between 0 and 1"):
-        BudgetAccountant(3, 0)
+    for delta in (-1e-6, 1.0, True, False):
+        with pytest.raises(cape.InvalidInput, match="delta must"):
+            BudgetAccountant(3, delta)
     with pytest.raises(cape.InvalidInput, match="epsilon must be a number above 0"):
         BudgetAccountant(-1)
     with pytest.raises(
         cape.InvalidInput, match=r"accountant must be a cape\.sklearn\.BudgetAccountant, not int"
     ):
         PCA(**BOUNDS, accountant=3).fit(np.zeros((20, 2)))
+
+
+# fits without delta
+
+
+def test_epsilons_of_fits_without_delta_add_exactly(rows):
+    accountant = BudgetAccountant()
+    for _ in range(3):
+        KMeans(2, epsilon=0.1, **BOUNDS, accountant=accountant).fit(rows.X)
+    assert accountant.total() == (0.3, 0)  # as floats, 0.1 + 0.1 + 0.1 is more
+    assert "epsilon = 0.3 without delta" in repr(accountant)
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_a_fit_without_delta_above_the_limit_is_refused(rows, delta):
+    with BudgetAccountant(0.7, delta) as accountant:
+        for _ in range(7):
+            found = KMeans(2, epsilon=0.1, **BOUNDS).fit(rows.X)
+        assert accountant.total() == (0.7, 0)
+        assert accountant.remaining() == (0, 0)
+        fresh = clone(found)
+        with pytest.raises(cape.BudgetExceeded, match=r"epsilon = 0\.1 without delta would exceed"):
+            fresh.fit(rows.X)
+    assert not hasattr(fresh, "release_")
+    assert accountant.total() == (0.7, 0)
+
+
+def test_an_accountant_without_delta_takes_no_fit_with_one(rows):
+    for accountant in (BudgetAccountant(100, 0), BudgetAccountant(delta=0)):
+        assert accountant.total() == (0, 0)
+        with pytest.raises(cape.BudgetExceeded, match="give the fit delta=0, if its model can do without"):
+            PCA(epsilon=0.01, **BOUNDS, accountant=accountant).fit(rows.X)
+        assert len(accountant) == 0
+        KMeans(2, **BOUNDS, accountant=accountant).fit(rows.X)
+        assert accountant.total() == (1, 0)
+
+
+def test_a_model_that_needs_delta_is_refused_before_it_is_charged(rows):
+    accountant = BudgetAccountant(2, 0)
+    with pytest.raises(cape.InvalidInput, match="PCA has Gaussian noise, which needs a delta above 0"):
+        PCA(delta=0, **BOUNDS, accountant=accountant).fit(rows.X)
+    assert len(accountant) == 0
+
+
+def test_both_kinds_without_a_limit_are_convolved():
+    accountant = BudgetAccountant(delta=1e-5)
+    accountant.charge(cape.Budget(0.5))
+    accountant.charge(cape.Budget(1, 1e-6))
+    accountant.charge(cape.Budget(0.25))
+    mu, (epsilon, delta) = cape.Budget(1, 1e-6).mu, accountant.total()
+    assert delta == 1e-5
+    assert laplace.delta(epsilon, mu, [0.75]) <= 1e-5 * (1 + 1e-9)
+    assert laplace.delta(0.999 * epsilon, mu, [0.75]) > 1e-5
+    assert gaussian.epsilon(1e-5, mu) < epsilon <= gaussian.epsilon(1e-5, mu) + 0.75
+
+
+def test_both_kinds_under_one_limit_stay_within_the_pairs_of_an_allowance():
+    """One frontier for both, epsilon(mu) + pure <= limit, would admit what a choice can exceed."""
+    accountant = BudgetAccountant(2, 1e-6)
+    accountant.charge(cape.Budget(0.5))
+    naive = cape.Budget(1.4, 1e-6)
+    assert gaussian.epsilon(1e-6, naive.mu) + 0.5 < 2
+    with pytest.raises(cape.BudgetExceeded, match="would exceed"):
+        accountant.charge(naive)
+    assert accountant.total() == (0.5, 0)
+    accountant.charge(cape.Budget(0.3, 1e-6))
+    assert accountant.total()[0] <= 2
+    assert accountant.total()[1] == 1e-6
+
+
+def test_what_remains_beside_pure_fits_can_be_spent_and_no_more():
+    accountant = BudgetAccountant(2, 1e-6)
+    accountant.charge(cape.Budget(0.5))
+    assert accountant.remaining(3) == (0.5, 0)
+    accountant.charge(cape.Budget(0.1, 1e-6))
+    each, delta = accountant.remaining(4)
+    assert (each > 0, delta) == (True, 1e-6)
+    for _ in range(4):
+        accountant.charge(cape.Budget(each, delta))
+    with pytest.raises(cape.BudgetExceeded):
+        accountant.charge(cape.Budget(each, delta))
+    limit = Allowance(2.0, 1e-6)
+    assert (
+        _most(limit, Fraction(0)) == Fraction(cape.Budget(2.0, 1e-6).mu) ** 2
+    )  # without pure fits, all of it
+    uneven = BudgetAccountant(1, 0)
+    each, _ = uneven.remaining(3)
+    for _ in range(3):
+        uneven.charge(cape.Budget(each))
+    assert uneven.remaining()[0] < 1e-15
+
+
+def test_costs_of_two_adjacencies_are_not_added():
+    accountant = BudgetAccountant(epsilon=3, delta=1e-6)
+    accountant.charge(cape.Budget(1.0, 1e-6), "add-remove")
+    accountant.charge(cape.Budget(1.0, 1e-6), "add-remove")
+    with pytest.raises(cape.InvalidInput, match="must have the same neighbours"):
+        accountant.charge(cape.Budget(0.1, 1e-6))
+    assert len(accountant) == 2

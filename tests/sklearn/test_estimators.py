@@ -16,7 +16,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import cape
-from cape.sklearn import PCA, KMeans, LinearRegression, LogisticRegression, MLPClassifier
+from cape.sklearn import (
+    PCA,
+    GaussianNB,
+    KMeans,
+    LinearRegression,
+    LogisticRegression,
+    MLPClassifier,
+    StandardScaler,
+)
 
 LITTLE_NOISE = {"epsilon": 1e5, "scheme": "pooled"}
 BOUNDS = {"bounds_X": (-1, 1)}
@@ -56,6 +64,33 @@ def test_the_whole_budget_is_promised_and_no_more(rows):
     assert found.release_.share == 1
     assert found.release_.participants == tuple(f"site {i}" for i in range(1, 6))
     assert "differential privacy" in found.release_.summary()
+
+
+def test_clusters_have_no_delta_unless_one_is_given(blobs):
+    found = KMeans(3, epsilon=2.0, bounds_X=(-1, 1)).fit(blobs.X)
+    assert (found.guarantee_.pure, found.guarantee_.delta) == (2, 0)
+    assert "no delta" in found.release_.summary()
+    given = clone(found).set_params(delta=1e-6).fit(blobs.X)
+    assert given.guarantee_.pure is None
+    assert given.guarantee_.mu == pytest.approx(cape.Budget(2, 1e-6).mu)
+    paper = clone(found).set_params(scheme="cape-gaussian").fit(blobs.X)  # which has Gaussian noise only
+    assert paper.guarantee_.delta == 1e-6
+    with pytest.raises(cape.InvalidInput, match="needs a delta such as 1e-6"):
+        clone(paper).set_params(delta=0).fit(blobs.X)
+
+
+@pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
+def test_other_models_have_a_delta_of_a_millionth_and_refuse_none(rows):
+    for model in (LinearRegression(**BOTH), PCA(**BOUNDS), LogisticRegression(**BOUNDS), GaussianNB(**BOUNDS),
+                  MLPClassifier(**BOUNDS), StandardScaler(**BOUNDS)):  # fmt: skip
+        y = rows.y if isinstance(model, LinearRegression) else (rows.y > 0).astype(int)
+        assert model.delta is None
+        with pytest.raises(cape.InvalidInput, match="needs a delta above 0: give delta=1e-6, or leave delta"):
+            clone(model).set_params(delta=0).fit(rows.X, y)
+        if not isinstance(model, MLPClassifier):
+            assert model.fit(rows.X, y).guarantee_.delta == 1e-6
+    means = StandardScaler(**BOUNDS, with_std=False, delta=0).fit(rows.X)
+    assert means.guarantee_.pure == 1
 
 
 def log_odds(rows, seed=3):

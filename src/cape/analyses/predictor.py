@@ -24,6 +24,7 @@ __all__ = ["Predictor", "model_from_json"]
 
 _MOST = 2000  # coefficients: a site solves for as many weights, unpaid
 _LARGEST = 1e100
+_MOST_BYTES = 1 << 25  # of a model
 _EXAMPLE = (
     '{"target": "ill", "link": "logit", "intercept": -4.1, "coefficients": {"age": 0.05, "sex=male": 0.3}}'
 )
@@ -169,7 +170,13 @@ def model_from_json(source: str | Path | Mapping[str, Any]) -> Predictor:
     text = str(source)
     if not text.lstrip().startswith("{"):
         try:
-            text = Path(source).read_text(encoding="utf-8")
+            if not Path(source).is_file():
+                raise OSError(None, "it is not a file")
+            with open(source, "rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+            if len(data) > _MOST_BYTES:
+                raise OSError(None, f"it is larger than {_MOST_BYTES >> 20} MB")
+            text = data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(
                 f"{source} cannot be read: {getattr(error, 'strerror', None) or error}"

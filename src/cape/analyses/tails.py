@@ -17,17 +17,9 @@ from scipy.special import chdtrc, ndtri
 
 from cape.arrays import Floats
 from cape.noise import Law
+from cape.noise.law import coarse
 
 __all__ = ["as_normal", "chi_square", "coarse", "excess", "stretched"]
-
-_RATIO = 1.1  # between shapes for which quantiles are computed
-
-
-def coarse(law: Law) -> Law:
-    """Return a law with slightly heavier tails out of few: the quantiles of each are computed once."""
-    if law.gaussian:
-        return law
-    return Law(max(_RATIO ** math.floor(math.log(law.shape) / math.log(_RATIO) + 1e-9), 0.5))
 
 
 def stretched(law: Law, level: float, noise: float | Floats, sampling: float | Floats) -> Floats:

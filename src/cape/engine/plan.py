@@ -23,7 +23,7 @@ from cape.noise import GAUSSIAN, Kind, Law
 from cape.noise.parts import KINDS
 from cape.privacy import gaussian
 from cape.show import Shown, Table
-from cape.show.numbers import number
+from cape.show.numbers import count, number
 
 __all__ = ["BESIDE", "Plan", "make_plan", "noise_ratio"]
 
@@ -183,7 +183,9 @@ class Plan(Shown):
             return ["A lost site ends the release" + (allowed if fewest < parties.sites else "") + "."]
         if all(abs(times - 1) < _SAME for times in self.lost.values()):
             early = " before they send their sums" if scheme.masked else ""
-            return [f"With up to {scheme.bears(parties)} sites lost{early} the noise stays the same."]
+            return [
+                f"With up to {count(scheme.bears(parties), 'site')} lost{early} the noise stays the same."
+            ]
         (_, first), *others = self.lost.items()
         most = "at most " if isinstance(scheme, CapeGaussian) else ""  # it matters when a site is lost
         told = f"the noise is {most}{first:.3g} times as large"

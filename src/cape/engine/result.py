@@ -25,6 +25,7 @@ from cape.show.terminal import as_text, rendered
 __all__ = ["Release", "ReleaseGuarantee"]
 
 _GREW = 1.001
+_LARGEST = 700.0  # epsilon whose exponential is a float
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ class ReleaseGuarantee:
                 f"changes by at most mu = {self.mu:.4g}: ({self.epsilon:.4g}, {self.delta:g})-differential "
                 "privacy, exactly accounted."
             )
+        times = f"{math.exp(self.pure):.4g}" if self.pure < _LARGEST else f"e^{self.pure:.4g}"
         return (
-            f"becomes at most {math.exp(self.pure):.4g} times as likely, whatever it is: "
+            f"becomes at most {times} times as likely, whatever it is: "
             f"{self.pure:.4g}-differential privacy with no delta, {self.sure}."
         )
 

@@ -10,8 +10,21 @@ Reason. Let x and z be a row before and after it is replaced, both complete.
   replace-one counts are therefore free: they cost no more than the sums alone.
 - *An incomplete row in the place of one, or a row added or removed*: ||x||² + 1 <= 2.
 
-Both bounds are attained. With a weight w on counts, different clusters give 2 + 2 w: 1 is the most that is
-free. Centres of a later step are made of what was released before, so the steps add up: mu² = sum of mu_i².
+Both bounds are attained. With a weight w on counts, 1 over their scale, different clusters give 2 + 2 w², and
+a row added 1 + w²: 1 is the most that is free. Centres of a later step are made of what was released before,
+so the steps add up: mu² = sum of mu_i².
+
+Claim, Laplace noise. With a weight w on counts, one row moves all of them together, in the L1 norm, by at
+most 2 (sqrt(m) + w) under replace-one and sqrt(m) + w under add-remove, for m columns.
+Reason. A column is one entry of x, or the indicators of a category, of which at most one is not 0: the L1
+norm of its entries is their L2 norm. Over m columns |x|_1 <= sqrt(m) ||x|| <= sqrt(m) (Cauchy-Schwarz),
+however many entries x has; with a norm or without, a row with all columns at their bounds attains it.
+
+- *Same cluster*: counts stay, and |x - z|_1 <= 2 sqrt(m).
+- *Different clusters*: |x|_1 + |z|_1 + 2 w. Counts are not free here.
+- *An incomplete row in the place of one, or a row added or removed*: |x|_1 + w.
+
+Bounds are attained where two rows at all bounds differ. The epsilons of the steps add up.
 Tested in tests/learning/test_kmeans.py.
 """
 
@@ -20,11 +33,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtr
 
 from cape import check
 from cape.arrays import Flags, Floats
@@ -49,9 +63,10 @@ from cape.engine.query import (
 from cape.errors import TooNoisyWarning, outside
 from cape.learning.clusters import KMeansModel
 from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
+from cape.noise.law import GAUSSIAN, Law, coarse
 from cape.show.numbers import count
 
-__all__ = ["KMeans", "sensitivity"]
+__all__ = ["KMeans", "sensitivity", "sensitivity_l1"]
 
 
 _SEEDS = 128  # enough to tell ten clusters apart in ten dimensions; fewer rows in a cell are lost in noise
@@ -61,23 +76,50 @@ _CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed fo
 _SEEN = 2.0  # and that rows must exceed in the first release for clusters to be looked for
 _TYPICAL = 1 << 11  # rows, for plans
 _HALVED_FROM = 3  # columns: with fewer, cells are so small that two clusters seldom share one
-_PARTS = 1.0, 1.0, 2.0  # of the seeds, of a step (or of halves), of the last step
+_PARTS = 1.0, 1.0, 1.0, 2.0  # of the seeds, of halves, of a step, of the last step
+_PARTS_L1 = 1.0, 0.75, 0.5, 2.0  # the same for Laplace noise, as parts of epsilon
+_SEED_WEIGHT = 2.0  # of counts in the first release, under Laplace noise
+_MIDDLE = 1 / 3  # the squared length of a centre, on average, if rows fill their bounds evenly
 _MOST_CLUSTERS = 1000
 
 
-def sensitivity(neighbours: Neighbours) -> float:
-    """Return the most that one row moves sums and counts together: proof at the head of the module."""
-    return 2.0 if neighbours == "replace-one" else math.sqrt(2)
+def sensitivity(neighbours: Neighbours, weight: float = 1.0) -> float:
+    """Return the most that one row moves sums and counts together: proof at the head of the module.
+
+    `weight` is 1 over the scale of counts, where that of sums is 1.
+    """
+    return math.sqrt(max(4.0, 2 + 2 * weight**2) if neighbours == "replace-one" else 1 + weight**2)
+
+
+def sensitivity_l1(neighbours: Neighbours, columns: int, weight: float) -> float:
+    """Return the same in the L1 norm, with a weight on counts: proof at the head of the module."""
+    return (2.0 if neighbours == "replace-one" else 1.0) * (math.sqrt(columns) + weight)
 
 
 @dataclass(frozen=True)
 class _Clusters:
-    """Where centres are, in units of x, with the variance of noise in each entry."""
+    """Where centres are, in units of x, with the noise in each entry.
+
+    `variance` is that of the noise, and `fourth` a third of its fourth cumulant: 0 if it is Gaussian.
+    """
 
     centres: Floats
     variance: Floats
+    fourth: Floats | float = 0.0
 
-    def step(self, counts: Floats, sums: Floats, noise: tuple[float, float]) -> _Clusters:
+    def within(self, units: Units) -> _Clusters:
+        """Return them moved to where means of rows can be."""
+        return replace(self, centres=units.within(self.centres))
+
+    def laws(self) -> list[list[Law]]:
+        """Return the law of the noise in each entry, by its kurtosis."""
+        fourth = np.broadcast_to(self.fourth, self.variance.shape)
+        shapes = np.where(fourth > 0, self.variance**2 / np.where(fourth > 0, fourth, 1.0), np.inf)
+        return [[coarse(Law(max(shape, 0.5))) for shape in row] for row in shapes.tolist()]
+
+    def step(
+        self, counts: Floats, sums: Floats, noise: tuple[float, float], law: Law = GAUSSIAN
+    ) -> _Clusters:
         """Return the centres after a step of Lloyd's, less what noise does to it.
 
         A mean of rows has noise of variance v = (s² + m² c²) / n², s in the sum, c in the count. It replaces
@@ -87,10 +129,12 @@ class _Clusters:
         inverse variance; a centre that moved for good is replaced. A count that noise hides has no gain.
         """
         count_noise, sum_noise = noise
-        seen = clear(counts, count_noise)
+        seen = clear(counts, count_noise, law)
         n = np.where(seen, counts, 1.0)[:, None]
         means = sums / n
-        fresh = (sum_noise**2 + np.clip(means, -1.0, 1.0) ** 2 * count_noise**2) / n**2
+        middles = np.clip(means, -1.0, 1.0)
+        fresh = (sum_noise**2 + middles**2 * count_noise**2) / n**2
+        fourth = (sum_noise**4 + middles**4 * count_noise**4) / n**4 / law.shape
         old, new = self.variance.mean(axis=1), fresh.mean(axis=1)
         moved = np.maximum(((means - self.centres) ** 2).mean(axis=1) - old - new, 0.0)
         trusted = old + moved
@@ -99,6 +143,7 @@ class _Clusters:
         return _Clusters(
             np.where(seen[:, None], self.centres + gain * (means - self.centres), self.centres),
             np.where(seen[:, None], error, self.variance),
+            np.where(seen[:, None], gain**4 * fourth + (1 - gain) ** 4 * self.fourth, self.fourth),
         )
 
 
@@ -121,22 +166,28 @@ def _places(analysis: KMeans, columns: tuple[tuple[str, Column], ...]) -> Floats
     return analysis.places(Schema(dict(columns))).points
 
 
-def clear(counts: Floats, noise: float) -> Flags:
+def _reach(law: Law, deviates: float) -> float:
+    """Return the standard deviations that noise exceeds as seldom as a Gaussian does these."""
+    return deviates if law.gaussian else float(law.quantile(float(ndtr(deviates))))
+
+
+def clear(counts: Floats, noise: float, law: Law = GAUSSIAN) -> Flags:
     """Return which counts stand out of the noise."""
-    return np.asarray(counts > max(_CLEAR * noise, 0.5))
+    return np.asarray(counts > max(_reach(law, _CLEAR) * noise, 0.5))
 
 
 def summarise(
-    seeds: Spread, counts: Floats, sums: Floats, noise: tuple[float, float]
+    seeds: Spread, counts: Floats, sums: Floats, noise: tuple[float, float], law: Law = GAUSSIAN
 ) -> tuple[Floats, Floats]:
     """Return a point and a weight for each cell of the first release.
 
-    Of many counts of 0, the largest noise is about sqrt(2 log m) standard deviations: what does not exceed it
-    has no weight, or k-means would put centres on noise far from all rows. A cell's point is its mean as far
-    as noise lets it be seen, against the spread of a cell that is evenly filled, else its middle.
+    Of many counts of 0, the largest noise is about sqrt(2 log m) standard deviations, or what Laplace noise
+    exceeds as seldom: what is not above that has no weight, or k-means would put centres on noise far from
+    all rows. A cell's point is its mean as far as noise lets it be seen, against the spread of a cell that is
+    evenly filled, else its middle.
     """
     count_noise, sum_noise = noise
-    limit = max(count_noise * math.sqrt(2 * math.log(max(len(counts), 2))), 0.5)
+    limit = max(count_noise * _reach(law, math.sqrt(2 * math.log(max(len(counts), 2)))), 0.5)
     weights = np.where(counts > limit, counts, 0.0)
     if not weights.any():  # noise hides every cell: the best that there is
         weights = np.maximum(counts, 0.0)
@@ -171,6 +222,13 @@ class KMeans(Analysis):
     part spent on an early step is lost only as far as rows still change sides; the last gets the most, twice
     as much, since no later one can make up for it. The summary decides which clusters are found at all, and
     needs to be no better than that: its part is that of a step. What else was tried is in docs/kmeans.md.
+
+    *Laplace noise.* 2 (sqrt(m) + w) under replace-one and sqrt(m) + w under add-remove, in the L1 norm, for m
+    columns and a weight w on counts. The variance of a centre is proportional to (sqrt(m) + w)² (d + r²/w²),
+    summed over its d entries, r its length: least at w³ = r² sqrt(m) / d, with r² = 1/3, that of a row
+    anywhere in its bounds. The first release has to tell which cells are filled, so that its counts weigh
+    more. Variance is proportional to 1 / part² here: an early step, of which little is left in the end, gets
+    half as much as it would of mu², and halves a little less.
 
     Estimates are about the rows in the tables, those nearest to the centres of the last step; that a
     table is a sample is not counted.
@@ -214,15 +272,15 @@ class KMeans(Analysis):
         return Design(tuple(map(quoted, self.columns)), norm=self.norm)
 
     def stages(self) -> tuple[float, ...]:
-        """Return the parts of the seeds, of halves, of each step, and of the last."""
+        """Return the parts of the seeds, of halves, of each step, and of the last one."""
         if self.clusters == 1:
             return (1.0,)
-        seeds, step, last = _PARTS
-        return (seeds, *[step] * (self._halved + self.steps - 1), last)
+        seeds, parted, step, last = self._parts
+        return (seeds, *[parted] * self._halved, *[step] * (self.steps - 1), last)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a step at centres that do not depend on data: plans are made with it."""
-        return self._ask(self._start(schema), neighbours, "")
+        return self._ask(schema, self._start(schema), neighbours, "")
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for the summary, and step after step."""
@@ -232,19 +290,19 @@ class KMeans(Analysis):
         if many > 1:
             stream = public_stream(self.seed, "restarts")
             seeds = self.places(schema)
-            answer = yield self._ask(seeds.points, neighbours, f"{len(seeds.points)} places looked at")
+            answer = yield self._ask(
+                schema, seeds.points, neighbours, f"{len(seeds.points)} places looked at", seeds=True
+            )
             centres = cluster(*summarise(seeds, *self._read(answer)), many, stream, _RESTARTS)
             if self._halved:
                 parts = halves(centres, float(seeds.variance.mean()), stream)
-                answer = yield self._ask(parts.points, neighbours, f"{many} clusters halved")
+                answer = yield self._ask(schema, parts.points, neighbours, f"{many} clusters halved")
                 centres = cluster(*summarise(parts, *self._read(answer)), many, stream, _RESTARTS)
             centres = units.within(centres)
         found = _Clusters(centres, np.full((many, width), 1 / width))  # rows are no longer than 1
         for step in range(1 if many == 1 else self.steps):
-            answer = yield self._ask(found.centres, neighbours, f"step {step + 1}")
-            counts, sums, noise = self._read(answer)
-            found = found.step(counts, sums, noise)
-            found = _Clusters(units.within(found.centres), found.variance)
+            answer = yield self._ask(schema, found.centres, neighbours, f"step {step + 1}")
+            found = found.step(*self._read(answer)).within(units)
         return self._finding(found, answer)
 
     def finish(self, answer: Answer) -> AnalysisResult:
@@ -252,7 +310,7 @@ class KMeans(Analysis):
         units = Units(self.design, answer.schema)
         start = self._start(answer.schema)
         found = _Clusters(start, np.full(start.shape, 1 / len(units.names))).step(*self._read(answer))
-        return self._finding(_Clusters(units.within(found.centres), found.variance), answer)
+        return self._finding(found.within(units), answer)
 
     def expected(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
@@ -267,7 +325,10 @@ class KMeans(Analysis):
         size = rows / k
         sizes = min(100 * _share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
         half = (units.high - units.low) / 2
-        seen = bool(clear(np.array([size]), count_noise)[0]) and self._found(schema, count_noise, rows)
+        law = Law(1.0) if self.laplace else GAUSSIAN
+        seen = bool(clear(np.array([size]), count_noise, law)[0]) and self._found(
+            schema, count_noise, rows, law
+        )
         errors = np.minimum(units.unit * sum_noise / size, half) if seen else half
         expected: dict[str, float] = {}
         for i in range(k):
@@ -293,14 +354,31 @@ class KMeans(Analysis):
     def describe(self) -> str:
         return f"{count(self.clusters, 'cluster')} of rows by {joined(self.columns)} (k-means)"
 
-    def _found(self, schema: Schema, count_noise: float, rows: int) -> bool:
+    def _found(self, schema: Schema, count_noise: float, rows: int, law: Law) -> bool:
         """Return whether typical rows stand out of the noise where the first release counts most of them."""
         if self.clusters == 1:
             return True
         stated = tuple((name, schema[name], schema[name].expected) for name in self.columns)
         most = _densest(self, stated) * rows
-        seeds, _, last = _PARTS
-        return bool(most > _SEEN * count_noise * math.sqrt(last / seeds))
+        seeds, *_, last = self._parts
+        first = math.sqrt(last / seeds)
+        if self.laplace:
+            of_seeds, of_step = (self._weight(schema, seeds=each) for each in (True, False))
+            root = math.sqrt(len(self.columns))
+            first = last / seeds * (root / of_seeds + 1) / (root / of_step + 1)
+        return bool(most > _reach(law, _SEEN) * count_noise * first)
+
+    @property
+    def _parts(self) -> tuple[float, float, float, float]:
+        return _PARTS_L1 if self.laplace else _PARTS
+
+    def _weight(self, schema: Schema, *, seeds: bool) -> float:
+        """Return the weight of counts beside sums: 1 over their scale."""
+        if not self.laplace:
+            return 1.0
+        if seeds:
+            return _SEED_WEIGHT
+        return math.cbrt(_MIDDLE * math.sqrt(len(self.columns)) / self.design.width(schema))
 
     @property
     def _halved(self) -> bool:
@@ -318,59 +396,68 @@ class KMeans(Analysis):
         points = self._seeds(schema, self.clusters).points
         return points[np.arange(self.clusters) % len(points)]
 
-    def _ask(self, centres: Floats, neighbours: Neighbours, note: str) -> Query:
+    def _ask(
+        self, schema: Schema, centres: Floats, neighbours: Neighbours, note: str, *, seeds: bool = False
+    ) -> Query:
         points = tuple(tuple(map(float, centre)) for centre in centres)
-        block = Nearest(self.design, points)
-        return Query((block,), ((1.0, 1.0),), sensitivity(neighbours), note=note)
+        block, weight = Nearest(self.design, points), self._weight(schema, seeds=seeds)
+        moved = sensitivity_l1(neighbours, len(self.columns), weight)
+        return Query((block,), ((1 / weight, 1.0),), sensitivity(neighbours, weight), l1=moved, note=note)
 
     def _rows(self, answer: Answer) -> int | None:
         """Return how many complete rows there are, if that is public."""
         return None if self.design.missing(answer.schema) else answer.rows
 
-    def _read(self, answer: Answer) -> tuple[Floats, Floats, tuple[float, float]]:
-        """Return counts, which add up to the number of rows where that is public, sums, and their noise."""
+    def _read(self, answer: Answer) -> tuple[Floats, Floats, tuple[float, float], Law]:
+        """Return counts, which add up to the number of rows if that is public, sums, noise and its law."""
         (counts, sums), (count_noise, sum_noise) = answer.sums[0], answer.noise[0]
         rows = self._rows(answer)
         if rows is not None:
             counts = counts - (counts.sum() - rows) / len(counts)
             count_noise *= math.sqrt(1 - 1 / len(counts))
-        return counts, sums, (count_noise, sum_noise)
+        return counts, sums, (count_noise, sum_noise), answer.law
 
     def _finding(self, found: _Clusters, answer: Answer) -> AnalysisResult:
-        counts, _, (count_noise, _) = self._read(answer)
+        counts, _, (count_noise, _), law = self._read(answer)
         units = Units(self.design, answer.schema)
         k = self.clusters
         order = np.argsort(-counts, kind="stable")
         counts, centres, variance = counts[order], found.centres[order], found.variance[order]
+        laws = found.laws()
         rows = self._rows(answer)
         total = float(counts.sum()) if rows is None else float(rows)
-        known = total > max(_CLEAR * (0.0 if rows is not None else count_noise * math.sqrt(k)), 0.5)
+        clearly = _reach(law, _CLEAR)
+        known = total > max(clearly * (0.0 if rows is not None else count_noise * math.sqrt(k)), 0.5)
         raw_noise = answer.noise[0][0]
-        seen = clear(counts, count_noise) & known
+        seen = clear(counts, count_noise, law) & known
         shares = np.clip(counts / total, 0.0, 1.0) if known else np.full(k, 1 / k)
         raw, errors = units.back(centres), np.sqrt(variance) * units.unit
         estimates = []
         for i in range(k):
             size = _label(i, "% of rows")
             if known:
-                error = _share_noise(float(shares[i]), k, rows is not None) * raw_noise / total
-                estimates.append(Estimate(size, 100 * float(shares[i]), 0.0, 100 * error, (0.0, 100.0)))
+                share = float(shares[i])
+                error = _share_noise(share, k, rows is not None) * raw_noise / total
+                other = share if rows is None else 1 / k
+                its = coarse(law.combined(1 - other, *[other] * (k - 1)))
+                estimates.append(Estimate(size, 100 * share, 0.0, 100 * error, (0.0, 100.0), law=its))
             else:
                 estimates.append(unknown(size, 0.0, 100.0, 100 / k))
             for j, name in enumerate(units.names):
                 low, high, value = float(units.low[j]), float(units.high[j]), float(raw[i, j])
                 if seen[i]:
-                    estimates.append(Estimate(_label(i, name), value, 0.0, float(errors[i, j]), (low, high)))
+                    error, its = float(errors[i, j]), laws[order[i]][j]
+                    estimates.append(Estimate(_label(i, name), value, 0.0, error, (low, high), law=its))
                 else:
                     estimates.append(unknown(_label(i, name), low, high, value))
-        self._warn(seen, count_noise, total if known else None)
+        self._warn(seen, count_noise, total if known else None, clearly)
         all_of_them = tuple(estimates)
         model = KMeansModel(
             self.design, answer.schema, units.names, raw, 100 * shares, seen, all_of_them, centres
         )
         return AnalysisResult(all_of_them, model)
 
-    def _warn(self, seen: Flags, noise: float, total: float | None) -> None:
+    def _warn(self, seen: Flags, noise: float, total: float | None, clearly: float) -> None:
         hidden = int((~seen).sum())
         if not hidden:
             return
@@ -379,8 +466,8 @@ class KMeans(Analysis):
         elif total is None:
             why = f"noise of {noise:.0f} rows hides how many rows there are at all"
         else:
-            needed = _CLEAR * noise * self.clusters / total
-            why = f"they have no more rows than {_CLEAR:.0f} times the noise of {noise:.0f}"
+            needed = clearly * noise * self.clusters / total
+            why = f"they have no more rows than {clearly:.0f} times the noise of {noise:.0f}"
             why += (
                 f"; about {needed:.1f} times the rows or the epsilon would show clusters of equal size"
                 if needed > 1

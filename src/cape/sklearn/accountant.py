@@ -1,10 +1,18 @@
 """What several fits cost together.
 
-Claim. Fits that one accountant is charged for are together (epsilon, delta)-private, with the pair that
-`total` returns, which stays within the limit.
-Reason. A fit is mu-GDP, with the mu of its own budget, and mu² adds over fits, also adaptive ones on the same
-rows. The sum is kept as an exact fraction. A fit is charged before it releases anything, under a lock, and a
-charge above the limit is refused. Copies are the same accountant, so that clones of an estimator share it.
+Claim. Fits that one accountant with a limit is charged for are together (epsilon, delta)-private with the
+limit's pair, also if each is chosen after the results of others, on the same rows, and whichever kinds of
+noise they have. The pair that `total` returns, with or without a limit, holds for fits of these costs that
+were settled beforehand; where there is a limit it is never above it.
+Reason. A fit with Gaussian noise is mu-GDP, with the mu of its own budget, and mu² adds; one with Laplace
+noise is pure, and its epsilon adds. All fits have one adjacency. Both sums are exact fractions, an `Amount`;
+the limit is an `Allowance`, as a steward has it. A choice between the two kinds after seeing results would
+gain from one frontier for both, so there are 17 fixed pairs of totals, with a part of delta each (proof in
+`cape.steward.amount`). A limit without delta admits pure fits only. `total`: pure fits are together one pure
+release, the others one Gaussian release, and their privacy losses are convolved exactly. An allowance asks
+for at least as much room as that, at its own epsilon and delta, so the total stays within it.
+A fit is charged before it releases anything, under a lock, and a charge above the limit is refused. Copies
+are the same accountant, so that clones of an estimator share it.
 Tested in tests/sklearn/test_accountant.py.
 """
 
@@ -18,9 +26,11 @@ from typing import Any, NoReturn
 from cape import check
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget, gaussian
+from cape.steward.amount import Allowance, Amount
 
 __all__ = ["BudgetAccountant", "accountant_of"]
 
+_STEPS = 50  # of a bisection
 _BLOCKS: list[BudgetAccountant] = []  # of this process: also fits in threads that a block starts are charged
 
 
@@ -34,43 +44,70 @@ class BudgetAccountant:
     As a context, `with BudgetAccountant(3, 1e-6):`, it is charged for every fit in the block that has no
     accountant of its own, in all threads of the process. Other processes are not charged: use n_jobs=1.
 
+    Epsilons of fits with Laplace noise, which have no delta, add up, and so does mu² of those with Gaussian
+    noise. A limit leaves little room for both kinds together: keep to one of them.
+
     Args:
         epsilon: the limit; by default there is none, and costs are only added up.
-        delta: what epsilons are stated at, above 0: noise is Gaussian, and has no finite epsilon at 0.
+        delta: what epsilons of fits with Gaussian noise are stated at; with 0, only fits without delta are
+            accepted.
     """
 
     def __init__(self, epsilon: float = math.inf, delta: float = 1e-6) -> None:
         self.epsilon = check.real("epsilon", epsilon, above=0.0, infinite=True)
-        self.delta = check.probability("delta", delta)
-        self._limit = None if math.isinf(self.epsilon) else Fraction(Budget(self.epsilon, self.delta).mu) ** 2
-        self._spent: Fraction | None = Fraction(0)  # None once a fit had no noise
+        none = not isinstance(delta, bool) and delta == 0
+        self.delta = 0.0 if none else check.probability("delta", delta)
+        self._limit = None if math.isinf(self.epsilon) else Allowance(self.epsilon, self.delta)
+        self._spent: Amount | None = Amount()  # None once a fit had no noise
         self._fits = 0
+        self._neighbours: str | None = None
         self._lock = threading.Lock()
 
-    def charge(self, mu: float) -> None:
-        """Add the cost of one fit, or raise `BudgetExceeded`; mu is infinite for a fit without noise."""
+    def charge(self, budget: Budget | None, neighbours: str = "replace-one") -> None:
+        """Add the cost of one fit, or raise `BudgetExceeded`; the budget is None for a fit without noise.
+
+        Costs are of one adjacency: the same pair says less under "add-remove".
+        """
         with self._lock:
-            cost = None if math.isinf(mu) else Fraction(mu) ** 2
-            spent = None if cost is None or self._spent is None else self._spent + cost
-            if self._limit is not None and (spent is None or spent > self._limit):
-                raise BudgetExceeded(
-                    f"a fit of mu = {mu:.4g} would exceed the accountant's limit of epsilon = "
-                    f"{self.epsilon:g} at delta = {self.delta:g}: remaining() says what is left"
+            if self._neighbours not in (None, neighbours):
+                raise InvalidInput(
+                    f"fits of one accountant must have the same neighbours; it has fits of "
+                    f"{self._neighbours!r}, and this one is of {neighbours!r}: use another accountant"
                 )
-            self._spent, self._fits = spent, self._fits + 1
+            if not self.delta and budget is not None and not budget.pure:
+                raise BudgetExceeded(
+                    f"a fit with delta = {budget.delta:g} exceeds an accountant without delta: give the fit "
+                    "delta=0, if its model can do without, or the accountant a delta such as 1e-6"
+                )
+            spent = None if budget is None or self._spent is None else self._spent + _cost(budget)
+            if self._limit is not None and (spent is None or not self._limit.covers(spent)):
+                raise BudgetExceeded(
+                    f"a fit {_told(budget)} would exceed the accountant's limit of {self._limit}: "
+                    "remaining() says what is left"
+                )
+            self._spent, self._fits, self._neighbours = spent, self._fits + 1, neighbours
 
     def total(self) -> tuple[float, float]:
-        """Return (epsilon, delta) of all fits together."""
+        """Return (epsilon, delta) of all fits together; delta is 0 if none of them has one."""
         if self._spent is None:
             return math.inf, self.delta
-        return (gaussian.epsilon(self.delta, math.sqrt(self._spent)) if self._spent else 0.0), self.delta
+        if not self._spent.mu_squared:
+            return float(self._spent.pure), 0.0 if self._fits else self.delta
+        if not self._spent.pure:
+            return gaussian.epsilon(self.delta, math.sqrt(self._spent.mu_squared)), self.delta
+        return self._spent.epsilon(self.delta), self.delta
 
     def remaining(self, fits: int = 1) -> tuple[float, float]:
-        """Return (epsilon, delta) that each of so many further fits may have."""
+        """Return (epsilon, delta) that each of so many further fits may have.
+
+        They are without delta if the accountant, or all fits so far, have none, else with Gaussian noise.
+        """
         many = check.integer("fits", fits, least=1)
         if self._limit is None or self._spent is None:
             return self.epsilon, self.delta
-        left = (self._limit - self._spent) / many
+        if not self.delta or (self._spent.pure and not self._spent.mu_squared):
+            return _below((Fraction(repr(self.epsilon)) - self._spent.pure) / many), 0.0
+        left = (_most(self._limit, self._spent.pure) - self._spent.mu_squared) / many
         return (gaussian.epsilon(self.delta, math.sqrt(left)) if left > 0 else 0.0), self.delta
 
     def __len__(self) -> int:
@@ -102,7 +139,41 @@ class BudgetAccountant:
     def __repr__(self) -> str:
         epsilon, delta = self.total()
         limit = "no limit" if self._limit is None else f"limit {self.epsilon:g}"
-        return f"BudgetAccountant({self._fits} fits: epsilon = {epsilon:.4g} at delta = {delta:g}; {limit})"
+        at = f"at delta = {delta:g}" if delta else "without delta"
+        return f"BudgetAccountant({self._fits} fits: epsilon = {epsilon:.4g} {at}; {limit})"
+
+
+def _cost(budget: Budget) -> Amount:
+    """Return what a fit costs that spends a whole budget."""
+    return Amount(pure=budget.part(1)) if budget.pure else Amount(Fraction(budget.mu) ** 2)
+
+
+def _told(budget: Budget | None) -> str:
+    if budget is None:
+        return "without noise"
+    return f"of epsilon = {budget.epsilon:g} " + (
+        "without delta" if budget.pure else f"at delta = {budget.delta:g} (mu = {budget.mu:.4g})"
+    )
+
+
+def _below(epsilon: Fraction) -> float:
+    """Return a number that is not above it, also as its decimals are read."""
+    found = float(epsilon)
+    while found > 0 and Fraction(repr(found)) > epsilon:
+        found = math.nextafter(found, 0.0)
+    return found
+
+
+def _most(limit: Allowance, pure: Fraction) -> Fraction:
+    """Return the largest mu² that a limit covers beside pure fits, or a little less."""
+    low, high = 0.0, Budget(limit.epsilon, limit.delta).mu
+    if limit.covers(Amount(Fraction(high) ** 2, pure=pure)):
+        return Fraction(high) ** 2
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        within = limit.covers(Amount(Fraction(middle) ** 2, pure=pure))
+        low, high = (middle, high) if within else (low, middle)
+    return Fraction(low) ** 2
 
 
 def accountant_of(given: Any) -> BudgetAccountant | None:

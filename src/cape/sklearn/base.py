@@ -1,7 +1,8 @@
 """The base of every estimator: a fit splits rows over sites and spends one budget through a consortium.
 
-Claim. A fit costs at most (epsilon, delta) for each row, and its attributes hold released values only, except
-those documented as taken from the data or computed for its owner (`labels_` of a clustering).
+Claim. A fit costs at most (epsilon, delta) for each row, or epsilon alone where its noise needs no delta, and
+its attributes hold released values only, except those documented as taken from the data or computed for its
+owner (`labels_` of a clustering).
 Reason. All releases of a fit are those of one `Consortium` with that budget; everything else is computed from
 them, from parameters, and from rows by themselves. Not protected: bounds that are taken from the data (a
 warning), noise with a `random_state` (a warning), anything at epsilon = infinity (a warning), the number of
@@ -32,7 +33,7 @@ from cape.engine.query import Analysis
 from cape.engine.result import Release, ReleaseGuarantee
 from cape.errors import CapeError, IgnoredParameterWarning, InvalidInput, PrivacyLeakWarning, outside
 from cape.noise import SecureStream
-from cape.privacy import Budget
+from cape.privacy import Budget, laplace
 from cape.sklearn.accountant import BudgetAccountant, accountant_of
 from cape.sklearn.bounds import Box
 from cape.sklearn.split import frames, split
@@ -42,6 +43,8 @@ __all__ = ["PrivateEstimator", "Target", "by_label", "ignore_weights", "model_of
 Floats = NDArray[np.float64]
 Target = tuple[Number | Category, pl.Series]
 
+_DELTA = 1e-6  # by default, for Gaussian noise
+_GAUSSIAN = ("cape-gaussian", "none")  # schemes that make no Laplace noise
 _DIGITS = 12  # of a budget share, so that shares add up to at most 1
 
 
@@ -49,13 +52,16 @@ _DIGITS = 12  # of a budget share, so that shares add up to at most 1
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """The parameters of all estimators, and the release of one fit.
 
+    `delta` is None for what suits the model: Laplace noise without delta, or Gaussian noise with 1e-6. A
+    number above 0 asks for Gaussian noise, and 0 for Laplace noise, which some models refuse.
+
     Attributes:
         release_: what was released, with its guarantee, intervals and `summary()`.
         guarantee_: the guarantee of the whole fit, for everyone in X.
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-6
+    delta: float | None = None
     bounds_X: Any = None  # noqa: N815 - scikit-learn's name for rows
     n_sites: int = 5
     colluding: int | None = None
@@ -68,6 +74,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Parameters of other libraries that have no effect here: name -> what to do instead."""
     _exact_only: ClassVar[frozenset[str]] = frozenset()
     """Which of them have an effect at epsilon = infinity."""
+    _pure: ClassVar[bool] = False
+    """Whether fits have Laplace noise, which needs no delta, if none is given."""
 
     def __post_init__(self) -> None:
         self._warn_of_ignored(self._ignored)
@@ -131,8 +139,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> list[Release]:
         """Release the analyses, each for the same budget share, and set `guarantee_`."""
         epsilon = check.real("epsilon", self.epsilon, above=0.0, infinite=True)
-        budget = Budget(1.0 if self._exact else epsilon, self.delta)
         scheme = "none" if self._exact else self.scheme
+        budget = Budget(1.0 if self._exact else epsilon, self._stated_delta(scheme))
         accountant = accountant_of(self.accountant)
         random = check_random_state(self.random_state)
         rows = split(len(X), self.n_sites, sites, random, public=self.neighbours == "replace-one")
@@ -141,6 +149,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             name: column for name, (column, _) in targets.items()
         }
         tables = frames(X, box, names, {name: cells for name, (_, cells) in targets.items()}, rows)
+        if budget.pure and scheme != "none":
+            self._require_pure(Schema(schema), analyses)
         consortium = Consortium(
             tables,
             Schema(schema),
@@ -158,14 +168,38 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=outside(),
             )
         if accountant is not None:
-            accountant.charge(math.inf if scheme == "none" else budget.mu)
+            accountant.charge(None if scheme == "none" else budget, self.neighbours)
         share = math.floor(10**_DIGITS / len(analyses)) / 10**_DIGITS
         releases = [consortium.release(each, share) for each in analyses]
-        mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
-        mu = mu if math.isinf(mu) else min(mu, budget.mu)  # the root may be rounded up
-        promise = releases[0].guarantee
-        self.guarantee_: ReleaseGuarantee | None = promise if len(releases) == 1 else replace(promise, mu=mu)
+        self.guarantee_: ReleaseGuarantee | None = _together(releases, budget)
         return releases
+
+    def _stated_delta(self, scheme: str) -> float:
+        """Return the delta of a fit: what was given, or what the model needs with this scheme."""
+        if self.delta is not None:
+            return self.delta
+        return 0.0 if self._pure and scheme not in _GAUSSIAN else _DELTA
+
+    def _require_pure(self, schema: Schema, analyses: Sequence[Analysis]) -> None:
+        """Raise unless a fit can do without delta: before anything is charged or released."""
+        asked = [each.under(laplace=True) for each in analyses]
+        if any(each.sampling < 1 or each.query(schema, self.neighbours).l1 is None for each in asked):
+            raise InvalidInput(
+                f"{type(self).__name__} has Gaussian noise, which needs a delta above 0: give delta=1e-6, or "
+                "leave delta out"
+            )
+
+
+def _together(releases: Sequence[Release], budget: Budget) -> ReleaseGuarantee:
+    """Return the guarantee of all releases of a fit."""
+    promise = releases[0].guarantee
+    if len(releases) == 1:
+        return promise
+    if promise.pure is not None:
+        return replace(promise, mu=laplace.dominating_mu(budget.epsilon), pure=budget.epsilon)
+    mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
+    mu = mu if math.isinf(mu) else min(mu, budget.mu)  # the root may be rounded up
+    return replace(promise, mu=mu)
 
 
 def ignore_weights(X: Floats, sample_weight: Any) -> None:

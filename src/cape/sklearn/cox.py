@@ -33,8 +33,9 @@ class CoxRegression(PrivateEstimator):
     of these with any names, the event first, as scikit-survival has it.
 
     Args:
-        epsilon, delta: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
+        epsilon: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
             private.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian, which cannot do without.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         follow_up: the time until which rows are followed; those that stay longer are censored then.

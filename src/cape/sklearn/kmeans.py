@@ -31,8 +31,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
     Args:
         n_clusters: how many.
-        epsilon, delta: what one fit may cost each person; nothing is private at epsilon = infinity, with a
-            warning.
+        epsilon: what one fit may cost each person; nothing is private at epsilon = infinity, with a warning.
+        delta: by default none, with Laplace noise. Above 0, noise is Gaussian, which grows less with the
+            number of features: give delta=1e-6 for four or more, the sooner the fewer rows there are.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         max_iter: Lloyd's steps after the first summary; each takes its part of the budget.
@@ -56,6 +57,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     verbose: int = 0
     copy_x: bool = True
 
+    _pure: ClassVar[bool] = True
     _ignored: ClassVar[Mapping[str, str]] = {
         "init": "a private summary of the rows says where centres start. Leave it out",
         "n_init": "starts are tried on a private summary of the rows, which costs nothing. Leave it out",

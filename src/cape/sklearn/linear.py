@@ -34,8 +34,9 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     y, are fitted one by one, with equal budget shares.
 
     Args:
-        epsilon, delta: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
+        epsilon: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
             private: `coef_` and `intercept_` are scikit-learn's, and predictions are not cut to `bounds_y`.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian, which cannot do without.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         bounds_y: (low, high) of the target, numbers or arrays with one for each target.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened. Makes for

@@ -37,8 +37,9 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
     public.
 
     Args:
-        epsilon, delta: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
+        epsilon: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
             private: `coef_` and `intercept_` are scikit-learn's, with `C` and `tol`.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian, which cannot do without.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         fit_intercept: if False, log-odds at X = 0 are 0.

@@ -34,8 +34,9 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     row is in one class, so that more classes cost no more. Labels of classes are public.
 
     Args:
-        epsilon, delta: what one fit may cost each person; nothing is private at epsilon = infinity, with a
+        epsilon: what one fit may cost each person; nothing is private at epsilon = infinity, with a
             warning.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian, which cannot do without.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut,
             in predictions too.
         priors: the probability of each class, by default its share of the rows as released.

@@ -33,7 +33,8 @@ class MLPClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     Args:
         hidden_layer_sizes: units of each hidden layer; private training is better with few.
-        epsilon, delta: what one fit may cost each person.
+        epsilon: what one fit may cost each person.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian, which cannot do without.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         activation: "relu", "tanh", "logistic" or "identity".
         solver: "adam", "momentum" or "sgd".

@@ -36,8 +36,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     Args:
         n_components: how many, by default all; a share of the variance between 0 and 1, or "mle", chooses
             them by what was released of all.
-        epsilon, delta: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
+        epsilon: what one fit may cost each person. At epsilon = infinity, with a warning, nothing is
             private: results are scikit-learn's.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian, which cannot do without.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         data_norm: the longest that a row of X may be, in its own units; longer ones are shortened.
         centered: whether X is known to have mean 0: nothing is then taken off, which makes for less noise.

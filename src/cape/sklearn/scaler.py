@@ -33,8 +33,10 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
     released. New rows are not cut to the bounds.
 
     Args:
-        epsilon, delta: what one fit may cost each person; nothing is private at epsilon = infinity, with a
+        epsilon: what one fit may cost each person; nothing is private at epsilon = infinity, with a
             warning.
+        delta: beside epsilon, 1e-6 if it is None: noise is Gaussian. Means alone (with_std=False) can do
+            without, with delta=0.
         bounds_X: (low, high) of the features, numbers or arrays with one for each. What lies outside is cut.
         with_mean: whether means are taken off.
         with_std: whether rows are divided by standard deviations.
