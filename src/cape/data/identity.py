@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-__all__ = ["Identity", "found", "of_files", "of_query", "overlap"]
+__all__ = ["Identity", "database_file", "found", "of_files", "of_query", "overlap"]
+
+_IN_A_FILE = ("sqlite", "duckdb")
 
 Identity = frozenset[tuple[object, ...]]
 """What rows come from: files, or a query and where it is asked. Empty where only a site knows it."""
@@ -40,6 +42,12 @@ def of_files(path: str | Path) -> Identity:
         return frozenset(_file(name) for name in found(text) or [text])
     except (OSError, ValueError, RuntimeError):  # no path at all: said when it is opened
         return frozenset({("path", text)})
+
+
+def database_file(uri: str) -> str | None:
+    """Return the path of a database that is one file; None of one behind a server, or in memory."""
+    kind, _, path = uri.partition(":///")
+    return unquote(path.partition("?")[0]) or None if kind in _IN_A_FILE else None
 
 
 def of_query(query: str, connection: object) -> Identity:

@@ -5,6 +5,7 @@ A site on its own machine knows where its rows are; the study then has `name = {
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +15,10 @@ import msgspec
 from msgspec import Meta, structs
 
 from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
-from cape.data.identity import Identity, of_files, of_query, overlap
+from cape.data.identity import Identity, database_file, found, of_files, of_query, overlap
 from cape.data.omop import Omop
-from cape.data.secrets import has_password
-from cape.errors import InvalidInput
+from cape.data.secrets import has_password, resolved
+from cape.errors import DataError, InvalidInput
 from cape.study import places
 from cape.study.places import Count, Text
 
@@ -46,6 +47,10 @@ class SourceSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def identity(self) -> Identity:
         """Which rows they are, however a path is spelt; empty where only the site knows."""
         return frozenset()
+
+    def files(self) -> list[str]:
+        """Return the files that hold the rows, as far as they are on this machine and can be found."""
+        return []
 
     @property
     def nulls(self) -> tuple[str, ...]:
@@ -100,6 +105,9 @@ class _File(SourceSpec, frozen=True, kw_only=True):
     def identity(self) -> Identity:
         return of_files(self.path)
 
+    def files(self) -> list[str]:
+        return [] if "://" in self.path else found(os.path.abspath(self.path))
+
     @property
     def nulls(self) -> tuple[str, ...]:
         return tuple(self.null_values or ())
@@ -144,6 +152,9 @@ class _Query(SourceSpec, frozen=True, kw_only=True):
     def identity(self) -> Identity:
         return of_query(self.query, self.connection)
 
+    def files(self) -> list[str]:
+        return _database_files(self.connection)
+
     def source(self) -> Database:
         from cape.data import Database
 
@@ -179,10 +190,23 @@ class _Omop(SourceSpec, frozen=True, kw_only=True):
     def identity(self) -> Identity:
         return self.source().identity
 
+    def files(self) -> list[str]:
+        return _database_files(self.omop)
+
     def source(self) -> Omop:
         keys = ("window", "schema", "results", "timeout")
         given = {key: value for key in keys if (value := getattr(self, key)) is not None}
         return Omop(self.omop, self.cohort, **given)
+
+
+def _database_files(connection: str) -> list[str]:
+    """Return the file of a database, if it is one, and that of what is not yet written into it."""
+    try:
+        path = database_file(resolved("", connection))
+    except DataError:  # only where the rows are read is it known which database that is
+        return []
+    path = path and os.path.abspath(path)
+    return [each for beside in ("", "-wal", ".wal") for each in found(path + beside)] if path else []
 
 
 def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:

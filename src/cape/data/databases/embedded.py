@@ -15,6 +15,7 @@ import polars as pl
 
 from cape.data.databases.dialects import DIALECTS, Kind, Sql, Statement
 from cape.data.databases.reader import Row, Session, SqlReader, framed, interrupted, reasons
+from cape.errors import InvalidInput
 
 __all__ = ["DuckDbReader", "RelationReader", "SqliteReader", "duckdb_kind"]
 
@@ -24,6 +25,7 @@ _DUCKDB = {
     "ParserException": "syntax",
     "InterruptException": "timeout",
     "IOException": "away",
+    "PermissionException": "files",
     "ConversionException": "cell",
     "OutOfRangeException": "cell",
 }
@@ -83,7 +85,11 @@ def _arrow(relation: Any, rows: int) -> Iterator[pl.DataFrame]:
 
 
 class DuckDbReader(SqlReader):
-    """A query on an open connection of DuckDB, or on a file, which is opened read-only."""
+    """A query on an open connection of DuckDB, or on a file, which is opened read-only.
+
+    A file is opened without access to any other: DuckDB would read and write files in a SELECT, as the user
+    who holds the site's key.
+    """
 
     dialect = DIALECTS["duckdb"]
 
@@ -109,6 +115,10 @@ class DuckDbReader(SqlReader):
             path = str(self._connection)
             with closing(duckdb.connect(path, read_only=True, config=self._settings)) as opened:
                 opened.execute("SET enable_progress_bar = false")  # it is written to the output
+                opened.execute("SET enable_external_access = false")
+                opened.execute("SET lock_configuration = true")
+                if len(opened.extract_statements(self._query)) > 1:
+                    raise InvalidInput("query must be one SELECT; DuckDB finds several statements")
                 with _transaction(opened):
                     yield _DuckDb(opened, self._timeout)
         except duckdb.Error as error:
@@ -118,7 +128,11 @@ class DuckDbReader(SqlReader):
         raise failed
 
     def described(self, session: Session) -> list[tuple[str, Kind]]:
-        return [(row[0], duckdb_kind(row[1])) for row in session.all((f"DESCRIBE {self._query}", {}))]
+        return [(row[0], duckdb_kind(row[1])) for row in session.all(_describe(self._query))]
+
+
+def _describe(query: str) -> Statement:
+    return f"DESCRIBE SELECT * FROM ({query}\n)", {}
 
 
 @contextmanager

@@ -77,14 +77,18 @@ _MARIADB_KINDS: dict[int, Kind] = {
 
 
 class _Cursors(Session):
-    """A session of a driver that follows Python's database API."""
+    """A session of a driver that follows Python's database API.
 
-    def __init__(self, cursor: Callable[[], Any], streaming: Callable[[], Any]) -> None:
-        self._cursor, self._streaming = cursor, streaming
+    `how` goes with every statement: psycopg's `prepare`, by which the server itself refuses a text with
+    several statements, whatever other parsers take it for.
+    """
+
+    def __init__(self, cursor: Callable[[], Any], streaming: Callable[[], Any], **how: Any) -> None:
+        self._cursor, self._streaming, self._how = cursor, streaming, how
 
     def all(self, statement: Statement) -> list[Row]:
         with closing(self._cursor()) as cursor:
-            cursor.execute(statement[0])
+            cursor.execute(statement[0], **self._how)
             return [tuple(row) for row in cursor.fetchall()]
 
     def frames(self, statement: Statement, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
@@ -96,7 +100,7 @@ class _Cursors(Session):
     def columns(self, text: str) -> list[Any]:
         """Return what the driver says of the columns of a statement."""
         with closing(self._cursor()) as cursor:
-            cursor.execute(text)
+            cursor.execute(text, **self._how)
             found = list(cursor.description or ())
             cursor.fetchall()
             return found
@@ -133,6 +137,7 @@ class PostgresReader(_ServerReader):
                     yield _Cursors(
                         lambda: connection.cursor(row_factory=tuple_row),
                         lambda: connection.cursor(self._rows, row_factory=tuple_row),
+                        prepare=True,
                     )
         except psycopg.Error as error:
             failed = reasons(error, _POSTGRES)
