@@ -52,7 +52,7 @@ def policy() -> dict[str, Any]:
                 "from": "c@a.org",
                 "to": ["s@a.org"],
             },
-            "webhook": {"url": "https://a.org/hook", "secret_env": "HOOK"},
+            "webhook": {"url": "https://a.org/hook", "secret_env": "CAPE_NOTIFY_HOOK"},
             "about": ["waiting", "spent-80"],
         },
         "coordinators": {"office": _KEY},

@@ -391,5 +391,7 @@ def an_offer_holds(patch: Patch) -> None:
 
 def studies_are_approved_by_name(patch: Patch) -> None:
     patch.setattr(
-        Approvals, "approved", lambda self, request, needed: next(iter(self.studies("approved")), None)
+        Approvals,
+        "approved",
+        lambda self, request, needed, answers: next(iter(self.studies("approved")), None),
     )

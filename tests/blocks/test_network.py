@@ -98,7 +98,7 @@ def test_initial_weights_can_come_from_a_stream(stream: SecureStream):
         ({"inputs": 2, "outputs": 0}, "outputs"),
         ({"inputs": 2, "activation": "gelu"}, "activation must be one of"),
         ({"inputs": 2, "loss": "hinge"}, "loss must be one of"),
-        ({"inputs": 1 << 20, "hidden": (1 << 10,)}, "at most 2\\^26 parameters"),
+        ({"inputs": 1 << 20, "hidden": (1 << 10,)}, "at most 2\\^24 parameters"),
     ],
 )
 def test_architectures_that_cannot_be_are_refused(arguments, message):

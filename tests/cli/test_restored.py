@@ -15,7 +15,7 @@ from cape.study import Study
 from tests.cli.conftest import Cape
 from tests.cli.test_submit import numbers, submit
 from tests.cli.test_submit import world as world
-from tests.world import HISTOGRAM, MEAN, World
+from tests.world import HISTOGRAM, MEAN, World, document
 
 pytestmark = pytest.mark.filterwarnings("ignore::cape.TooNoisyWarning")
 
@@ -96,3 +96,40 @@ def test_heads_of_a_coordinator_settle_a_backup_before_anything_is_asked(
     assert cape("site", "settle", "--heads", heads, "--yes", *where).code == 0
     assert world.site.ledger.spent() == spent
     assert asked(world, "second")[1] == [1]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_approval_counts_after_a_gap_was_settled(cape: Cape, tmp_path: Path, whole: bool):
+    """One was used since the backup, another was taken back: a folder that was put back knows neither."""
+    world = World(tmp_path / "w")
+    site, where = world.site.path, ("--site", world.site.path)
+    world.edit('approve = "auto"', 'approve = "ask"')
+    other = document(epsilon=0.9)
+    for asked_for in (world.request(), world.request(other)):
+        assert world.code(asked_for) == "approval"
+    hashes = [held.study_hash for held in world.site.approvals.studies("waiting")]
+    once, later = sorted(hashes, key=lambda each: each != world.request().study_hash)
+    assert cape("site", "approve", once, "--once", *where).code == 0
+    assert cape("site", "approve", later, *where).code == 0
+    assert cape("site", "backup", tmp_path / "a.tar", *where).code == 0
+    world.granted(world.request())
+    head = world.site.ledger.head()
+    assert cape("site", "refuse", later, *where).code == 0
+    for beside in site.glob("ledger.sqlite*"):
+        beside.unlink()
+    if whole:
+        shutil.rmtree(site / "refused")
+    files = [] if whole else ["ledger.sqlite"]
+    subprocess.run(["tar", "-xpf", tmp_path / "a.tar", "-C", site, *files], check=True)
+    world.restart("a")
+    assert not world.site.ledger.show(head, world.site.identity.public)
+    assert world.code(world.request()) == "ledger"
+
+    settled = cape("site", "settle", "--yes", *where)
+    assert f"wait for approval again: {2 if whole else 1}" in settled.out
+    assert "refuse such studies again" in settled.out
+    assert world.code(world.request()) == "approval"
+    assert world.code(world.request(other)) == ("approval" if whole else "steward")
+    assert cape("site", "approve", once, "--once", *where).code == 0
+    world.granted(world.request())
+    assert world.code(world.request()) == "approval"

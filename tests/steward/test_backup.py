@@ -35,13 +35,19 @@ def opened(file: Path, to: Path) -> SiteFolder:
 def test_a_backup_holds_all_but_rows(world: World, tmp_path: Path):
     world.edit('approve = "auto"', 'approve = "ask"')
     assert world.code(world.request()) == "approval"
+    with sqlite3.connect(world.site.path / "ledger.format-1.sqlite") as db:  # as an upgrade leaves it
+        db.execute("CREATE TABLE releases (id)")
+    db.close()
     file = tmp_path / "a.tar"
-    names = backup(world.site, file)
+    done = backup(world.site, file)
+    names = done.names
     assert file.stat().st_mode & 0o777 == 0o600
     assert {"identity.key", "site.toml", "ledger.sqlite", "nonces.sqlite", "site.log"} <= set(names)
+    assert "ledger.format-1.sqlite" in names
     assert [name for name in names if name.startswith("held")]
     assert names[-1] == "ledger.sqlite", "so that nothing in it is newer than the ledger"
     assert "rows.csv" not in names
+    assert done.others == ["rows.csv"]
     assert str(SECRET).encode() not in file.read_bytes()
     back = opened(file, tmp_path / "back")
     assert back.identity.public == world.site.identity.public
@@ -50,6 +56,29 @@ def test_a_backup_holds_all_but_rows(world: World, tmp_path: Path):
         if not name.endswith(".sqlite"):
             assert (back.path / name).read_bytes() == (world.site.path / name).read_bytes()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".backup")] == []
+
+
+def test_what_is_not_capes_is_left_out_and_named(world: World, tmp_path: Path):
+    site = world.site.path
+    (site / "rows").mkdir()
+    (site / "held").mkdir(exist_ok=True)
+    made = [
+        "rows/0.dat",
+        "rows/1.csv.bak",
+        "visits.sqlite",
+        "visits",
+        "last year.CSV",
+        "held/rows.json",
+        "x.sql",
+    ]
+    made += ["ledger.rows.sqlite", "site.toml.orig", "a\nb"]
+    for name in made:
+        (site / name).write_text(f"age {SECRET}")
+    os.symlink(site / "rows.csv", site / "site.log.1")
+    done = backup(world.site, tmp_path / "a.tar")
+    assert str(SECRET).encode() not in (tmp_path / "a.tar").read_bytes()
+    assert sorted(done.others) == sorted([*made, "rows.csv", "site.log.1 (a link)"])
+    assert {"identity.key", "site.toml", "ledger.sqlite"} <= set(done.names)
 
 
 def test_nothing_is_replaced(world: World, tmp_path: Path):

@@ -121,10 +121,95 @@ def test_an_approval_that_was_renewed_meanwhile_does_not_end(world: World):
     by(world, "ana").approve("lungs", once=True)
     world.granted(world.request())
     approvals, request = world.site.approvals, world.request()
-    ended = approvals.approved(request)
+    before = world.site.ledger.answers(request.study_hash, request.coordinator, request.number)
+    assert approvals.approved(request, 1, before) is None
     by(world, "ana").approve("lungs", once=True)  # after the request was found to be asked twice
-    assert approvals.hold(request, ended=ended).approvals
+    assert approvals.hold(request, 1, before).approvals
     world.granted(world.request())
+
+
+def test_an_approval_that_was_used_does_not_count_for_a_policy_that_asks_for_more(world: World):
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs", once=True)
+    world.granted(world.request())
+    two(world)
+    assert world.code(world.request()) == "approval"
+    (waits,) = world.site.approvals.studies("waiting")
+    assert waits.approvals == ()
+    assert by(world, "ben").approve("lungs").study.state == "waiting"
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs")
+    world.granted(world.request())
+
+
+def test_an_approval_that_was_used_does_not_count_beside_one_that_comes_at_the_same_time(world: World):
+    """Two persons open a study that waits; one approves it for once, and it is answered; then the other."""
+    assert world.code(world.request()) == "approval"
+    approvals = world.site.approvals
+    held = approvals.find("lungs")
+    approvals.approve(held, Person("ana"), once=True)
+    world.granted(world.request())
+    two(world)
+    request = world.request()
+    asked = request.study_hash, request.coordinator
+    _, state = approvals.approve(held, Person("ben"), 2, world.site.ledger.answers(*asked), once=True)
+    assert state == "waiting"
+    assert world.code(world.request()) == "approval"
+
+
+def test_a_file_with_a_used_approval_is_not_enough(world: World):
+    """As of a version that kept it: what counts is asked of the ledger with every request."""
+    two(world)
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs", once=True)
+    by(world, "ben").approve("lungs")
+    (file,) = (world.site.path / "approved").iterdir()
+    text = file.read_text()
+    world.granted(world.request())
+    by(world, "cleo").approve("lungs", once=True)
+    world.granted(world.request())  # ben's is for good, and cleo's is new
+    file.write_text(text)
+    assert world.code(world.request()) == "approval"
+
+
+def test_an_approval_for_good_counts_beside_new_ones(world: World):
+    two(world)
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs", once=True)
+    by(world, "ben").approve("lungs")
+    world.granted(world.request())
+    (told,) = by(world, "ben").inbox().of("approved")
+    assert told.ended
+    assert "was approved for once, and was answered" in told.why
+    assert by(world, "cleo").approve("lungs").study.state == "approved"
+    world.granted(world.request())
+    world.granted(world.request())
+
+
+def test_a_study_that_too_few_have_approved_can_be_approved_before_somebody_asks(world: World):
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs")
+    two(world)
+    (told,) = by(world, "ben").inbox().of("approved")
+    assert told.ended
+    assert "1 of 2 did: ana" in told.why
+    assert by(world, "ben").approve("lungs").study.state == "approved"
+    world.granted(world.request())
+
+
+def test_an_approval_of_a_ledger_that_was_lost_does_not_count(world: World):
+    """A ledger was put back from a copy, and nobody has shown its site a head yet."""
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs")
+    path = world.site.path / "ledger.sqlite"
+    before = path.read_bytes()
+    world.granted(world.request())
+    by(world, "ana").refuse("lungs")
+    by(world, "ana").approve("lungs", once=True)
+    for name in (path, path.with_name("ledger.sqlite-wal"), path.with_name("ledger.sqlite-shm")):
+        name.unlink(missing_ok=True)
+    path.write_bytes(before)
+    assert world.code(world.request()) == "approval"
 
 
 def test_several_approvals_need_a_policy_that_asks(world: World):
@@ -137,12 +222,12 @@ def test_an_approval_for_once_answers_each_analysis_once(world: World):
     study = document(analyses=TWO)
     assert world.code(world.request(study)) == "approval"
     told = by(world, "ana").approve("lungs", once=True).study
-    assert (told.once, told.used) == (True, False)
+    assert (told.once, told.ended) == (True, False)
     run = os.urandom(16)
     world.granted(world.request(study, run=run))
     world.granted(world.request(study, number=2))
     (told,) = by(world, "ana").inbox().of("approved")
-    assert told.used
+    assert told.ended
     assert world.code(world.request(study)) == "approval", "a second run of analysis 1"
     (held,) = world.site.approvals.studies("waiting")
     assert held.approvals == ()
@@ -190,8 +275,39 @@ def test_of_two_runs_at_once_one_is_answered(world: World):
     assert [isinstance(each, Refusal) for each in found] == [False, True]
     assert found[1].code == "run"
     entry = offers[0].entry
-    with pytest.raises(Refused, match="approved for once"):
-        world.site.ledger.reserve(replace(entry, run=os.urandom(16)), (), 0)
+    with pytest.raises(Refused, match="approval does not hold for this answer any more"):
+        world.site.ledger.reserve(replace(entry, run=os.urandom(16)), (), offers[0].approved)
+
+
+@pytest.mark.parametrize("how", ["ask", "auto"])
+def test_a_refusal_holds_for_an_offer_that_was_made_before_it(world: World, how: str):
+    """The request was considered, and its table took a while to be read."""
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs")
+    world.edit('approve = "ask"', f'approve = "{how}"')
+    offer = world.site.consider(world.request().pack())
+    by(world, "ben").refuse("lungs")
+    assert isinstance(offer.reserve(), Refusal)
+    assert world.site.ledger.entries() == []
+
+
+def test_no_offer_outlives_the_approvals_that_a_gap_ends(world: World):
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs", once=True)
+    offer = world.site.consider(world.request().pack())
+    assert world.site.approvals.end() == 1
+    assert isinstance(offer.reserve(), Refusal)
+
+
+def test_an_approval_beside_an_unrecognised_refusal_ends_too(world: World):
+    assert world.code(world.request()) == "approval"
+    by(world, "ana").approve("lungs")
+    (file,) = (world.site.path / "approved").iterdir()
+    (world.site.path / "refused").mkdir()
+    (world.site.path / "refused" / file.name).write_text("not a study")
+    assert world.site.approvals.end() == 1
+    (world.site.path / "refused" / file.name).unlink()
+    assert world.code(world.request()) == "approval"
 
 
 def test_a_question_is_the_answer_until_a_decision(world: World):

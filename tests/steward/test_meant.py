@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from email import message_from_bytes
 from email.message import EmailMessage
 
@@ -31,10 +32,26 @@ OLD = '[site]\nname = "a"\ndata = "http://bob:hunter2@host/rows.parquet"\n'
 CONNECTED = '[site]\nname = "a"\ndata = {query = "SELECT 1", connection = "postgresql://bob:hunter2@db/x"}\n'
 
 
-@pytest.mark.parametrize("old", [OLD, CONNECTED])
+ODD = [
+    """data = "https://reader:hunter'2@host/rows.csv\"""",
+    """data = "https://host/rows.parquet?token=hunter2\"""",
+    """data = "https://bob:hunter%222@host/rows.csv\"""",
+    'data = {query = "SELECT 1", "conn\\u0065ction" = "postgresql://bob:hunter2@db/x"}',
+    '''data = {query = "SELECT 1", connection = """postgresql://bob:hunt\\"""er2@db/x"""}''',
+    """data = "https://hunter2@host/rows.csv\"""",
+    """data = "https://host/rows.parquet?sig=hunter2\"""",
+    """data = {query = "SELECT * FROM dblink('host=h password=hunter2', 'q')", connection = "env:X"}""",
+    """data = {"omop" = 'postgresql://bob:hunter2@db/x', cohort = 3}""",
+    """data.query = "SELECT 1"\ndata."connection" = "postgresql://bob:hunter2@db/x\"""",
+]
+
+
+@pytest.mark.parametrize("old", [OLD, CONNECTED, *(f'[site]\nname = "a"\n{each}\n# end\n' for each in ODD)])
 def test_an_unchanged_policy_gets_its_secrets_back(old):
-    assert "hunter2" not in hide(old)
-    assert restore(hide(old), old) == old
+    assert "hunt" not in hide(old)
+    assert tomllib.loads(restore(hide(old), old)) == tomllib.loads(old)
+    edited = hide(old).replace('name = "a"', 'name = "b"')
+    assert tomllib.loads(restore(edited, old))["site"]["data"] == tomllib.loads(old)["site"]["data"]
 
 
 @pytest.mark.parametrize(
@@ -60,3 +77,32 @@ def test_an_encoded_name_is_no_header_of_a_mail():
     read = message_from_bytes(message.as_bytes())
     assert read["Reply-To"] is None
     assert read.get_payload().strip() == "text"
+
+
+NOTED = '# connection = "postgresql://example"\n' + CONNECTED
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        hide(NOTED).partition("\n")[2],  # a comment with a mark is removed
+        '# connection = "(hidden)"\n' + hide(NOTED),
+        hide(NOTED)
+        .replace('connection = "(hidden)"}', 'connection = "(hidden)", timeout = 5}', 1)
+        .replace("# c", "c"),
+    ],
+)
+def test_a_secret_does_not_go_elsewhere_if_marks_are_moved(edited):
+    with pytest.raises(InvalidInput):
+        restore(edited, NOTED)
+    assert restore(hide(NOTED), NOTED) == NOTED
+
+
+@pytest.mark.parametrize("change", [("\n# end", "  # rows\n# end"), ("(hidden)", "(hidden) ")])
+def test_a_mark_for_all_of_the_data_is_put_back_or_refused(change):
+    old = f'[site]\nname = "a"\n{ODD[0]}\n# end\n# connection = "postgresql://bob:hunter2@db"\n'
+    assert "hunter" not in hide(old)
+    assert restore(hide(old), old) == old
+    with pytest.raises(InvalidInput):
+        restore(hide(old).replace(*change, 1), old)
+    assert restore(hide(old).replace("\n", "\r\n"), old).replace("\r", "") == old

@@ -30,7 +30,7 @@ from cape.errors import CapeError, InvalidInput
 from cape.steward import SiteFolder
 from cape.steward.admin import SOCKET, Client, Desk, serve
 from cape.steward.admin.data import Event
-from cape.steward.notices import Notice, Notifier, send
+from cape.steward.notices import Notice, Notifier, pinned, send
 from cape.steward.notify import Notify
 from tests.world import SECRET, World
 
@@ -148,8 +148,8 @@ def settings(**given: Any) -> Notify:
 
 
 def test_a_webhook_gets_the_notice_signed(web: Web):
-    notify = settings(webhook={"url": web.url, "secret_env": "HOOK"})
-    send("webhook", notify, NOTICE, {"HOOK": "secret"})
+    notify = settings(webhook={"url": web.url, "secret_env": "CAPE_NOTIFY_HOOK"})
+    send("webhook", notify, NOTICE, {"CAPE_NOTIFY_HOOK": "secret"})
     ((headers, body),) = web.got
     assert json.loads(body) == NOTICE.to_dict()
     signed = headers["X-Cape-Timestamp"].encode() + b"." + body
@@ -159,12 +159,12 @@ def test_a_webhook_gets_the_notice_signed(web: Web):
 
 
 def test_a_webhook_is_not_redirected_and_needs_its_secret(web: Web):
-    notify = settings(webhook={"url": web.url, "secret_env": "HOOK"})
-    with pytest.raises(CapeError, match="the variable HOOK"):
+    notify = settings(webhook={"url": web.url, "secret_env": "CAPE_NOTIFY_HOOK"})
+    with pytest.raises(CapeError, match="the variable CAPE_NOTIFY_HOOK"):
         send("webhook", notify, NOTICE, {})
     web.location = web.url.replace("/hook", "/elsewhere")
     with pytest.raises(CapeError, match="webhook: HTTPError"):
-        send("webhook", notify, NOTICE, {"HOOK": "secret"})
+        send("webhook", notify, NOTICE, {"CAPE_NOTIFY_HOOK": "secret"})
     assert web.got == []
 
 
@@ -178,10 +178,10 @@ def test_a_mail_is_taken_by_a_mail_server(mails: tuple[Mails, int]):
     text = one.content.decode()
     assert "Subject: cleveland: study 'lungs' waits" in text
     assert "cape site approve abababababab" in text
-    login = mail | {"user": "cape", "password_env": "WORD"}
-    send("smtp", settings(smtp=login), NOTICE, {"WORD": "geheim"})
+    login = mail | {"user": "cape", "password_env": "CAPE_NOTIFY_WORD"}
+    send("smtp", settings(smtp=login), NOTICE, {"CAPE_NOTIFY_WORD": "geheim"})
     with pytest.raises(CapeError, match="SMTPAuthenticationError"):
-        send("smtp", settings(smtp=login), NOTICE, {"WORD": "wrong"})
+        send("smtp", settings(smtp=login), NOTICE, {"CAPE_NOTIFY_WORD": "wrong"})
     with pytest.raises(CapeError, match="SMTPNotSupportedError"):
         send("smtp", settings(smtp=mail | {"tls": "starttls"}), NOTICE, {})
     assert len(taken.taken) == 2, "nothing goes out in the clear because a server has no TLS"
@@ -213,6 +213,16 @@ def test_a_command_gets_the_notice_on_its_input(tmp_path: Path):
         send("command", settings(command=["/no/such/command"]), NOTICE)
 
 
+HOOK = {"url": "https://a.org/x", "secret_env": "CAPE_NOTIFY_HOOK"}
+MAIL = {
+    "host": "mail.a.org",
+    "from": "a@b",
+    "to": ["c@d"],
+    "user": "x",
+    "password_env": "CAPE_NOTIFY_PASSWORD",
+}
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -220,10 +230,10 @@ def test_a_command_gets_the_notice_on_its_input(tmp_path: Path):
         {"smtp": {"host": "mail.a.org", "tls": "none", "from": "a@b", "to": ["c@d"]}},
         {"smtp": {"host": "127.evil.org", "tls": "none", "from": "a@b", "to": ["c@d"]}},
         {"smtp": {"host": "mail.a.org", "from": "a@b", "to": ["c@d"], "user": "x"}},
-        {"webhook": {"url": "http://a.org/x", "secret_env": "X"}},
-        {"webhook": {"url": "https://user:word@a.org/x", "secret_env": "X"}},
-        {"webhook": {"url": "file:///etc/passwd", "secret_env": "X"}},
-        {"webhook": {"url": "https://[", "secret_env": "X"}},
+        {"webhook": {"url": "http://a.org/x", "secret_env": "CAPE_NOTIFY_X"}},
+        {"webhook": {"url": "https://user:word@a.org/x", "secret_env": "CAPE_NOTIFY_X"}},
+        {"webhook": {"url": "file:///etc/passwd", "secret_env": "CAPE_NOTIFY_X"}},
+        {"webhook": {"url": "https://[", "secret_env": "CAPE_NOTIFY_X"}},
     ],
 )
 def test_settings_that_would_leak_or_fail_are_refused(given: dict[str, Any]):
@@ -237,6 +247,9 @@ def test_settings_that_would_leak_or_fail_are_refused(given: dict[str, Any]):
         {"smtp": {"host": "m", "from": "a@b\r\nBcc: x@y", "to": ["c@d"]}},
         {"smtp": {"host": "m", "from": "a@b", "to": []}},
         {"about": ["rows"]},
+        {"webhook": {"url": "https://a.org", "secret_env": "CLINIC_DB"}},
+        {"webhook": {"url": "https://a.org", "secret_env": "CAPE_NOTIFY_"}},
+        {"smtp": {"host": "m", "from": "a@b", "to": ["c@d"], "user": "x", "password_env": "HOME"}},
         {"webhook": {"url": "https://a.org", "secret": "x"}},
     ],
 )
@@ -255,7 +268,7 @@ def test_a_policy_names_the_key_that_is_wrong(world: World):
 def follow(world: World, web: Web, more: str = "", pauses: tuple[float, ...] = (0.01,) * 3) -> Any:
     """Run a notifier against a site's daemon."""
     path = world.site.path / "site.toml"
-    hook = f'webhook = {{url = "{web.url}", secret_env = "CAPE_TEST_HOOK"}}'
+    hook = f'webhook = {{url = "{web.url}", secret_env = "CAPE_NOTIFY_TEST"}}'
     path.write_text(f"{path.read_text()}\n[notify]\n{hook}\n{more}\n")
     said: list[str] = []
     stop = threading.Event()
@@ -274,7 +287,7 @@ def wait_for(what: Any) -> None:
 def test_a_notifier_tells_what_waits_and_what_happens_and_tries_again(
     world: World, web: Web, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("CAPE_TEST_HOOK", "secret")
+    monkeypatch.setenv("CAPE_NOTIFY_TEST", "secret")
     monkeypatch.setattr("cape.steward.notices._WAIT", 0.2)
     assert world.code(world.request()) == "approval"
     said, stop, thread = follow(world, web, 'command = ["/bin/false"]')
@@ -305,7 +318,7 @@ def test_a_notifier_tells_what_waits_and_what_happens_and_tries_again(
 def test_a_notifier_waits_for_a_daemon_that_is_not_there(
     world: World, web: Web, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("CAPE_TEST_HOOK", "secret")
+    monkeypatch.setenv("CAPE_NOTIFY_TEST", "secret")
     monkeypatch.setattr("cape.steward.notices._WAIT", 0.2)
     monkeypatch.setattr("cape.steward.notices._AGAIN", 0.02)
     said, stop, thread = follow(world, web)
@@ -356,3 +369,24 @@ def test_real_processes_tell_of_a_study_that_waits(world: World, tmp_path: Path)
             process.terminate()
             process.wait(20)
             process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "kept"),
+    [
+        ({"command": ["/bin/a"]}, {"command": ["/bin/b"]}, {"command": ["/bin/a"]}),
+        ({}, {"command": ["/bin/b"]}, {}),
+        ({"command": ["/bin/a"]}, {}, {}),
+        ({"webhook": HOOK}, {"webhook": HOOK | {"secret_env": "CAPE_NOTIFY_OTHER"}}, {"webhook": HOOK}),
+        ({"webhook": HOOK}, {"webhook": HOOK | {"url": "https://evil.org"}}, {"webhook": HOOK}),
+        ({}, {"webhook": HOOK}, {}),
+        ({"smtp": MAIL}, {"smtp": MAIL | {"host": "127.0.0.1", "tls": "none"}}, {"smtp": MAIL}),
+        ({"smtp": MAIL}, {"smtp": MAIL | {"password_env": "CAPE_NOTIFY_OTHER"}}, {"smtp": MAIL}),
+        ({"smtp": MAIL}, {"smtp": MAIL | {"to": ["e@f"]}}, {"smtp": MAIL | {"to": ["e@f"]}}),
+    ],
+)
+def test_secrets_go_only_where_they_went_at_the_start(
+    first: dict[str, Any], then: dict[str, Any], kept: dict[str, Any]
+):
+    """A policy that is edited at the desk must not have the sender's variables sent elsewhere."""
+    assert pinned(settings(**then), settings(**first)) == settings(**kept)

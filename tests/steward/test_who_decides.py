@@ -14,6 +14,9 @@ from cape.steward import persons
 from cape.steward.admin import Client, Desk, serve
 from tests.world import World
 
+INVISIBLE = (
+    "\u00ad\u034f\u115f\u1160\u17b4\u180b\u180e\u2060\u2800\u3164\ufe0f\uffa0\u200b\u00a0\ufffc\U0001d159 "
+)
 OWN = pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -38,6 +41,16 @@ def world(tmp_path: Path) -> World:
         ([OWN, "root"], 1),
         ([f"{OWN}@clinic.org", "root"], 1),
         (["root", "ben", OWN], 2),
+        (["root@x", "root"], 1),
+        (["ROOT@clinic.org", OWN], 1),
+        (["root@x", f"{OWN}@y", "ben"], 2),
+        (["ana", "Ana Weiß <ana@clinic.org>"], 1),
+        (["ana", "CLINIC\\ana", "clinic\\Ana@clinic.org"], 1),
+        (["ana", "Ana Weiß <ben@clinic.org>"], 2),
+        (["José", "jose\u0301", "jose"], 1),
+        (["Müller, Eva", "müller,  eva"], 1),
+        *((["ana", f"a{sign}na"], 1) for sign in INVISIBLE),
+        (["\u3164", "\u2800"], 2),
         (["@x", "@y"], 2),
         ([], 0),
     ],

@@ -59,8 +59,8 @@ class Network:
             raise InvalidInput(f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation!r}")
         if self.loss not in LOSSES:
             raise InvalidInput(f"loss must be one of {', '.join(LOSSES)}, not {self.loss!r}")
-        if self.size > 1 << 26:
-            raise InvalidInput(f"a network must have at most 2^26 parameters, not {self.size}")
+        if self.size > 1 << 24:
+            raise InvalidInput(f"a network must have at most 2^24 parameters, not {self.size}")
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:

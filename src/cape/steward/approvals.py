@@ -2,14 +2,17 @@
 
 Claim. Whatever is killed and whenever: a decision that was acknowledged is in force, and no other was made.
 A study is approved only while as many different persons as the policy asks for have approved its hash, and
-none has refused it since. An approval for once lets each analysis be answered once.
+none has refused it since. An approval for once counts for one answer to each analysis, and for no second one,
+whoever else approves and however the policy changes.
 Reason. The steward approves one coordinator's whole study, by its hash: every column, analysis and budget
 share in it. A study that differs in anything has another hash and waits again. Approvals and refusals can be
 reversed at any time. A decision writes a new file (whole, synced, with its folder) into the folder of the new
 state, and then removes the old one (synced): of two files of one study that in `refused` counts before that
 in `approved`, and that before the one in `held`. One lock is held meanwhile, so that no approval is lost to
-another. Whether the policy is satisfied is asked with every request. Whether an approval for once is used up
-is asked of the ledger (`Ledger.reserve`), which knows what was answered.
+another. Whether the policy is satisfied is asked with every request. Which approvals still count is asked of
+the ledger, which knows what was answered (`Approval.counts`), again in the transaction that pays for the
+answer (`Ledger.reserve`). When the ledger has lost lines, all approvals end before it is settled (`end`):
+nobody knows any more which of them were used, or taken back.
 Unrecognised files are reported (`unreadable`) and ignored; in `refused` a file's name alone refuses.
 What leaves: a question of the steward goes to the coordinator; the reason of a refusal does not, nor do the
 names of who decided. Both are texts of people, who must not describe rows in them: no code could see to it.
@@ -31,12 +34,13 @@ from cape.errors import InvalidInput
 from cape.files import give_to_owner, sync_folder
 from cape.steward import held as files
 from cape.steward import persons
-from cape.steward.held import MOST_QUESTION, Approval, Held, Said, file_name, is_meant, load
+from cape.steward.held import MOST_QUESTION, MOST_REASON, Approval, Held, Said, file_name, is_meant, load
 from cape.steward.keyring import write_whole
+from cape.steward.ledger import NOTHING, Answers
 from cape.steward.persons import Person
 from cape.steward.request import Request
 
-__all__ = ["FOLDERS", "Approvals", "Held", "State", "Verb"]
+__all__ = ["FOLDERS", "Approvals", "Held", "State", "Verb", "state_of"]
 
 State = Literal["waiting", "approved", "refused"]
 Verb = Literal["approve", "refuse", "ask about", "show"]
@@ -66,8 +70,8 @@ class Approvals:
         self._lock = folder / _LOCK
         self._folders: dict[State, Path] = {state: folder / name for state, name in FOLDERS.items()}
 
-    def approved(self, request: Request, needed: int = 1) -> Held | None:
-        """Return the study of a request if so many persons have approved it for this coordinator."""
+    def approved(self, request: Request, needed: int = 1, answers: Answers = NOTHING) -> Held | None:
+        """Return the study of a request if so many persons allow it after these answers to its analysis."""
         path = self._folders["approved"] / file_name(request.coordinator, request.study_hash)
         if not path.is_file():
             return None
@@ -75,28 +79,27 @@ class Approvals:
         if held is None:
             raise InvalidInput(_unrecognised(path))
         same = (held.coordinator, held.study_hash) == (request.coordinator, request.study_hash)
-        return held if same and held.persons >= needed else None
+        return held if same and held.counting(answers).persons >= needed else None
 
     def refused(self, request: Request) -> bool:
         """Return whether the steward has refused it: the file's name decides, whatever its content."""
         return (self._folders["refused"] / file_name(request.coordinator, request.study_hash)).is_file()
 
-    def hold(self, request: Request, needed: int = 1, *, ended: Held | None = None) -> Held | None:
+    def hold(self, request: Request, needed: int = 1, answers: Answers = NOTHING) -> Held | None:
         """Keep a study for the steward; return None if too many wait, or it could not be read again.
 
-        One whose approval for once has `ended` waits again, unless it was approved anew meanwhile. Approvals
-        by too few persons are kept, and wait for others.
+        One that was approved waits again, unless it was approved anew meanwhile: with the approvals that
+        still count after these answers, which wait for those of others.
         """
         name = file_name(request.coordinator, request.study_hash)
         with self._locked():
             found = self._at(name)
-            if found is not None and found[0] != "approved":
-                return found[1]  # it waits, or was refused meanwhile
             if found is not None:
-                over = ended is not None and ended.approvals == found[1].approvals
-                if not over and found[1].persons >= needed:
-                    return found[1]  # it was approved meanwhile
-                return self._put(replace(found[1], approvals=() if over else found[1].approvals), "waiting")
+                state, held = found
+                left = held.counting(answers)
+                if state == "refused" or (state == "approved" and left.persons >= needed):
+                    return held  # it was decided meanwhile
+                return held if (state, left) == ("waiting", held) else self._put(left, "waiting")
             theirs = [held for held in self.studies("waiting") if held.coordinator == request.coordinator]
             if len(theirs) >= _MOST_HELD:
                 return None
@@ -134,7 +137,7 @@ class Approvals:
     ) -> Held:
         """Return a study that waits, or was decided the other way, by its name or the start of its hash.
 
-        `also` says which approved studies may be approved again.
+        `also` says which approved studies may be approved again: those that are not answered any more.
         """
         states: tuple[State, ...] = ("waiting", "approved", "refused")
         known = [
@@ -163,24 +166,29 @@ class Approvals:
         raise InvalidInput(f"there is no study {check.show(study)} to {to}; {there}")
 
     def approve(
-        self, held: Held, by: Person, needed: int = 1, *, once: bool = False, lines: int = 0
+        self,
+        held: Held,
+        by: Person,
+        needed: int = 1,
+        answers: Answers = NOTHING,
+        *,
+        once: bool = False,
+        note: str = "",
     ) -> tuple[Held, State]:
         """Note a person's approval, and return the study with its state: it may wait for other persons.
 
-        It is answered from then on, within the policy and the budgets. `lines` is the length of the ledger.
+        It is answered from then on, within the policy and the budgets. `answers` are those to any of its
+        analyses: of earlier approvals, those that were used no longer count. The note stays at the site.
         """
         with self._locked():
             state, now = self._now(held)
             found = held.path.parent
             if state == "refused" and found != self._folders["refused"]:
                 raise InvalidInput(f"the study {check.show(held.name)} was refused meanwhile; look again")
-            # A refused study, and one whose approval is renewed, begins anew: nobody's earlier approval
-            # counts for what was decided after it.
-            anew = state == "refused" or (state == "approved" and found == self._folders["approved"])
-            others = [
-                each for each in (() if anew else now.approvals) if not persons.same(each.person, by.name)
-            ]
-            own = Approval(person=by.name, desk=by.desk, at=files.now(), once=once, lines=lines)
+            kept = now.counting(answers).approvals
+            others = [each for each in kept if not persons.same(each.person, by.name)]
+            text, lines = check.plain(note, MOST_REASON), answers.lines
+            own = Approval(person=by.name, desk=by.desk, at=files.now(), once=once, lines=lines, text=text)
             new = replace(now, approvals=(*others, own), question=None, refusal=None)
             then: State = "approved" if new.persons >= needed else "waiting"
             return self._put(new, then), then
@@ -189,7 +197,7 @@ class Approvals:
         """Refuse every part of a study from now on, whatever the policy allows and others approved."""
         with self._locked():
             _, now = self._now(held)
-            why = Said(person=by.name, desk=by.desk, at=files.now(), text=check.plain(reason, 2000))
+            why = Said(person=by.name, desk=by.desk, at=files.now(), text=check.plain(reason, MOST_REASON))
             return self._put(replace(now, approvals=(), question=None, refusal=why), "refused")
 
     def ask(self, held: Held, by: Person, question: str) -> Held:
@@ -204,11 +212,27 @@ class Approvals:
             said = Said(person=by.name, desk=by.desk, at=files.now(), text=text)
             return self._put(replace(now, question=said), "waiting")
 
+    def end(self) -> int:
+        """Let all approved studies wait again, and no approval count; return how many studies had one."""
+        with self._locked():
+            ended = 0
+            for path in (*_files(self._folders["approved"]), *_files(self._folders["waiting"])):
+                held = load(path)
+                if held is None or not held.approvals:
+                    continue
+                ended += 1
+                left = replace(held, approvals=())
+                if (self._folders["refused"] / path.name).exists():  # the refusal remains in force
+                    write_whole(path, left.text())
+                else:
+                    self._put(left, "waiting")
+        return ended
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Let one thread of one process at a time decide; the kernel releases the lock of a dead one."""
         try:
-            handle = os.open(self._lock, os.O_CREAT | os.O_RDWR, 0o600)
+            handle = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
             give_to_owner(self._lock)
         except OSError as error:
             raise InvalidInput(f"{self._lock} cannot be opened: {error.strerror}") from None
@@ -253,6 +277,11 @@ class Approvals:
         except OSError as error:
             raise InvalidInput(f"{held.path} cannot be moved to {to}: {error.strerror}") from None
         return replace(held, path=to / name)
+
+
+def state_of(held: Held) -> State:
+    """Return the state in which a study was found."""
+    return next(state for state, name in FOLDERS.items() if name == held.path.parent.name)
 
 
 def _some(names: list[str]) -> str:

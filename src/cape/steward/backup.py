@@ -1,9 +1,11 @@
 """A copy of a site's folder, taken while its daemon runs.
 
-Claim. A backup holds every file of the folder except rows. Its ledger is the site's ledger as it was at one
-moment during the backup, whole and with a valid chain: every line that was on the disk when the backup began
-is in it.
-Reason. SQLite's own backup copies a database in one read transaction, with what its log holds. The ledger is
+Claim. A backup holds all that cape keeps in a site's folder, and nothing else, so no rows. Its ledger is the
+site's ledger as it was at one moment during the backup, whole and with a valid chain: every line that was on
+the disk when the backup began is in it.
+Reason. Only files by the names that cape gives them are copied. What else is in the folder, such as rows of
+this year or the last, is left out and named, since nobody could tell by a name that a file holds no rows.
+SQLite's own backup copies a database in one read transaction, with what its log holds. The ledger is
 copied last, so that no other file in the backup is newer, and its chain is checked in the copy. The file gets
 its name when it is complete and synced, and replaces nothing.
 Tested in tests/steward/test_backup.py, with releases and kills meanwhile; and what happens to a site whose
@@ -16,26 +18,39 @@ of its own (`cape.steward.gaps`). The backup holds the site's private key, so on
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from cape.errors import CapeError, InvalidInput
-from cape.steward.folder import LEDGER, SiteFolder
+from cape.steward.approvals import FOLDERS
+from cape.steward.folder import KEY, LEDGER, LOG, NONCES, OLD_LOG, POLICY, SiteFolder
 from cape.steward.ledger import Ledger
 
-__all__ = ["backup"]
+__all__ = ["Backup", "backup"]
 
-_DATABASE = ".sqlite"
-_BESIDE = ("-wal", "-shm", "-journal", ".new")  # parts of other files, or not finished
+_DATABASES = re.compile(rf"{Path(LEDGER).stem}(\.format-\d+)?\.sqlite|{re.escape(NONCES)}")
+_FILES = (KEY, POLICY, LOG, OLD_LOG)
+_STUDY = re.compile(rf"({'|'.join(FOLDERS.values())})/[0-9a-f]{{32}}\.json")
+_UNNAMED = re.compile(r".*(-wal|-shm|-journal|\.new|\.lock|\.sock)")  # parts of other files, or of processes
 
 
-def backup(site: SiteFolder, to: Path) -> list[str]:
-    """Write a site's folder into a new tar file; return the names of the files in it.
+@dataclass(frozen=True)
+class Backup:
+    """The names of the files in a backup, and of those that are not cape's, and were left out."""
+
+    names: list[str]
+    others: list[str]
+
+
+def backup(site: SiteFolder, to: Path) -> Backup:
+    """Write a site's folder into a new tar file.
 
     Raises:
         InvalidInput: the file exists, cannot be written, or would be in the folder itself.
@@ -48,39 +63,43 @@ def backup(site: SiteFolder, to: Path) -> list[str]:
     try:
         with tempfile.TemporaryDirectory(prefix=".backup-", dir=to.parent) as beside:
             made = Path(beside) / "backup.tar"
-            names = _write(site, made, Path(beside))
+            done = _write(site, made, Path(beside))
             os.link(made, to)  # which replaces nothing
             _sync(to.parent)
     except OSError as error:
         raise InvalidInput(f"{to} cannot be written: {error.strerror}") from None
-    return names
+    return done
 
 
-def _write(site: SiteFolder, made: Path, beside: Path) -> list[str]:
-    names = []
+def _write(site: SiteFolder, made: Path, beside: Path) -> Backup:
+    names, others = [], []
     handle = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(handle, "wb") as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for path in _files(site):
                 name = str(path.relative_to(site.path))
                 with suppress(FileNotFoundError):  # such as a study that was decided a moment ago
-                    archive.add(_copied(path, beside) if path.suffix == _DATABASE else path, name)
+                    if path.is_symlink():
+                        others.append(f"{name} (a link)")
+                        continue
+                    if _DATABASES.fullmatch(name):
+                        archive.add(_copied(path, beside), name)
+                    elif name in _FILES or _STUDY.fullmatch(name):
+                        archive.add(path, name)
+                    else:
+                        others.append(name)
+                        continue
                     names.append(name)
         file.flush()
         os.fsync(file.fileno())
-    return names
+    return Backup(names, others)
 
 
 def _files(site: SiteFolder) -> Iterator[Path]:
-    """Yield the files of a site, the ledger last; those that its policy names as rows are left out."""
-    rows = set()
-    with suppress(CapeError):  # a policy that cannot be read names none
-        rows = {Path(each).resolve() for each in site.policy.data.where}
+    """Yield the files of a site, the ledger last."""
     ledger = site.path / LEDGER
     for path in sorted(site.path.rglob("*")):
-        if not path.is_file() or path.is_symlink() or path == ledger or path.name.endswith(_BESIDE):
-            continue
-        if path.resolve() not in rows:
+        if path.is_file() and path != ledger and not _UNNAMED.fullmatch(path.name):
             yield path
     yield ledger
 

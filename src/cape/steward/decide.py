@@ -26,7 +26,8 @@ from cape.steward.codes import ASKS, Code, Denied, Refusal
 from cape.steward.gaps import Unsettled
 from cape.steward.grant import Grant, Log, Offer, denying, guarded
 from cape.steward.heads import Head
-from cape.steward.ledger import Amount, Entry, Ledger
+from cape.steward.keyring import fingerprint
+from cape.steward.ledger import Amount, Answers, Entry, Ledger
 from cape.steward.nonces import Nonces
 from cape.steward.policy import Policy
 from cape.steward.replay import Sessions
@@ -47,6 +48,8 @@ from cape.steward.wire import MOST_NUMBERS
 from cape.study.document import ParsedAnalysis
 
 __all__ = ["Decider"]
+
+_MOST_HELD = 100  # analyses of a study that waits: the desk computes what each would cost
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class Decider:
 
     def _who(self, request: Request) -> str:
         """Return who asks for what, for the log."""
-        name, key = self.policy.who(request.coordinator) or "a stranger", request.coordinator.hex()[:16]
+        name, key = self.policy.who(request.coordinator) or "a stranger", fingerprint(request.coordinator)
         return f"{name} (key {key}) for {request.name!r} run {request.run.hex()} stage {request.stage}"
 
     def _take(self, request: Request) -> None:
@@ -182,10 +185,10 @@ class Decider:
             self.log,
         )
 
-    def _check_approval(self, request: Request) -> int | None:
+    def _check_approval(self, request: Request) -> Callable[[Answers], bool]:
         """Deny a study that the steward refused, or has not approved yet where the policy says "ask".
 
-        Return how many lines the ledger had when it was approved for once; None if it was approved for good.
+        Return what says the same again when the answer is paid for: a decision may have come meanwhile.
         """
         approvals = self.approvals
         if approvals is not None and approvals.refused(request):
@@ -194,11 +197,20 @@ class Decider:
                 "this site's steward has refused the study; `cape site approve` at the site reverses that",
             )
         if self.policy.approve == "auto":
-            return None
-        approved = None if approvals is None else approvals.approved(request, self.policy.approvals)
-        if approved is not None and not self._used_up(request, approved.once):
-            return approved.once
-        held = None if approvals is None else approvals.hold(request, self.policy.approvals, ended=approved)
+            return lambda answers: approvals is None or not approvals.refused(request)
+        needed = self.policy.approvals
+        answers = self.ledger.answers(request.study_hash, request.coordinator, request.number, request.run)
+        approved = None if approvals is None else approvals.approved(request, needed, answers)
+        if approvals is not None and approved is not None:
+            return lambda answers: (
+                not approvals.refused(request) and approvals.approved(request, needed, answers) is not None
+            )
+        if len(request.study.get("analyses", ())) > _MOST_HELD:
+            raise Denied(
+                Code.REQUEST,
+                f"a study that this site's steward has to look at may have {_MOST_HELD} analyses; split it",
+            )
+        held = None if approvals is None else approvals.hold(request, needed, answers)
         if approvals is not None and held is None:
             raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
         if held is not None and held.question is not None:
@@ -206,12 +218,6 @@ class Decider:
         raise Denied(
             Code.APPROVAL,
             "the study is held until this site's steward approves it (`cape site approve`); ask again later",
-        )
-
-    def _used_up(self, request: Request, once: int | None) -> bool:
-        """Return whether this analysis was answered, in another run, since it was approved for once."""
-        return once is not None and self.ledger.answered(
-            request.study_hash, request.coordinator, once, request.number, request.run
         )
 
     def _rows(self, session: AnalysisSession, bits: int) -> int:

@@ -40,6 +40,8 @@ __all__ = ["SiteFolder"]
 KEY, POLICY, LEDGER, LOG = "identity.key", "site.toml", "ledger.sqlite", "site.log"
 NONCES = "nonces.sqlite"
 OLD_LOG = "site.log.1"
+MISSING = "unreadable cells that count as missing"
+"""How a line of the log begins that counts cells: for those who may know numbers of rows."""
 MOST_LOG = 1 << 26
 """Bytes of a log, after which it is rotated."""
 _YEAR = timedelta(days=365)
@@ -172,7 +174,7 @@ class SiteFolder:
         if new:
             counts = ", ".join(f"{name} {count}" for name, count in new.items())
             with contextlib.suppress(OSError):
-                self.log(f"unreadable cells that count as missing: {counts}")
+                self.log(f"{MISSING}: {counts}")
 
     def trust(self, card: Card, *, coordinator: bool) -> bool:
         """Write a coordinator's or a peer's key into the policy; return False if it is there already."""
@@ -191,6 +193,14 @@ class SiteFolder:
             raise InvalidInput(f"[{section}] has no {check.show(name)}{hint(name, known) if known else ''}")
         unpin(policy.path, section, name, lambda text: Policy.parse(text, policy.path))
 
+    def settle(self) -> tuple[int, int]:
+        """Charge what the ledger lacks; return how many lines that took, and how many studies wait again.
+
+        Decisions since the lines were lost may be lost with them: no approval counts any more.
+        """
+        waiting = self.approvals.end()  # first: a process that dies in between leaves nothing approved
+        return self.ledger.settle(), waiting
+
     def log(self, line: str) -> None:
         """Append a line to the site's own log, which nobody else sees.
 
@@ -200,7 +210,7 @@ class SiteFolder:
         text = f"{datetime.now(UTC).isoformat(timespec='seconds')} {_one_line(line)}\n"
         path = self.path / LOG
         with self._logging:
-            handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
             if path.stat().st_size > MOST_LOG:

@@ -33,7 +33,7 @@ from cape.secagg.parameters import Parameters
 from cape.steward.amount import Incomparable
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.gaps import Unsettled
-from cape.steward.ledger import Amount, Entry, Ledger, Limit
+from cape.steward.ledger import Amount, Answers, Entry, Ledger, Limit
 from cape.steward.request import Request
 
 __all__ = ["SOMETHING", "Grant", "Log", "Offer", "answer", "denying", "guarded", "story"]
@@ -108,14 +108,14 @@ class Offer(Agreed):
 
     Attributes:
         whole: what all stages of the run together cost.
-        once: if the study was approved for once, how many lines the ledger had then.
+        approved: whether its steward allows it now, after the answers that other runs got meanwhile.
     """
 
     whole: Amount
     entry: Entry = field(repr=False)
     ledger: Ledger = field(repr=False)
     limits: tuple[Limit, ...] = field(repr=False)
-    once: int | None = field(repr=False)
+    approved: Callable[[Answers], bool] = field(repr=False)
     who: str = field(repr=False)
     log: Log = field(repr=False)
 
@@ -127,7 +127,7 @@ class Offer(Agreed):
         if self.request.trial:
             raise Denied(Code.REQUEST, "the request is a trial: it was signed for review only")
         with denying():
-            number = self.ledger.reserve(self.entry, self.limits, self.once)
+            number = self.ledger.reserve(self.entry, self.limits, self.approved)
         self.log(f"granted {self.who}: line {number} of the ledger, {self.request.study_hash[:16]}")
         agreed = {name: getattr(self, name) for name in Agreed.__dataclass_fields__}
         return Grant(**agreed, number=number, paid=self.entry.cost + self.entry.once)

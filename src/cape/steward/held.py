@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -18,15 +18,28 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.steward import persons
 from cape.steward.keyring import public_text, read_public
+from cape.steward.ledger import Answers
 from cape.study import places
 from cape.study.document import Document, hash_of
 
-__all__ = ["MOST_QUESTION", "Approval", "Held", "Said", "file_name", "is_meant", "load", "parse"]
+__all__ = [
+    "MOST_QUESTION",
+    "MOST_REASON",
+    "Approval",
+    "Held",
+    "Said",
+    "file_name",
+    "is_meant",
+    "load",
+    "parse",
+]
 
 MOST_BYTES = 1 << 24
 """Bytes of a study."""
 MOST_QUESTION = 500
 """Characters of a question to a coordinator."""
+MOST_REASON = 2000
+"""Characters of a note, or of the reason of a refusal."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 _Time = Annotated[str, Meta(max_length=40)]
@@ -50,16 +63,26 @@ class Approval(_Written, frozen=True):
     Attributes:
         once: whether each analysis may be answered once only.
         lines: how many lines the ledger had: what was answered before does not use it up.
+        text: the person's note.
     """
 
     once: bool = False
     lines: Annotated[int, Meta(ge=0)] = 0
+    text: Annotated[str, Meta(max_length=MOST_REASON)] = ""
+
+    def counts(self, answers: Answers) -> bool:
+        """Return whether it still allows an analysis that has these answers in the ledger.
+
+        One for once ends with the first answer after it. One that was given when the ledger had more lines
+        than it has now is of a ledger that was lost.
+        """
+        return self.lines <= answers.lines and not (self.once and answers.last > self.lines)
 
 
 class Said(_Written, frozen=True):
     """A question to the coordinator, or the reason of a refusal."""
 
-    text: Annotated[str, Meta(max_length=2000)]
+    text: Annotated[str, Meta(max_length=MOST_REASON)]
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,11 +129,13 @@ class Held:
         return persons.count(each.person for each in self.approvals)
 
     @property
-    def once(self) -> int | None:
-        """How many lines the ledger had at the last approval, if an analysis may be answered once only."""
-        if not any(each.once for each in self.approvals):
-            return None
-        return max(each.lines for each in self.approvals)
+    def once(self) -> bool:
+        """Whether anybody has approved it for once."""
+        return any(each.once for each in self.approvals)
+
+    def counting(self, answers: Answers) -> Held:
+        """Return it with those approvals that still count for an analysis with these answers."""
+        return replace(self, approvals=tuple(each for each in self.approvals if each.counts(answers)))
 
     def text(self) -> str:
         """Return the file's text."""

@@ -15,7 +15,8 @@ a ledger that was replaced as a whole contradicts heads that others keep (`verif
 in it: a clock that is set back does not reopen an old year.
 Tested in tests/steward/test_ledger.py, test_heads.py and test_kills.py.
 
-A missing ledger is an error; only `Ledger.create` makes one. Format 2; `lines` defines what a line holds.
+A missing ledger is an error; only `Ledger.create` makes one. The file is `ledger_file`'s; `lines` defines
+what a line holds.
 """
 
 from __future__ import annotations
@@ -23,61 +24,42 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
-from cape import check
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.secagg.keys import Identity
 from cape.steward.amount import Amount, Basis, Limit, total
 from cape.steward.gaps import Gap, Unsettled, gap_of, is_known, note, open_gaps
-from cape.steward.heads import ID_BYTES, Head, chain_of, of_json, start, to_json
+from cape.steward.heads import Head, chain_of, of_json, start, to_json
+from cape.steward.ledger_file import LedgerFile, make
 from cape.steward.lines import COLUMNS, SETTLED, Entry, Line, line_of, values_of
 from cape.steward.reading import chain_at, earlier, head_of, sums, totals_at
 
-__all__ = ["Amount", "Entry", "Ledger", "Limit", "Line", "require_covered"]
+__all__ = ["NOTHING", "Amount", "Answers", "Entry", "Ledger", "Limit", "Line", "require_covered"]
 
-APPLICATION = 0x43415045  # "CAPE", in the file's header
-FORMAT = 2
-_PATIENCE = 60.0  # seconds to wait for others who write
-_TABLES = f"""
-CREATE TABLE ledger (id TEXT PRIMARY KEY, at TEXT NOT NULL);
-CREATE TABLE releases (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    {", ".join(f"{name} {kind} NOT NULL" for name, kind in COLUMNS.items())},
-    chain TEXT NOT NULL, signature TEXT NOT NULL,
-    UNIQUE (coordinator, run, stage)
-);
-CREATE INDEX spent ON releases (
-    year, coordinator, adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra
-);
-CREATE INDEX settled ON releases (plan) WHERE kind = '{SETTLED}';
-CREATE TABLE runs (run TEXT PRIMARY KEY, at TEXT NOT NULL);
-CREATE TABLE gaps (digest TEXT PRIMARY KEY, head BLOB NOT NULL, at TEXT NOT NULL);
-"""
-_TRIGGER = """
-CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'a line of the ledger never changes'); END;
-"""
-_TRIGGERS = "".join(
-    _TRIGGER.format(table=table, verb=verb)
-    for table in ("ledger", "releases", "runs", "gaps")
-    for verb in ("UPDATE", "DELETE")
-)
-_MARKS = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
 _NOBODY = b""  # whose lines count for every coordinator
+
+
+class Answers(NamedTuple):
+    """How many lines a ledger has, and which of them is the last that answered an analysis; 0 if none did."""
+
+    lines: int
+    last: int = 0
+
+
+NOTHING = Answers(0)
+"""An empty ledger: no approval counts that was given later."""
 
 
 def _utc() -> datetime:
     return datetime.now(UTC)
 
 
-class Ledger:
+class Ledger(LedgerFile):
     """The ledger of one site. Processes and threads may share the file; each call is one transaction.
 
     >>> ledger = Ledger.create("ledger.sqlite", lambda: identity)
@@ -97,20 +79,8 @@ class Ledger:
         *,
         clock: Callable[[], datetime] = _utc,
     ) -> None:
-        self.path, self._identity, self._clock = Path(path), identity, clock
-        if not self.path.is_file():
-            raise InvalidInput(
-                f"no ledger {str(self.path)!r}; it says what was spent, so nothing is answered without it. "
-                "Find the lost file; do not create a new one: see docs/stewards.md"
-            )
-        with self._connected() as db:
-            marks = [
-                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-            ]
-            if marks != [APPLICATION, FORMAT]:
-                raise InvalidInput(f"{self.path} {_unusable(*marks)}")
-            ((name,),) = db.execute("SELECT id FROM ledger").fetchall()
-            self.id = bytes.fromhex(name)
+        super().__init__(path)
+        self._identity, self._clock = identity, clock
 
     @classmethod
     def create(
@@ -121,27 +91,23 @@ class Ledger:
         clock: Callable[[], datetime] = _utc,
     ) -> Ledger:
         """Make an empty ledger, readable by its owner only; never overwrite a file."""
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            raise InvalidInput(f"{path} already exists; a ledger is never overwritten") from None
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            made = clock().astimezone(UTC).isoformat()
-            named = f"INSERT INTO ledger VALUES ('{os.urandom(ID_BYTES).hex()}', '{made}');"
-            db.executescript(f"BEGIN; {_TABLES} {named} {_TRIGGERS} {_MARKS} COMMIT;")
+        make(path, clock().astimezone(UTC))
         return cls(path, identity, clock=clock)
 
-    def reserve(self, entry: Entry, limits: Sequence[Limit] = (), once: int | None = None) -> int:
+    def reserve(
+        self,
+        entry: Entry,
+        limits: Sequence[Limit] = (),
+        approved: Callable[[Answers], bool] = lambda answers: True,
+    ) -> int:
         """Write a line for a stage, and return its number once it is on the disk.
 
-        With `once`, an analysis of the study that another run has begun after so many lines is not answered
-        again.
+        `approved` says whether the steward allows the analysis, at this moment, after the answers that other
+        runs got.
 
         Raises:
             Refused: this stage of the run was reserved before, the run belongs to another release, it was
-                closed, or the analysis was answered `once`.
+                closed, or its approval has ended.
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
         with self._writing() as db:
@@ -158,10 +124,8 @@ class Ledger:
                 raise Refused("this run was used for another release; every release needs a new run")
             if any(stage == entry.stage for stage, _ in begun):
                 raise Refused("this stage was released before; a retry is a new release with a new run")
-            if once is not None and _answered(
-                db, entry.study_hash, entry.coordinator, once, entry.number, entry.run
-            ):
-                raise Refused("this analysis was approved for once, and was answered; ask again")
+            if not approved(_answers(db, entry.study_hash, entry.coordinator, entry.number, entry.run)):
+                raise Refused("the steward's approval does not hold for this answer any more; ask again")
             charged = entry.cost if begun else entry.cost + entry.once
             now = self._now(db)
             if charged != Amount():
@@ -190,14 +154,12 @@ class Ledger:
         """Return whether this coordinator has reserved any stage of a run."""
         return self._holds("run = ? AND coordinator = ?", run.hex(), coordinator.hex())
 
-    def answered(
-        self, study_hash: str, coordinator: bytes, after: int, number: int | None = None, run: bytes = b""
-    ) -> bool:
-        """Return whether an analysis of a study, or any, was answered to this coordinator after so many
-        lines, in another run than this one.
-        """
+    def answers(
+        self, study_hash: str, coordinator: bytes, number: int | None = None, run: bytes = b""
+    ) -> Answers:
+        """Return what other runs than this were told of an analysis of a study, or of any in it."""
         with self._connected() as db:
-            return _answered(db, study_hash, coordinator, after, number, run)
+            return _answers(db, study_hash, coordinator, number, run)
 
     @property
     def lines(self) -> int:
@@ -354,31 +316,6 @@ class Ledger:
         now = self._clock().astimezone(UTC)
         return now if last is None else max(now, datetime.fromisoformat(last))
 
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection for one call: none is shared between threads or kept over a fork."""
-        uri = f"file:{quote(str(self.path))}?mode=rw"
-        try:
-            with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)) as db:
-                db.execute("PRAGMA synchronous = FULL")
-                db.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE is a DELETE
-                yield db
-        except CapeError:
-            raise
-        except sqlite3.Error as error:
-            problem = check.plain(str(error), 200)  # SQLite quotes what is in the file
-        except (ValueError, TypeError, ArithmeticError) as error:  # a cell that cape did not write
-            problem = f"a line in it cannot be read ({type(error).__name__})"
-        else:
-            return
-        raise CapeError(f"the ledger {self.path} cannot be used: {problem}")
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as db, db:  # commits, or rolls back if anything is raised
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-
 
 def require_covered(
     spent: Callable[[bytes | None, int | None, str | None], dict[Basis, Amount]],
@@ -410,15 +347,15 @@ def _last(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT ifnull(max(id), 0) FROM releases").fetchone()[0])
 
 
-def _answered(
-    db: sqlite3.Connection, study_hash: str, coordinator: bytes, after: int, number: int | None, run: bytes
-) -> bool:
-    found = db.execute(
-        "SELECT 1 FROM releases WHERE id > ?1 AND coordinator = ?2 AND study_hash = ?3 AND run != ?4 "
-        "AND (?5 IS NULL OR number = ?5)",
-        (after, coordinator.hex(), study_hash, run.hex(), number),
-    )
-    return found.fetchone() is not None
+def _answers(
+    db: sqlite3.Connection, study_hash: str, coordinator: bytes, number: int | None, run: bytes
+) -> Answers:
+    last = db.execute(
+        "SELECT id FROM releases WHERE coordinator = ?1 AND study_hash = ?2 AND run != ?3 "
+        "AND (?4 IS NULL OR number = ?4) ORDER BY id DESC LIMIT 1",
+        (coordinator.hex(), study_hash, run.hex(), number),
+    ).fetchone()
+    return Answers(_last(db), 0 if last is None else int(last[0]))
 
 
 def _insert(
@@ -449,15 +386,3 @@ def _apart(missing: dict[Basis, Amount]) -> Iterator[tuple[Basis, Amount]]:
             yield basis, Amount(pure=amount.pure)
         else:
             yield basis, amount
-
-
-def _unusable(application: int, form: int) -> str:
-    """Return why a file is not a ledger of this version, and what to do."""
-    if application != APPLICATION:
-        return "is not a ledger"
-    if form > FORMAT:
-        return "was written by a later version of cape; install that version again"
-    return (
-        "was written by an earlier version of cape. Nothing is answered until its lines are taken over: stop "
-        "the daemon, back up the folder, and run `cape site upgrade`"
-    )

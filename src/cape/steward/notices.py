@@ -4,7 +4,8 @@ Claim. A notice holds the site's name and one event (`cape.steward.admin.events`
 way gets each notice at least once, if it works again within about a minute; one that does not delays no
 other way. No redirect is followed, and no secret is sent in the clear, except on this machine.
 Reason. The process that runs this has no row, no key and no policy of its own: it asks the daemon over the
-administrative socket for events and for [notify], which holds no secret. Each way has its own thread and
+administrative socket for events and for [notify], which holds no secret; which command is run, which server
+gets which secret, is settled when it starts (`pinned`). Each way has its own thread and
 queue. Requests to a webhook are signed with HMAC-SHA256 of time and body, so that whoever gets one can check
 who sent it, and when.
 Tested in tests/steward/test_notices.py, against a mail server and a web server on loopback.
@@ -102,6 +103,20 @@ def send(way: str, notify: Notify, notice: Notice, environment: Mapping[str, str
         if isinstance(error, CapeError):
             raise
         raise CapeError(f"{way}: {type(error).__name__}: {check.plain(str(error), 200)}") from None
+
+
+def pinned(told: Notify, first: Notify) -> Notify:
+    """Return settings that send nothing elsewhere than the first did; ways may end, and recipients change."""
+    replace = msgspec.structs.replace
+    mail = told.smtp
+    if mail is not None:
+        mail = None if first.smtp is None else replace(first.smtp, to=mail.to, sender=mail.sender)
+    return replace(
+        told,
+        command=None if told.command is None else first.command,
+        smtp=mail,
+        webhook=None if told.webhook is None else first.webhook,
+    )
 
 
 def _run(command: list[str], notice: Notice) -> None:
@@ -257,16 +272,18 @@ class Notifier:
         return last
 
     def _settings(self, desk: Client | Desk) -> Notify:
-        """Return the policy's [notify], with the command that it had at the start.
+        """Return the policy's [notify], with the command, the servers and the variables that it had at the
+        start.
 
-        Whoever may edit the policy through the socket could otherwise run any program as this user.
+        Whoever may edit the policy through the socket could otherwise run any program as this user, or have
+        any variable of its environment sent to a server of theirs.
         """
         told = desk.notify()
-        self._first = self._first or told
-        if told.command != self._first.command:
-            self._say("the command in [notify] has changed; start `cape site notify` again to use it")
-            told = msgspec.structs.replace(told, command=self._first.command)
-        return told
+        first = self._first = self._first or told
+        found = pinned(told, first)
+        if found != told:
+            self._say("[notify] names another command or server; start `cape site notify` again to use it")
+        return found
 
     def _pass_on(self, notify: Notify, notice: Notice, ways: Mapping[str, _Way]) -> None:
         if notice.event.kind not in notify.about:

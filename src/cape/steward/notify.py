@@ -1,7 +1,9 @@
 """The [notify] section of a policy: to whom notices of a site go. `cape site notify` sends them.
 
 Claim. A policy holds no secret of a mail server or a webhook: it names the variables of the environment that
-hold them, in the process that sends.
+hold them, in the process that sends. No other variable can be named: whoever edits the policy could have it
+sent to a server of theirs.
+Reason. Names of such variables begin with CAPE_NOTIFY_.
 Tested in tests/steward/test_notices.py.
 """
 
@@ -22,7 +24,14 @@ Kind = Literal["waiting", "approved", "refused", "asked", "answered", "spent-80"
 """What a notice is about."""
 
 _Text = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"\A[^\r\n\x00]+\Z")]
-_Variable = Annotated[str, Meta(max_length=100, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")]
+_Variable = Annotated[
+    str,
+    Meta(
+        max_length=100,
+        pattern=r"\ACAPE_NOTIFY_[A-Za-z0-9_]+\Z",
+        description="must be the name of a variable that starts with CAPE_NOTIFY_",
+    ),
+]
 _Address = Annotated[
     str,
     Meta(

@@ -1,13 +1,16 @@
 """Who decides: persons by name, and how many different ones there are.
 
 Claim. Approvals that `count` takes for those of two persons were given under names that differ in more than
-case, spelling in Unicode, or what follows an @; and neither was stated by anybody but the kernel or the desk.
+case, spelling in Unicode, accents, spaces, signs that cannot be seen, or what follows an @; and neither was
+stated by anybody but the kernel or the desk.
 Reason. A person is a name. Over the administrative socket, the name is that of the operating-system user whom
 the kernel reports; only the user who runs the desk (`cape site serve --desk USER`) may state another name,
 that of the person who has logged in there (`cape.steward.admin.wire`). So `ana` at the command line and
-`Ana@clinic.org` at the desk are one person, and two people who share the part before the @ count as one. The
-site's own user and root are one person: whoever works as one of them can usually become the other.
-What this cannot prevent: whoever can write to the site's folder, or change its policy, decides alone.
+`Ana@clinic.org` at the desk are one person, as is `Ana Weiss <ana@clinic.org>`, and two people who share the
+part before the @ count as one. The site's own user and root are one person, under any address: whoever works
+as one of them can usually become the other.
+What this cannot prevent: whoever can write to the site's folder, or change its policy, decides alone; and a
+provider that gives somebody two accounts, such as one with a letter of another alphabet that looks the same.
 Tested in tests/steward/test_who_decides.py.
 """
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +26,10 @@ from dataclasses import dataclass
 from cape.steward.keyring import person as checked
 
 __all__ = ["Person", "count", "same"]
+
+_ADDRESS = re.compile(r"<([^<>]*@[^<>]*)>\s*$")
+_UNSEEN = "C", "M", "Z", "So"  # control signs, accents, spaces; among other symbols some show nothing
+_BLANK = "\u115f\u1160"  # letters that show nothing; NFKC makes the second of two others
 
 
 @dataclass(frozen=True)
@@ -57,10 +65,22 @@ def count(names: Iterable[str]) -> int:
 
 def _key(name: str) -> str:
     """Return what all names of one person have in common."""
-    plain = unicodedata.normalize("NFKC", name).casefold().strip()
-    if plain == _user(0):
-        plain = _user(os.geteuid()).casefold()
-    return plain.partition("@")[0].strip() or plain
+    own, root = _account(_user(os.geteuid())), _account(_user(0))
+    found = _account(name)
+    return own if found == root else found
+
+
+def _account(name: str) -> str:
+    """Return what can be seen of a name, or of its address, before the @ and after a domain's backslash."""
+    address = _ADDRESS.search(name)
+    plain = _visible(name if address is None else address[1])
+    return plain.partition("@")[0].rpartition("\\")[2] or plain or name
+
+
+def _visible(text: str) -> str:
+    """Return a text without accents, spaces and signs that cannot be seen, all in one case."""
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    return "".join(c for c in folded if c not in _BLANK and not unicodedata.category(c).startswith(_UNSEEN))
 
 
 def _user(uid: int | None) -> str:

@@ -74,9 +74,7 @@ def preview(
 
 def _columns(asked: ParsedAnalysis) -> tuple[str, ...]:
     """Return the columns of the site's table that the first stage reads."""
-    schema = asked.setting.schema
-    query = asked.analysis.query(schema, asked.setting.neighbours)
-    return tuple(dict.fromkeys(schema.sources(columns_of(query.blocks))))
+    return tuple(dict.fromkeys(asked.setting.schema.sources(columns_of(asked.query.blocks))))
 
 
 def _check_names(policy: Policy, asked: ParsedAnalysis) -> None:

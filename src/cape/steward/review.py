@@ -101,7 +101,7 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
 def _query(asked: ParsedAnalysis) -> Query:
     """Return what is asked, or deny what does not fit the columns of the study, or its model."""
     try:
-        return asked.analysis.query(asked.setting.schema, asked.setting.neighbours)
+        return asked.query
     except InvalidInput as error:
         problem = str(error)
     raise Denied(Code.REQUEST, f"the study is invalid: {problem}")

@@ -97,7 +97,7 @@ total = {epsilon = 4.0, delta = 1e-6}          # what may be spent ever
 # [notify]
 # command = ["/usr/local/bin/our-hook"]        # gets the notice as JSON on its standard input
 # smtp = {host = "mail.clinic.org", from = "cape@clinic.org", to = ["steward@clinic.org"]}
-# webhook = {url = "https://clinic.org/hook", secret_env = "CAPE_WEBHOOK_SECRET"}
+# webhook = {url = "https://clinic.org/hook", secret_env = "CAPE_NOTIFY_WEBHOOK"}
 
 # Coordinators that may ask, and sites that may be in the same sum: names and public keys. `cape site trust
 # FILE` adds one.

@@ -30,7 +30,8 @@ from pathlib import Path
 from cape.errors import CapeError, InvalidInput
 from cape.secagg.keys import Identity
 from cape.steward.amount import Amount, Basis, under
-from cape.steward.ledger import APPLICATION, FORMAT, Ledger
+from cape.steward.ledger import Ledger
+from cape.steward.ledger_file import APPLICATION, FORMAT
 from cape.steward.lines import Entry
 
 __all__ = ["Upgraded", "upgrade"]

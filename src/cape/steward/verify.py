@@ -23,7 +23,7 @@ from typing import Any
 from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head, before, chain_of, of_json, start, to_json
-from cape.steward.ledger import APPLICATION, FORMAT
+from cape.steward.ledger_file import APPLICATION, FORMAT
 from cape.steward.lines import COLUMNS, Line, line_of
 
 __all__ = ["Verified", "verify", "verify_rows"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,7 @@ import msgspec
 from cape import check
 from cape.analyses import build, build_after
 from cape.data import Person, Schema
-from cape.engine.query import Analysis, Neighbours
+from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.schemes import SCHEMES, Parties, Scheme, make_scheme
 from cape.engine.session import AnalysisSession
 from cape.engine.stages import Setting, Stages
@@ -112,6 +113,11 @@ class ParsedAnalysis:
     scheme: Scheme
     stages: Stages
     sites: tuple[str, ...]
+
+    @cached_property
+    def query(self) -> Query:
+        """What its first stage asks for; raises `InvalidInput` if that does not fit the columns."""
+        return self.analysis.query(self.setting.schema, self.setting.neighbours)
 
     def session(self) -> AnalysisSession:
         """Return the analysis at its first stage."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cape import check
 from cape.cli import words
 from cape.steward.backup import backup as write
 from cape.steward.folder import SiteFolder
@@ -28,6 +29,11 @@ def backup(
     Example: [bold]cape site backup /backup/cleveland.tar --site our-site[/bold]
     """
     here = SiteFolder(folder)
-    names = write(here, file)
-    here.log(f"backed up {words.count(len(names), 'file')}")
-    typer.echo(f"{file}: {words.count(len(names), 'file')}, {file.stat().st_size / 1e3:,.0f} kB.")
+    done = write(here, file)
+    many = words.count(len(done.names), "file")
+    here.log(f"backed up {many}")
+    typer.echo(f"{file}: {many}, {file.stat().st_size / 1e3:,.0f} kB.")
+    if done.others:
+        typer.echo(
+            f"Left out, because they are not cape's own files: {check.plain(', '.join(done.others), 500)}."
+        )

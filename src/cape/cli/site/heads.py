@@ -42,7 +42,7 @@ def settle(
     """Show signed lines that the ledger lacks, as after a restored backup; --yes charges them.
 
     A site answers nothing while there is a gap. Look for the newer ledger first: putting it back closes the
-    gap. A charge cannot be undone.
+    gap. A charge cannot be undone. Approved studies wait again: decisions may have been lost with the lines.
 
     Example: [bold]cape site settle --site our-site[/bold]
     """
@@ -51,13 +51,15 @@ def settle(
     for _, head in read_heads(heads) if heads is not None else ():
         ledger.show(head, own)
     gaps = ledger.gaps()
-    written = ledger.settle() if yes and gaps else 0
+    written, waiting = here.settle() if yes and gaps else (0, 0)
     if written:
-        here.log(f"settled {words.count(len(gaps), 'gap')} of the ledger in {words.count(written, 'line')}")
+        what = f"{words.count(len(gaps), 'gap')} of the ledger in {words.count(written, 'line')}"
+        here.log(f"settled {what}; approvals that ended: {waiting}")
     if as_json:
-        screen.print_json({"gaps": [_plain(gap) for gap in gaps], "settled": bool(yes), "lines": written})
+        plain = [_plain(gap) for gap in gaps]
+        screen.print_json({"gaps": plain, "settled": bool(yes), "lines": written, "waiting": waiting})
     else:
-        _show(gaps, written)
+        _show(gaps, written, waiting)
     if gaps and not yes:
         raise typer.Exit(1)
 
@@ -153,7 +155,7 @@ def _plain(gap: Gap) -> dict[str, Any]:
     }
 
 
-def _show(gaps: list[Gap], written: int) -> None:
+def _show(gaps: list[Gap], written: int, waiting: int) -> None:
     if not gaps:
         typer.echo("Nothing that this site has signed is known to be missing in its ledger.")
         return
@@ -166,6 +168,9 @@ def _show(gaps: list[Gap], written: int) -> None:
         )
     if written:
         typer.echo(f"Settled: charged in {words.count(written, 'line')}. The site answers again.")
+        if waiting:
+            typer.echo(f"Studies that wait for approval again: {waiting}; a used approval may be lost.")
+        typer.echo("A refusal that is newer than the backup may be lost, too: refuse such studies again.")
     else:
         typer.echo(
             "If the newer ledger still exists, put it back. If it is lost, --yes charges what is missing; "

@@ -86,12 +86,13 @@ class Analysis(Told, frozen=True):
 
 
 class Approval(Told, frozen=True):
-    """Who approved a study, when (UTC), and whether each analysis may be answered once only."""
+    """Who approved a study, when (UTC), whether each analysis may be answered once only, and why."""
 
     person: str
     desk: bool
     at: str
     once: bool
+    reason: str = ""
 
 
 class Study(Told, frozen=True):
@@ -100,7 +101,7 @@ class Study(Told, frozen=True):
     Attributes:
         since: when it was first held (UTC).
         coordinator: the coordinator's name in the policy; None if its key is unknown.
-        epsilon, delta, colluding, scheme, sites: what the study states.
+        epsilon, delta, colluding, scheme, neighbours, sites: what the study states.
         answered: how many of its analyses would be answered now.
         mu, cost: what these would add to the ledger; `cost` is the epsilon at `cost_delta`.
         bet: how often somebody who knows all else could at most win an even bet on one person's record, with
@@ -110,7 +111,7 @@ class Study(Told, frozen=True):
             person, of whom so many rows count.
         why: why it waits, in a sentence; empty if it does not.
         approvals, needed: who has approved it, and how many different persons must.
-        once: whether each analysis is answered once only; used: whether some were since the approval.
+        once: whether somebody approved it for once; ended: whether too few approvals still count.
         question: what its coordinator was asked last.
         reason: why it was refused; decided_by: by whom, and decided_at: when.
     """
@@ -126,6 +127,7 @@ class Study(Told, frozen=True):
     delta: str
     colluding: str
     scheme: str
+    neighbours: str
     sites: str
     analyses: tuple[Analysis, ...]
     answered: int
@@ -141,7 +143,7 @@ class Study(Told, frozen=True):
     approvals: tuple[Approval, ...] = ()
     needed: int = 1
     once: bool = False
-    used: bool = False
+    ended: bool = False
     question: str = ""
     reason: str = ""
     decided_by: str = ""
@@ -176,7 +178,7 @@ class Decided(Told, frozen=True):
 class PlanLine(Told, frozen=True):
     """The plan of one analysis: a table of its noise and expected error, with a title, and notes.
 
-    `problem` says why there is no plan, if there is none.
+    `problem` says why there is no plan, if there is none; `whole`, whether its numbers count people.
     """
 
     number: int
@@ -185,6 +187,7 @@ class PlanLine(Told, frozen=True):
     rows: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
     problem: str = ""
+    whole: bool = False
 
 
 class Party(Told, frozen=True):
@@ -276,6 +279,7 @@ class StudyFile(Told, frozen=True):
     Attributes:
         study: what it asks, and what was decided.
         text: the study as it was signed, as a TOML text.
+        rows: the number of rows of this site, if it is known; the plan assumes as many at each.
         plan: noise and expected error of the first analyses, by the site's own computation.
         roster: its sites, with the fingerprints of their keys in the policy.
         released: what left this site for it, newest first, and `spent`, the sum of it.
@@ -283,6 +287,7 @@ class StudyFile(Told, frozen=True):
 
     study: Study
     text: str
+    rows: int | None
     plan: tuple[PlanLine, ...]
     roster: tuple[Party, ...]
     released: tuple[Line, ...]

@@ -20,11 +20,12 @@ from cape.steward.admin.events import Events
 from cape.steward.admin.hidden import hide, restore
 from cape.steward.admin.studied import study_file
 from cape.steward.admin.surveyed import surveyed
-from cape.steward.approvals import FOLDERS, Held, State, Verb
+from cape.steward.approvals import Held, State, Verb, state_of
 from cape.steward.export import export
 from cape.steward.folder import LOG, SiteFolder
 from cape.steward.gaps import Unsettled
 from cape.steward.keyring import Card, fingerprint, person, public_text, read_public, write_whole
+from cape.steward.ledger import Answers
 from cape.steward.notify import Notify
 from cape.steward.persons import Person
 from cape.steward.policy import Policy
@@ -32,10 +33,12 @@ from cape.steward.preview import preview
 from cape.steward.verify import verify_rows
 from cape.study import Study, places
 from cape.study.document import document
+from cape.study.named_files import refuse_named_files
 
 __all__ = ["Desk", "at_desk"]
 
 _MOST_DIFFERENT = 20_000  # lines of two texts that are still compared
+_MOST_FILES = 1000
 _LOG_BYTES = 1 << 24  # of the log's end, for its last lines
 _T = TypeVar("_T")
 
@@ -102,27 +105,42 @@ class Desk:
         studies = [self._shown(policy, held, state) for state in states for held in approvals.studies(state)]
         return data.Inbox(tuple(studies), tuple(approvals.unreadable()))
 
-    def study(self, study: Name, coordinator: Name | None = None) -> data.StudyFile:
-        """Return all that the site knows of a study: its text, plan, sites, approvals, and what left."""
+    def study(self, study: Name, coordinator: Name | None = None, counted: bool = True) -> data.StudyFile:
+        """Return all that the site knows of a study: its text, plan, sites, approvals, and what left.
+
+        `counted` says whether its plan goes by this site's number of rows.
+        """
         folder = self.folder
         held, state = self._any(study, coordinator)
         folder.book.refresh()
         told = self._shown(folder.policy, held, state)
-        return study_file(folder.policy, folder.identity.public, folder.book, held, told)
+        own = folder.identity.public
+        rows = self.people().count if counted else None
+        return study_file(folder.policy, own, folder.book, held, told, rows)
 
     def approve(
-        self, study: Name, coordinator: Name | None = None, reason: Reason = "", once: bool = False
+        self,
+        study: Name,
+        coordinator: Name | None = None,
+        reason: Reason = "",
+        once: bool = False,
+        was: Name | None = None,
     ) -> data.Decided:
         """Approve a study, by its name or the start of its hash; with `once`, each analysis for one answer.
 
         It is durable when this returns. Where the policy asks for several persons, the study may still wait.
+        `was` is the state in which the person saw it: a decision since then is not reversed.
         """
         policy, approvals = self.folder.policy, self.folder.approvals
         held = self._find(study, coordinator, "approve")
+        now = state_of(held)
+        if was is not None and was != now:
+            raise InvalidInput(f"the study {check.show(held.name)} was {now} meanwhile; look at it again")
         self._shown(policy, held, "approved")  # an invalid study, or a broken ledger, is not approved
         self._watch.value.look()
-        lines = self.folder.book.lines
-        held, state = approvals.approve(held, self._person, policy.approvals, once=once, lines=lines)
+        held, state = approvals.approve(
+            held, self._person, policy.approvals, self._answers(held), once=once, note=reason
+        )
         verb = "approved" if state == "approved" else f"approved ({held.persons} of {policy.approvals})"
         return self._decided(f"{verb} for once" if once else verb, held, state, reason)
 
@@ -252,6 +270,10 @@ class Desk:
         except CapeError:
             return data.People(None, unit)
 
+    def row_files(self) -> tuple[str, ...]:
+        """Return the files that hold the site's rows, the first thousand: the desk must not read them."""
+        return tuple(self.folder.policy.data.files()[:_MOST_FILES])
+
     def ledger_export(self) -> str:
         """Return the whole ledger as JSON, signed: `cape site verify --export` checks it."""
         policy, identity = self.folder.policy, self.folder.identity
@@ -279,6 +301,7 @@ class Desk:
         key = _asker(policy, coordinator)
         verdicts = None
         if study is not None:
+            refuse_named_files(places.parse(Path(where), study))
             asked = document(Study.parse(study, Path(where)))
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
         problems, found = surveyed(self.folder, policy)
@@ -315,23 +338,24 @@ class Desk:
 
     def _find(self, study: str, coordinator: str | None, to: Verb) -> Held:
         who = _asker(self.folder.policy, coordinator) if coordinator else None
-        return self.folder.approvals.find(study, to=to, coordinator=who, also=self._used)
+        return self.folder.approvals.find(study, to=to, coordinator=who, also=self._ended)
 
     def _any(self, study: str, coordinator: str | None) -> tuple[Held, State]:
         """Return a study in any state, and its state."""
         who = _asker(self.folder.policy, coordinator) if coordinator else None
         held = self.folder.approvals.find(study, to="show", coordinator=who)
-        return held, next(state for state, name in FOLDERS.items() if name == held.path.parent.name)
+        return held, state_of(held)
 
-    def _used(self, held: Held) -> bool:
-        """Return whether a study that was approved for once was answered since."""
-        if held.once is None:
-            return False
-        return self.folder.ledger.answered(held.study_hash, held.coordinator, held.once)
+    def _answers(self, held: Held) -> Answers:
+        """Return the answers to any analysis of a study."""
+        return self.folder.ledger.answers(held.study_hash, held.coordinator)
+
+    def _ended(self, held: Held) -> bool:
+        """Return whether too few approvals of a study count: they were used, or the policy asks for more."""
+        return held.counting(self._answers(held)).persons < self.folder.policy.approvals
 
     def _shown(self, policy: Policy, held: Held, state: State) -> data.Study:
-        used = state == "approved" and self._used(held)
-        return shown.study(policy, self.folder.book, held, state, used=used)
+        return shown.study(policy, self.folder.book, held, state, self._answers(held))
 
     def _decided(self, what: str, held: Held, state: State, reason: str) -> data.Decided:
         """Log a decision that is on the disk, and return the study as it is now."""

@@ -144,17 +144,18 @@ def _of_study(before: State | None, old: Held | None, state: State, held: Held) 
 
     approved_at = held.approvals[-1].at if held.approvals else ""
     if state == "approved" and (before != state or old is None or old.approvals != held.approvals):
-        once = " for once" if held.once is not None else ""
+        once = " for once" if held.once else ""
         yield said("approved", f"{what} was approved{once}", approved_at)
     elif state == "refused" and (before != state or old is None or old.refusal != held.refusal):
         yield said("refused", f"{what} was refused", "" if held.refusal is None else held.refusal.at)
     elif state == "waiting":
-        more = 0 if old is None else len(held.approvals) - len(old.approvals)
+        now = {each.person for each in held.approvals}
+        then = now if old is None else {each.person for each in old.approvals}
         if before is None:
             yield said("waiting", f"{what} waits for approval", held.since)
-        elif before != "waiting" or more < 0:
+        elif before != "waiting" or then - now:
             yield said("waiting", f"{what} waits for approval again")
-        elif more > 0:
+        elif now - then:
             sentence = f"{what} was approved, and waits for another person's approval"
             yield said("waiting", sentence, approved_at)
         if held.question is not None and (old is None or old.question != held.question):

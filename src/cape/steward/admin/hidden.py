@@ -3,10 +3,11 @@
 Claim. The text that `hide` returns contains no database connection and no password of an address. In a text
 that a steward has edited, `restore` puts the secrets back in place of the marks.
 Reason. The value of every key `connection` or `omop`, in any quotes, and the part of an address between user
-and host (at most 1,000 characters) are replaced by a mark, by position: the text need not be valid. Marks in
-an edited text stand for the secrets of the old text, in the same order. They are allowed only in the data of
-[site] and in comments: elsewhere, for instance as the name of a column, a summary of the policy would show
-the secret.
+and host (at most 1,000 characters) are replaced by a mark, by position: the text need not be valid. If it is,
+what it says then is looked at: where a connection or a secret of an address is still in it, as by a key with
+an escape or a password with a quote, one mark takes the place of all of `data`. Marks in an edited text stand
+for the secrets of the old text, in the same order. They are allowed only in the data of [site] and in
+comments: elsewhere, for instance as the name of a column, a summary of the policy would show the secret.
 Tested in tests/steward/test_desk.py.
 """
 
@@ -16,24 +17,79 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from cape.data.secrets import has_password
 from cape.errors import InvalidInput
 
 __all__ = ["MARK", "hide", "restore"]
 
 MARK = "(hidden)"
 
+_LINE = f'data = "{MARK}"\n'
+_NOTHING = "# The policy holds a secret that cannot be hidden here: write [site] with a line for data.\n"
+_DATA = re.compile(r"""\s*(data|"data"|'data')\s*[.=]""")
+_MOST_LINES = 50  # of what says where rows are
+
 _STRING = r"\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|\"(?:\\.|[^\"\\\n])*\"?|'[^'\n]*'?|[^\s\"',}#][^,}#\n]*"
 _CONNECTION = re.compile(rf"(\b(?:connection|omop)[\"']?\s*=[ \t]*)({_STRING})", re.DOTALL)
+_SECRET = re.compile(
+    r"\b(password|passwd|pwd|token|sig)\s*=\s*[^\s&]|://[^\s/@:]+@|://[^\s/@]*:[^\s/@]+@", re.I
+)
+_OPTION = re.compile(r"([?&](?:password|passwd|pwd|sslpassword|token)=)([^\s&\"']{1,1000})", re.IGNORECASE)
 _ADDRESS = re.compile(r"(://[^\s:/@\"']*:)([^\s/@\"'][^\s\"']{0,1000})(?=@)")
 
 
 def hide(text: str) -> str:
-    """Return a policy without its secrets."""
+    """Return a policy, or another text, without its secrets."""
+    found = _by_position(text)
+    return _without_data(text) if _valid(text) and (not _valid(found) or _shows(found)) else found
+
+
+def _valid(text: str) -> bool:
+    try:
+        return isinstance(tomllib.loads(text).get("site"), dict)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return False
+
+
+def _by_position(text: str) -> str:
     text = _CONNECTION.sub(rf'\1"{MARK}"', text)
-    return _ADDRESS.sub(rf"\1{MARK}", text)
+    return _OPTION.sub(rf"\1{MARK}", _ADDRESS.sub(rf"\1{MARK}", text))
+
+
+def _shows(text: str) -> bool:
+    """Return whether the data of a valid policy holds a secret."""
+    data = _data(tomllib.loads(text))
+    values = data if isinstance(data, dict) else {"path": data}
+    if any(values.get(key) not in (None, MARK) for key in ("connection", "omop")):
+        return True
+    texts = [each.replace(MARK, "") for each in values.values() if isinstance(each, str)]
+    return any(has_password(each) or _SECRET.search(each) for each in texts)
+
+
+def _without_data(text: str) -> str:
+    """Return a policy with a mark for its data; comments beside it are hidden by position."""
+    place = _data_lines(text)
+    if place is None:
+        return _NOTHING
+    lines = text.splitlines(keepends=True)
+    return _by_position("".join([*lines[: place.start], _LINE, *lines[place.stop :]]))
+
+
+def _data_lines(text: str) -> range | None:
+    """Return the lines of a policy that say where the rows are; None if they say something else besides."""
+    lines = text.splitlines(keepends=True)
+    wanted = tomllib.loads(text)
+    wanted["site"]["data"] = MARK
+    for start in (place for place, line in enumerate(lines) if _DATA.match(line)):
+        for stop in range(start + 1, min(start + _MOST_LINES, len(lines)) + 1):
+            with suppress(tomllib.TOMLDecodeError, RecursionError):
+                if tomllib.loads("".join([*lines[:start], _LINE, *lines[stop:]])) == wanted:
+                    return range(start, stop)
+    return None
 
 
 def restore(text: str, old: str) -> str:
@@ -42,12 +98,44 @@ def restore(text: str, old: str) -> str:
     Raises:
         InvalidInput: a mark is where the secret would be shown, or the text is not valid TOML.
     """
-    _require_in_place(text, hide(old))
-    for pattern, mark in ((_CONNECTION, f'"{MARK}"'), (_ADDRESS, MARK)):
+    hidden = hide(old)
+    _require_in_place(text, hidden)
+    if _data_before(hidden) == MARK and (place := _data_lines(old)) is not None:
+        lines = old.splitlines(keepends=True)
+        given = "".join(lines[place.start : place.stop])
+        around = "".join([*lines[: place.start], *lines[place.stop :]])
+        found = [given if line.strip() == _LINE.strip() else line for line in text.splitlines(keepends=True)]
+        return _kept("".join(found) if given in found else text, text, old, hidden, around)
+    return _kept(_put_back(text, old), text, old, hidden)
+
+
+def _put_back(text: str, old: str) -> str:
+    """Return a text with the secrets of the old one in place of its marks, in the same order."""
+    for pattern, mark in ((_CONNECTION, f'"{MARK}"'), (_ADDRESS, MARK), (_OPTION, MARK)):
         secrets = iter([found[2] for found in pattern.finditer(old)])
         text = pattern.sub(partial(_put, mark, secrets), text)
         old = pattern.sub(rf"\1{mark}", old)  # an address in a connection is hidden with it
     return text
+
+
+def _kept(restored: str, text: str, old: str, hidden: str, around: str = "") -> str:
+    """Return a restored policy, with the secrets of comments; raise if its data is not what is meant.
+
+    Marks are counted from the top: a comment with one that was added or removed would shift them.
+    """
+    if around:
+        restored = _put_back(restored, around)
+    try:
+        now, meant = _data(tomllib.loads(restored)), _data(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return restored  # refused for that
+    same = meant == _data_before(hidden)
+    if MARK in json.dumps(now, default=str) or (same and now != _data_before(old)):
+        raise InvalidInput(
+            f"it is not clear which secret {MARK!r} stands for; leave the lines with it as they were, or "
+            "write the connection anew"
+        )
+    return restored
 
 
 def _put(mark: str, secrets: Iterator[str], found: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from cape.steward.approvals import Held, State
 from cape.steward.book import Book, Places
 from cape.steward.heads import of_json
 from cape.steward.keyring import fingerprint, public_text
-from cape.steward.ledger import Amount, Line
+from cape.steward.ledger import Amount, Answers, Line
 from cape.steward.lines import SETTLED
 from cape.steward.policy import Policy
 from cape.steward.preview import Verdict, preview
@@ -77,8 +77,10 @@ def analyses(policy: Policy, verdicts: Iterable[Verdict]) -> tuple[data.Analysis
     )
 
 
-def study(policy: Policy, book: Book, held: Held, state: State, *, used: bool = False) -> data.Study:
-    """Return a study with this site's verdicts in this year; `used` says whether its approval for once is."""
+def study(policy: Policy, book: Book, held: Held, state: State, answers: Answers) -> data.Study:
+    """Return a study with this site's verdicts in this year; `answers` are those to any of its analyses."""
+    left = held.counting(answers)
+    ended = state == "approved" and left.persons < policy.approvals
     verdicts = preview(policy, book, held.study, held.coordinator)
     answered = [each for each in verdicts if each.refusal is None]
     whole = sum((each.cost for each in answered), Amount())
@@ -98,6 +100,7 @@ def study(policy: Policy, book: Book, held: Held, state: State, *, used: bool = 
         stated("delta"),
         stated("colluding"),
         stated("scheme"),
+        stated("neighbours"),
         check.plain(", ".join(map(str, held.study.get("sites") or ())), _LONG),
         analyses(policy, verdicts),
         len(answered),
@@ -108,11 +111,13 @@ def study(policy: Policy, book: Book, held: Held, state: State, *, used: bool = 
         tuple(dict.fromkeys(name for each in verdicts for name in each.columns)),
         check.plain(str(held.study.get("where") or ""), _LONG),
         *_unit(held),
-        _why(policy, held, state, used),
-        tuple(data.Approval(each.person, each.desk, each.at, each.once) for each in held.approvals),
+        _why(policy, held, left, "waiting" if ended else state),
+        tuple(
+            data.Approval(each.person, each.desk, each.at, each.once, each.text) for each in held.approvals
+        ),
         policy.approvals,
-        held.once is not None,
-        used,
+        held.once,
+        ended,
         "" if held.question is None else held.question.text,
         "" if held.refusal is None else held.refusal.text,
         *_decided(held),
@@ -200,12 +205,12 @@ def _unit(held: Held) -> tuple[str, int]:
     return "person", rows if isinstance(rows, int) else 1
 
 
-def _why(policy: Policy, held: Held, state: State, used: bool) -> str:
-    """Return why a study waits, or will, in a sentence."""
-    if used:
-        return "It was approved for once, and was answered: what is asked a second time waits again."
+def _why(policy: Policy, held: Held, left: Held, state: State) -> str:
+    """Return why a study waits, or will, in a sentence; `left` has the approvals that still count."""
     if state != "waiting":
         return ""
+    if left != held:
+        return "It was approved for once, and was answered: what is asked a second time waits again."
     many = f"{policy.approvals} different persons approve it" if policy.approvals > 1 else "you approve it"
     why = f'The policy says approve = "ask": no part of this study is answered until {many}.'
     if held.approvals:

@@ -20,22 +20,27 @@ __all__ = ["study_file"]
 
 _MOST_LINES = 1000  # of the ledger
 _MOST_PLANNED = 20  # analyses of a study: each takes up to a second
+_MOST_ENTRIES = 20_000  # that an analysis releases at once
 _LONG = 20_000  # characters of a line
 _MOST_PLANS = 500
-_plans: dict[tuple[str, int], data.PlanLine] = {}
+_ROWS = 1000  # at each site, where it is not known how many rows this one has
+_plans: dict[tuple[str, int, int], data.PlanLine] = {}
 _ABOUT = ("name", "description", "where")
 _TERMS = ("epsilon", "delta", "noise", "colluding", "min_sites", "scheme", "neighbours")
 
 
-def study_file(policy: Policy, own: bytes, book: Book, held: Held, told: data.Study) -> data.StudyFile:
-    """Return what the site knows of a study."""
+def study_file(
+    policy: Policy, own: bytes, book: Book, held: Held, told: data.Study, rows: int | None
+) -> data.StudyFile:
+    """Return what the site knows of a study, planned as if each site had as many rows as this one."""
     theirs = book.select(held.coordinator, held.study_hash)
     released = book.read(theirs[::-1][:_MOST_LINES])
     numbers = range(1, len(told.analyses) + 1)
     return data.StudyFile(
         told,
         text_of(held.study),
-        tuple(_plan(held, number) for number in numbers[:_MOST_PLANNED]),
+        rows,
+        tuple(_plan(held, number, rows or _ROWS) for number in numbers[:_MOST_PLANNED]),
         tuple(_party(policy, own, str(name)) for name in held.study["sites"]),
         tuple(shown.line_of(policy, line) for line in released),
         shown.spent(len(theirs), book.cost(theirs), policy.year.delta),
@@ -60,26 +65,33 @@ def text_of(study: Mapping[str, Any]) -> str:
     return "\n".join(check.plain(line, _LONG) for line in lines)[: data.MOST_TEXT]
 
 
-def _plan(held: Held, number: int) -> data.PlanLine:
-    """Return the plan of an analysis; it is made once, because it depends on the study alone."""
-    key = held.study_hash, number
+def _plan(held: Held, number: int, rows: int) -> data.PlanLine:
+    """Return the plan of an analysis; it is made once, because it depends on the study and rows alone."""
+    key = held.study_hash, number, rows
     found = _plans.get(key)
     if found is None:
         while len(_plans) >= _MOST_PLANS:
             _plans.pop(next(iter(_plans)), None)
-        found = _plans[key] = _made(held.study, number)
+        found = _plans[key] = _made(held.study, number, rows)
     return found
 
 
-def _made(study: Mapping[str, Any], number: int) -> data.PlanLine:
-    """Return the plan of an analysis for 1,000 rows a site: the number of rows is not looked up."""
+def _made(study: Mapping[str, Any], number: int, rows: int) -> data.PlanLine:
+    """Return the plan of an analysis for so many rows at each site."""
     title = f"Analysis {number}"
     try:
         asked = read(study, number)
         title = f"{number}. {asked.analysis.sentence}"
-        plan = make_plan(asked.analysis, asked.setting, asked.scheme, float(asked.stages.share), None)
+        entries = sum(array.size for array in asked.query.arrays(asked.setting.schema))
+        if entries > _MOST_ENTRIES:
+            return data.PlanLine(
+                number, title, problem=f"{entries:,} numbers are too many to be planned here."
+            )
+        sizes = {str(name): rows for name in study["sites"]}
+        plan = make_plan(asked.analysis, asked.setting, asked.scheme, float(asked.stages.share), sizes)
         table = plan.table()
-        return data.PlanLine(number, title, table.columns, table.rows, tuple(plan.notes()))
+        whole = asked.analysis.whole
+        return data.PlanLine(number, title, table.columns, table.rows, tuple(plan.notes()), whole=whole)
     except CapeError as error:
         return data.PlanLine(number, title, problem=check.plain(str(error), 300))
 
