@@ -100,10 +100,10 @@ clean:
 	touch $@
 
 # NVFLARE wants older versions of packages that `make test` does not need it for.
-.venv-flare/.test: pyproject.toml constraints.txt
+.venv-flare/.test: pyproject.toml constraints.txt Makefile
 	test -x .venv-flare/bin/python || $(PYTHON) -m venv .venv-flare
 	.venv-flare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e '.[desk,flare]' pytest pytest-xdist playwright
+		-e '.[desk,flare]' pytest pytest-xdist playwright pillow
 	touch $@
 
 # What benchmarks compare with and what does not import beside our scikit-learn.

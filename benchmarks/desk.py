@@ -102,33 +102,26 @@ def _hold(site: Any) -> str:
     from cape.secagg import Identity, Roster
     from cape.steward import make_request, read
     from cape.steward.keyring import Card
+    from tests.world import document
 
     office, others = Identity(), {name: Identity() for name in ("hungary", "zurich")}
     site.trust(Card("office", office.public, "coordinator"), coordinator=True)
     for name, identity in others.items():
         site.trust(Card(name, identity.public, "site"), coordinator=False)
-    study = {
-        "name": "heart",
-        "description": "three clinics",
-        "scheme": "cape",
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "noise": "gaussian",
-        "colluding": 1,
-        "min_sites": 3,
-        "neighbours": "replace-one",
-        "schema": {
+    study = document(
+        name="heart",
+        schema={
             "age": {"low": 18.0, "high": 90.0, "missing": True},
             "chol": {"low": 100.0, "high": 400.0, "missing": True},
             "sex": {"categories": ["female", "male"], "missing": True},
         },
-        "sites": ["cleveland", *others],
-        "analyses": [
+        sites=["cleveland", *others],
+        analyses=[
             {"kind": "mean", "columns": ["age", "chol"], "share": 0.3},
             {"kind": "histogram", "column": "age", "bins": 10, "share": 0.3},
             {"kind": "count", "share": 0.3},
         ],
-    }
+    )
     keys = {"cleveland": site.identity.public} | {name: each.public for name, each in others.items()}
     request = make_request(
         study, 1, read(study, 1).session(), roster=Roster.of(keys), run=os.urandom(16), identity=office

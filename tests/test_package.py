@@ -44,6 +44,7 @@ HOMES = {
     "nvflare": "flare",
     "aiohttp": "flare",
     "psutil": "flare",
+    "h11": "desk",
     "starlette": "desk",
     "anyio": "desk",
     "markupsafe": "desk",
@@ -273,7 +274,7 @@ def test_an_undeclared_import_would_be_seen():
 BLOCKED = """
 import importlib, pkgutil, sys
 extras = {"matplotlib", "sklearn", "torch", "dp_accounting", "nvflare", "aiohttp", "psutil"}
-extras |= {"starlette", "anyio", "uvicorn", "jinja2", "authlib", "httpx2", "joserfc", "tomlkit"}
+extras |= {"starlette", "anyio", "uvicorn", "h11", "jinja2", "authlib", "httpx2", "joserfc", "tomlkit"}
 extras |= {"fastexcel", "formulaic", "pyreadstat", "duckdb", "psycopg", "pymysql", "pyspark"}
 class Missing:
     def find_spec(self, name, path=None, target=None):

@@ -7,8 +7,6 @@ could do if somebody ran code in it is tried with the link's own rights.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,14 +17,11 @@ import pytest
 
 from cape.flare.rehearsal import Rehearsal, daemon_of
 from tests_deploy.conftest import SCHEMA, people
+from tests_deploy.users import DAEMON, LINK, as_user, own, possible
 
-DAEMON, LINK = 61001, 61002
 NAMES = ("u", "v", "w")
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None,
-    reason="only root can start processes of other users",
-)
+pytestmark = pytest.mark.skipif(not possible(), reason="only root can start processes of other users")
 
 
 @pytest.fixture(autouse=True)
@@ -46,30 +41,6 @@ class TwoUsers(Rehearsal):
         return super().launch(
             who, arguments, before=as_user(DAEMON if is_daemon else LINK, network=not is_daemon)
         )
-
-
-def as_user(uid: int, *, network: bool = True) -> list[str]:
-    """Return what to put before a command, so that it runs as a user of its own.
-
-    Python and the package may lie where only root can look (a home folder): in a mount namespace of its own,
-    such folders are covered by empty ones that hold what is needed.
-    """
-    needed = {Path(sys.executable).parent.parent, Path(os.path.realpath(sys.executable)).parent.parent}
-    needed.add(Path(__file__).resolve().parents[1])
-    lines = ["set -e", "stage=$(mktemp -d)", "mount -t tmpfs tmpfs $stage"]
-    hidden = sorted({str(each) for path in needed for each in path.parents if not each.stat().st_mode & 1})
-    for number, path in enumerate(sorted(needed)):
-        lines += [f"mkdir $stage/{number}", f"mount --bind {path} $stage/{number}"]
-    for folder in hidden:
-        if not any(folder.startswith(f"{other}/") for other in hidden):
-            lines += [f"mount -t tmpfs -o mode=755 tmpfs {folder}"]
-    for number, path in enumerate(sorted(needed)):
-        if any(str(path).startswith(f"{folder}/") for folder in hidden):
-            lines += [f"mkdir -p {path}", f"mount --bind $stage/{number} {path}"]
-    user = f"setpriv --reuid {uid} --regid {LINK} --clear-groups --no-new-privs --inh-caps=-all"
-    lines.append(f'exec {user} "$@"')
-    spaces = ["--mount"] if network else ["--mount", "--net"]
-    return ["unshare", *spaces, "sh", "-c", "\n".join(lines), "sh"]
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +69,6 @@ def deployed(folder: Path) -> Any:
     here.sockets.chmod(0o750)
     with here:
         yield here
-
-
-def own(folder: Path, uid: int) -> None:
-    """Give a folder to a user, and to nobody else."""
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, uid, LINK)
-        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def test_a_study_runs_and_the_daemons_have_no_network(here: TwoUsers, tmp_path: Path) -> None:

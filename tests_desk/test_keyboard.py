@@ -28,7 +28,7 @@ def test_a_steward_decides_with_the_keyboard_alone(world: World, sit: Sit, pictu
     page.keyboard.press("Enter")
     tab_to(page, "Approve …")
     page.keyboard.press("Enter")
-    tab_to(page, "Note for your own log (optional)")
+    tab_to(page, "Note for your own records (optional)")
     page.keyboard.type("the board agreed on 3 March")
     picture(page, "keyboard", whole=False)
     tab_to(page, "Approve")

@@ -6,6 +6,7 @@ import json
 
 from playwright.sync_api import expect
 
+from cape.files import give_to_owner
 from tests_desk.conftest import Sit, Take
 from tests_desk.steps import PATIENCE, approve, row, submit
 from tests_desk.world import COORDINATOR, SITES, World, study, until
@@ -25,6 +26,7 @@ share = 0.4
 def test_the_others_answer_when_a_site_dies_in_the_middle(world: World, sit: Sit, picture: Take) -> None:
     crash = world.site("zurich") / "crash"
     crash.write_text("mask before daemon\n")  # tests_deploy/crash: it kills its own process in that round
+    give_to_owner(crash)
     office = sit(COORDINATOR)
     submit(office, study("lost", analyses=ANALYSES))
     for site in SITES:

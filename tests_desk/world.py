@@ -1,7 +1,9 @@
 """A consortium as people set it up: each party runs `cape` commands, in a folder and processes of its own.
 
 An aggregator, three hospitals with a daemon, a link and a desk each, and a coordinator with a desk. Keys are
-made by `cape site init` and `cape deploy export-key`, and trusted on the pages of the desks.
+made by `cape site init` and `cape deploy export-key`, and trusted on the pages of the desks. Where root runs
+the tests, daemon, link and desk of a hospital are three users, as the units of a kit have it, and nobody is
+allowed what only a rehearsal is; elsewhere they are one.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from unittest import mock
 
 import numpy as np
 import polars
+from tests_deploy.users import DAEMON, DESK, LINK, as_user, own, possible
 
 from cape.cli import main
 from cape.errors import CapeError
@@ -52,6 +55,8 @@ class World(Processes):
         self.kits = folder / "kits"
         self.kit = self.kits / COORDINATOR
         self.links: dict[str, str] = {}
+        self.apart = possible()
+        folder.chmod(0o711)
         self.cards = {name: folder / f"{name}.card" for name in (*SITES, COORDINATOR)}
 
     def make_kits(self) -> None:
@@ -69,6 +74,33 @@ class World(Processes):
         path = folder / "site.toml"
         path.write_text(policy(path.read_text()))
         self.cards[name].write_text(cape("site", "export-key", "--site", folder))
+        for place in (self.link_socket(name).parent, self.admin_socket(name).parent, self.desk_folder(name)):
+            place.mkdir(parents=True)
+        if self.apart:
+            self._give(name)
+
+    def _give(self, name: str) -> None:
+        """Give each of a site's users what is its own, as the units and the README of a kit do."""
+        for place in ("sites", "kits", "kits/sites", "run", "desks"):
+            (self.folder / place).chmod(0o711)
+        own(self.site(name), DAEMON)
+        own(self.kits / "sites" / name, LINK)
+        own(self.desk_folder(name), DESK, DESK)
+        for socket, group in ((self.link_socket(name), LINK), (self.admin_socket(name), DESK)):
+            own(socket.parent, DAEMON, group)
+            socket.parent.chmod(0o2750)
+
+    def link_socket(self, name: str) -> Path:
+        """Return where a site's daemon and link meet."""
+        return self.folder / "run" / f"{name}-link" / "s"
+
+    def admin_socket(self, name: str) -> Path:
+        """Return where a site's daemon and desk meet."""
+        return self.folder / "run" / f"{name}-admin" / "s"
+
+    def desk_folder(self, name: str) -> Path:
+        """Return a desk's own folder."""
+        return self.folder / "desks" / name
 
     def site(self, name: str) -> Path:
         """Return a site's folder."""
@@ -80,7 +112,7 @@ class World(Processes):
         for name in SITES:
             self.start_daemon(name)
         for name in SITES:
-            until((self.site(name) / "admin.sock").exists, f"the daemon of {name}")
+            until(self.admin_socket(name).exists, f"the daemon of {name}")
             self.join(name)
             self.start_desk(name)
         self.start_desk(COORDINATOR)
@@ -92,26 +124,32 @@ class World(Processes):
         self.launch("aggregator", ["serve", str(self.kits / "aggregator")])
 
     def start_daemon(self, name: str) -> None:
-        """Start a site's daemon. All processes are of one user here, so it has to admit such a link."""
+        """Start a site's daemon, without a network if it is a user of its own."""
         if (ended := self.processes.pop(daemon_of(name), None)) is not None:
             ended.wait()
-        place = self.folder / f"{name}.sock"
-        command = ["site", "serve", "--site", str(self.site(name)), "--link", str(place)]
-        self.launch(daemon_of(name), [*command, "--desk", str(os.getuid()), "--link-may-read-rows"])
+        command = ["site", "serve", "--site", str(self.site(name))]
+        command += ["--link", str(self.link_socket(name)), "--admin", str(self.admin_socket(name))]
+        if self.apart:
+            self.launch(daemon_of(name), [*command, "--desk", str(DESK)], as_user(DAEMON, network=False))
+        else:
+            self.launch(daemon_of(name), [*command, "--desk", str(os.getuid()), "--link-may-read-rows"])
 
     def join(self, name: str) -> None:
         """Start a site's link."""
-        place = self.folder / f"{name}.sock"
-        self.launch(name, ["join", str(self.kits / "sites" / name), "--link", str(place)])
+        command = ["join", str(self.kits / "sites" / name), "--link", str(self.link_socket(name))]
+        self.launch(name, command, as_user(LINK) if self.apart else ())
 
     def start_desk(self, name: str) -> None:
         """Start the desk of a site or of the coordinator."""
+        before: Sequence[str] = ()
         if name == COORDINATOR:
             who = ["--coordinator", "--kit", str(self.kit)]
         else:
-            who = ["--site", str(self.site(name)), "--desk-may-read-rows"]
-        state = self.folder / "desks" / name
-        self.launch(desk_of(name), ["desk", *who, "--port", "0", "--state", str(state)])
+            who = ["--socket", str(self.admin_socket(name))]
+            who += [] if self.apart else ["--desk-may-read-rows"]
+            before = as_user(DESK, group=DESK) if self.apart else ()
+        command = ["desk", *who, "--port", "0", "--state", str(self.desk_folder(name))]
+        self.launch(desk_of(name), command, before)
 
     def _link(self, name: str) -> str:
         """Return the login link that a desk printed, once it has."""
@@ -123,7 +161,7 @@ class World(Processes):
 
     def link(self, name: str, person: str, role: str) -> str:
         """Return a link that logs another person in at a desk, as `cape desk link` prints it."""
-        state = self.folder / "desks" / name
+        state = self.desk_folder(name)
         return cape("desk", "link", "--name", person, "--role", role, "--state", state).strip()
 
     def origin(self, name: str) -> str:

@@ -59,6 +59,28 @@ def test_whoever_can_read_one_of_the_sites_files_is_not(
             require_no_rows(path.with_name("b.sock"))
 
 
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ('"rows/*.csv"', "rows/second.csv"),
+        ('{query = "SELECT age FROM visits", connection = "sqlite:///visits.db"}', "visits.db"),
+    ],
+)
+def test_patterns_and_databases_are_rows_too(
+    world: World, monkeypatch: pytest.MonkeyPatch, data: str, name: str
+):
+    path = world.site.path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    world.edit('data = "rows.csv"', f"data = {data}")
+    with serve(world.site.path / "b.sock", world.site, frozenset({70_001, 70_002})):
+        run_as(monkeypatch, 70_002)
+        require_no_rows(world.site.path / "b.sock")
+        run_as(monkeypatch, 70_002, path.resolve())
+        with pytest.raises(InvalidInput, match=f"can read .*{name}"):
+            require_no_rows(world.site.path / "b.sock")
+
+
 def test_without_a_daemon_it_says_so(tmp_path: Path):
     with pytest.raises(CapeError, match="no process answers"):
         require_no_rows(tmp_path / SOCKET)

@@ -7,10 +7,12 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from scipy.stats import norm
 
-from cape.desk.site import PAGES, inbox
+from cape.desk.site import PAGES, inbox, words
 from cape.steward.admin import Desk
+from cape.steward.folder import MISSING
 from cape.steward.keyring import fingerprint
 from tests.desk.visitor import Visitor, desk
 from tests.world import SECRET, World, ask, document
@@ -71,7 +73,8 @@ def test_the_card_says_who_what_whose_and_at_what_price(reader: Visitor, kept: W
     assert "All 400 people in your table." in words
     won = norm.cdf(study.mu / 2)
     assert f"right at most {100 * won:.1f}% of the time" in words or f"{100 * won + 0.1:.1f}%" in words
-    assert f"Epsilon {study.cost:.3g} at delta 1e-06: strong protection" in words
+    assert f"Epsilon {study.cost:.3g} at delta 1e-06 (once in 1,000,000): strong protection" in words
+    assert "which of two things a person's record says, for instance ill or healthy" in words
     for limit in study.limits:
         assert f"{limit.name}: epsilon 0 of {limit.epsilon:g} spent, {limit.after:.3g} after it" in words
     assert 'The policy says approve = "ask"' in words
@@ -126,6 +129,7 @@ def test_a_stranger_is_called_one(world: World, steward: Visitor):
 def test_an_approved_study_is_answered_and_can_be_refused_later(steward: Visitor, world: World):
     assert decide(steward, "approve", world, how="always", reason="board of 3 May") == 303
     assert "Approved: lungs." in steward.words("/inbox")
+    assert "UTC: board of 3 May" in steward.words(f"/study/{digest(world)}")
     world.granted(world.request(document(analyses=ASKED)))
     assert "board of 3 May" in world.site.path.joinpath("site.log").read_text()
     assert decide(steward, "refuse", world) == 303
@@ -193,7 +197,7 @@ def test_the_expected_accuracy_comes_as_a_part(reader: Visitor, kept: World):
     (address,) = re.findall(r'hx-get="(/study/[^"]*)"', reader.get("/inbox").text)
     words = unescape(reader.words(unescape(address)))
     assert re.search(r"mean of age and weight: age ± \d", words)
-    assert "if every site had 1,000 rows" in words
+    assert "if every site had as many rows as yours (400)" in words
 
 
 def test_of_many_analyses_the_first_are_planned(
@@ -213,3 +217,36 @@ def test_texts_from_outside_are_escaped(world: World, steward: Visitor):
     found = [held.study_hash for held in world.site.approvals.studies("waiting")]
     for path in ("/inbox", *(f"/study/{each}" for each in found)):
         assert evil not in steward.get(path).text
+
+
+def test_a_bet_is_on_what_the_study_protects(kept: World):
+    (study,) = Desk(kept.site).inbox().of("waiting")
+    assert "bets 1 to 1 on which of two things a person's record says" in words.bet(study)
+    assert "bets 1 to 1 on whether a person is in the data" in words.bet(
+        structs.replace(study, neighbours="add-remove")
+    )
+
+
+def test_a_page_that_is_out_of_date_reverses_no_refusal(steward: Visitor, world: World, tmp_path: Path):
+    page = steward.get("/inbox").text
+    assert '<input type="hidden" name="was" value="waiting">' in page
+    Desk(world.site, person="ben").refuse("lungs", reason="no consent")
+    found = steward.submit(
+        "/inbox/approve", study=digest(world), coordinator="office", how="always", was="waiting"
+    )
+    assert found.status_code == 400
+    assert "was refused meanwhile; look at it again" in unescape(found.text)
+    assert world.code(world.request(document(analyses=ASKED))) == "steward"
+    assert 'name="was" value="refused"' in steward.get(f"/study/{digest(world)}").text
+
+
+def test_viewers_learn_no_number_of_rows(world: World, tmp_path: Path):
+    viewer = Visitor(desk(PAGES, tmp_path, world.site), "viewer")
+    world.site.log(f"{MISSING}: age 17")
+    for path in (f"/study/{digest(world)}", f"/study/{digest(world)}/plan", "/inbox", "/log"):
+        words = unescape(viewer.words(path))
+        assert "as yours" not in words
+        assert re.search(r"(?<![\w.-])400(?![\w.-])", words) is None
+        assert "age 17" not in words
+    steward = Visitor(viewer.app, "steward")
+    assert "age 17" in steward.words("/log")

@@ -99,10 +99,11 @@ def test_the_csv_is_read_in_parts_and_holds_no_formula(tmp_path: Path, monkeypat
     world = five(tmp_path)
     viewer = Visitor(desk(PAGES, tmp_path, world.site), "viewer")
     release(world, "=1+1")
+    release(world, "x; =HYPERLINK(1)")
     text = viewer.get("/ledger.csv").text
     lines = list(csv.DictReader(io.StringIO(text)))
-    assert [int(line["line"]) for line in lines] == [1, 2, 3, 4, 5, 6]
-    assert lines[-1]["study"] == "'=1+1"
+    assert [int(line["line"]) for line in lines] == [1, 2, 3, 4, 5, 6, 7]
+    assert [line["study"] for line in lines[-2:]] == ["'=1+1", "'x; =HYPERLINK(1)"]
 
 
 def test_the_signed_export_is_the_daemons(viewer: Visitor, world: World):

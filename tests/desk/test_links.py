@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -97,3 +98,12 @@ def test_attempts_are_limited(tmp_path: Path):
 def test_a_name_that_could_forge_a_line_of_a_log_is_refused(tmp_path: Path, name: str):
     with pytest.raises(InvalidInput, match="printable"):
         Links(tmp_path).make(Person(name, "viewer"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_link_that_root_makes_belongs_to_the_desk(tmp_path: Path):
+    links = Links(tmp_path)
+    os.chown(tmp_path / "links", 70_003, 70_003)
+    links.make(Person("ana", "steward"))
+    (file,) = (tmp_path / "links").iterdir()
+    assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (70_003, 0o600)

@@ -187,6 +187,20 @@ def test_a_desk_from_its_start_to_its_end(world: World):
             silent.sendall(b"GET /login HTTP/1.1\r\n")
             assert silent.recv(1) == b"", "a request that never comes ends the connection"
             assert time.monotonic() - began < 30
+        for late in (b"GET /log", b"POST /inbox/approve HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\na"):
+            with socket.create_connection((host, int(port)), timeout=40) as slow:
+                slow.sendall(f"GET /login HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+                assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200")
+                slow.sendall(late)
+                while slow.recv(1 << 16):  # an answer, perhaps, and then the end
+                    pass
+        with socket.create_connection((host, int(port)), timeout=40) as both:
+            first = f"GET /login HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+            both.sendall(
+                first + first.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 9\r\n\r\na")
+            )
+            while both.recv(1 << 16):
+                pass
         other = subprocess.run(
             list(map(str, process.args)),  # type: ignore[arg-type]
             capture_output=True,

@@ -178,15 +178,10 @@ def test_the_trail_is_checked_and_printed(tmp_path: Path):
     [
         ('command = ["/bin/true"]', ()),
         ('webhook = {url = "https://h.org", secret_env = "CAPE_NOTIFY_HOOK"}', ("webhook",)),
-        ('webhook = {url = "https://h.org", secret_env = "CAPE_DESK_SECRET"}', ()),
         ('smtp = {host = "h.org", from = "a@h.org", to = ["a@h.org"]}', ("smtp",)),
-        (
-            'smtp = {host = "h.org", from = "a@h.org", to = ["a@h.org"], user = "a", password_env = "HOME"}',
-            (),
-        ),
     ],
 )
-def test_notices_of_the_desk_run_no_command_and_tell_no_other_secret(
+def test_notices_of_the_desk_run_no_command(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notify: str, left: tuple[str, ...]
 ):
     """Whoever may edit the policy at the desk must not get a program to run as its user."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cape.analyses.registry import KINDS
 from cape.data.troubles import toml
-from cape.desk.coordinator.form import Fields, applied, fields_of, start
+from cape.desk.coordinator.fields import Fields, fields_of
+from cape.desk.coordinator.form import applied, start
 from cape.desk.coordinator.inputs import kinds, options
 from cape.desk.coordinator.study import parse
 from cape.desk.page import Form

@@ -113,3 +113,28 @@ def test_a_form_without_the_right_role_or_token_leaves_none(tmp_path: Path):
     assert Visitor(app, "viewer").submit("/decide", study="heart").status_code == 403
     assert Visitor(app, "steward").post("/decide", data={"study": "heart"}).status_code == 403
     assert not (tmp_path / "trail.jsonl").exists()
+
+
+def test_what_a_full_disk_left_of_a_line_is_cut_off(path: Path, monkeypatch: pytest.MonkeyPatch):
+    trail = Trail(path)
+    before = path.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(CapeError, match=r"No space left on device.*nothing was decided"):
+            trail.write(ANA, "POST /inbox/approve")
+    assert path.read_bytes() == before
+    trail.write(ANA, "login")
+    assert check(path).wrong is None
+
+
+def test_junk_in_a_form_does_not_hide_what_is_decided(path: Path):
+    trail = Trail(path)
+    junk = {f"a{number}": "x" for number in range(40)}
+    trail.write(ANA, "POST /inbox/approve", junk | {"study": "s9", "how": "always"})
+    (kept,) = [json.loads(line)["fields"] for line in path.read_text().splitlines()[-1:]]
+    assert (kept["study"], kept["how"]) == ("s9", "always")
+    assert len(kept["and 22 more"]) == 64

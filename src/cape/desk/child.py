@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from cape import files
@@ -37,7 +38,8 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         code = 130
     finally:
-        files.replace(Path(EXIT), f"{code}\n".encode())
+        with suppress(OSError):  # a full disk; the process has ended, and that is seen
+            files.replace(Path(EXIT), f"{code}\n".encode())
     return code
 
 

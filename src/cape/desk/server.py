@@ -1,10 +1,11 @@
 """The desk as a process: where it listens, how it ends, and what it prints.
 
-Claim. Outside this machine the desk is reached by TLS only, or it does not start. A peer that sends no
-request in time, or headers of more than 16 kB, is cut off; at most `_MOST_PEERS` are connected at a time.
+Claim. Outside this machine the desk is reached by TLS only, or it does not start. A peer that sends no whole
+request in time, the first or a later one, or headers of more than 16 kB, is cut off; at most `_MOST_PEERS`
+are connected at a time.
 Reason. The address is checked before anything listens; a proxy on this machine may add the TLS, and its
 address (`--url`) must then start with https://. uvicorn's limits do the rest, with a clock for requests that
-never come. Tested in tests/desk/test_server.py.
+never come whole. Tested in tests/desk/test_server.py.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -37,7 +39,7 @@ Say = Callable[[str], None]
 
 _MOST_PEERS = 250
 _MOST_HEADERS = 1 << 14  # bytes
-_FIRST_REQUEST = 15.0  # seconds
+_REQUEST = 15.0  # seconds in which a request must be there, whole
 _LAST_ANSWER = 3  # seconds for answers under way when the desk ends
 _MOST_LOG = 1 << 24
 
@@ -188,14 +190,33 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Impatient(H11Protocol):
-    """A connection that ends if no request comes in time: uvicorn's clock starts after the first one."""
+    """A connection that ends if a request does not come, or does not come whole, in time.
+
+    uvicorn's own clock runs between requests only, after the first one.
+    """
+
+    _due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(_FIRST_REQUEST, self._ask)
+        self._due = self.loop.call_later(_REQUEST, self._end)
 
-    def _ask(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+    def handle_events(self) -> None:
+        super().handle_events()
+        whole = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if whole and self._due is not None:
+            self._due.cancel()
+            self._due = None
+        elif not whole and self._due is None:
+            self._due = self.loop.call_later(_REQUEST, self._end)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._due is not None:
+            self._due.cancel()
+
+    def _end(self) -> None:
+        if not self.transport.is_closing():
             self.transport.close()
 
 

@@ -192,15 +192,13 @@ def _notices(socket: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 
 _LAST_NOTICE = 5.0  # seconds
-_MEANT = "CAPE_NOTIFY_"  # how the names of variables with secrets for notices start
 
 
 class _Cautious:
-    """A site whose notices go by mail and webhook only, with secrets that are meant for them.
+    """A site whose notices go by mail and webhook only.
 
     The policy can be edited at the desk. A command in it would let whoever is an admin there run any program
-    as the desk's user, who states the names of all persons; and the name of any variable of the environment,
-    such as that of the provider's secret, would send its value to any mail server.
+    as the desk's user, who states the names of all persons.
     """
 
     def __init__(self, client: Client) -> None:
@@ -217,10 +215,4 @@ class _Cautious:
 
     def notify(self) -> Notify:
         """Return the ways that are left."""
-        told = self._client.notify()
-        mail, hook = told.smtp, told.webhook
-        if mail is not None and not (mail.password_env or _MEANT).startswith(_MEANT):
-            mail = None
-        if hook is not None and not hook.secret_env.startswith(_MEANT):
-            hook = None
-        return msgspec.structs.replace(told, command=None, smtp=mail, webhook=hook)
+        return msgspec.structs.replace(self._client.notify(), command=None)

@@ -130,8 +130,8 @@ def _show(console: Console, done: Demo, folder: Path) -> None:
     )
     console.print(
         f"\nBudget: {float(100 * budget.spent):g}% is spent, {float(100 * budget.remaining):g}% is left "
-        "for the next question.\nNext, with your own data: cape init FILE.csv writes a study file; then cape "
-        "plan study.toml and cape run study.toml. The tutorial (docs/tutorial.md) goes through one.\n"
+        "for the next question.\nNext, with your own data: cape init FILE.csv writes study.toml; then cape "
+        "check, cape plan and cape run, each with it. The tutorial (docs/tutorial.md) goes through one.\n"
     )
 
 

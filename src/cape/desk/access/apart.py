@@ -3,8 +3,9 @@
 Claim. `cape desk` starts only as a user other than root and the daemon's own, who cannot read the site's key,
 its ledger or the files of its rows, as far as this process can find them; `--desk-may-read-rows` overrides
 that.
-Reason. The kernel says which user runs the daemon at the other end of the socket; whether a file can be read
-is tried. The desk takes requests from a browser, so a flaw in it must not reach what the daemon alone holds.
+Reason. The kernel says which user runs the daemon at the other end of the socket; the daemon says which files
+hold rows, patterns and databases included, and whether one can be read is tried. The desk takes requests from
+a browser, so a flaw in it must not reach what the daemon alone holds.
 Tested in tests/desk/test_apart.py.
 """
 
@@ -18,7 +19,6 @@ from cape import unix
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import Client
 from cape.steward.folder import KEY, LEDGER
-from cape.steward.policy import Policy
 
 __all__ = ["require_no_rows"]
 
@@ -52,10 +52,9 @@ def _user(path: Path) -> int | None:
 
 
 def _rows(path: Path) -> list[Path]:
-    """Return the files of rows that the policy names; relative ones are relative to the site's folder."""
+    """Return the files of rows, as the daemon finds them."""
     try:
         with Client(path) as desk:
-            policy = Policy.parse(desk.policy().text, path.parent / "site.toml")
+            return [Path(each) for each in desk.row_files()]
     except CapeError:  # a policy that cannot be read names nothing, and nothing is answered
         return []
-    return [Path(each) for each in policy.data.where]

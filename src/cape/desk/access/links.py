@@ -1,6 +1,6 @@
 """Links that log a person in once: the one that `cape desk` prints, and those that `cape desk link` makes.
 
-Claim. A link works once, for a few minutes, at this desk only; only the desk's own user can make one.
+Claim. A link works once, for a few minutes, at this desk only; only the desk's user and root can make one.
 Reason. Its token has 256 random bits. The desk's state folder, which nobody else can enter, holds a file
 named after the token's hash, with the person and the time until which it counts. Entering removes the file
 first: of two who try at the same time, the file system lets one. Attempts with a wrong token are limited.
@@ -25,6 +25,7 @@ from cape.desk.access.people import ROLES, Person, require_name
 from cape.desk.app import Access, enter
 from cape.desk.page import Page, render
 from cape.errors import InvalidInput
+from cape.files import give_to_owner
 
 __all__ = ["LASTS", "Links", "pages"]
 
@@ -58,6 +59,7 @@ class Links:
         handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(told, file)
+        give_to_owner(beside)  # of the folder, if root makes the link: the desk must be able to read it
         os.replace(beside, self._file(token))
         return _PATH + token
 

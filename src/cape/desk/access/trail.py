@@ -1,8 +1,8 @@
 """The trail of decisions: who clicked what, and when, in lines that are chained by their hashes.
 
 Claim. Every click that decides is on the disk, with its person, before it is carried out; a line that is
-changed, removed or inserted later is found, except by whoever rewrites all lines after it. Values of secrets
-are not there.
+changed, removed or inserted later is found, except by whoever rewrites all lines after it or removes the last
+ones: that shows against the head. Values of secrets are not there.
 Reason. A line holds the hash of the line before it and is synced before the handler runs; if it cannot be
 written, nothing is decided. The head is printed when the desk starts and stops, so that the system's journal
 has it, and the daemon keeps a log of its own of the same decisions. A line that a killed process wrote in
@@ -17,6 +17,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -32,6 +33,19 @@ __all__ = ["Checked", "Trail", "check"]
 _FIRST = "0" * 64
 _MOST_VALUE = 200
 _MOST_FIELDS = 20
+_FIRST_FIELDS = (
+    "study",
+    "coordinator",
+    "how",
+    "was",
+    "reason",
+    "question",
+    "name",
+    "key",
+    "role",
+    "hash",
+    "do",
+)
 _UNTOLD = ("csrf", "password", "secret", "token")
 
 
@@ -63,7 +77,7 @@ class Trail:
             )
         if path.exists():
             os.truncate(path, found.size)  # the part of a line that a killed process left
-        self.lines, self.head = found.lines, found.head
+        self.lines, self.head, self._size = found.lines, found.head, found.size
 
     def __str__(self) -> str:
         return f"Trail of decisions: {self.lines} line{'' if self.lines == 1 else 's'}, head {self.head[:16]}"
@@ -91,10 +105,13 @@ class Trail:
                     file.flush()
                     os.fsync(file.fileno())
             except OSError as error:
+                with suppress(OSError):  # the part of a line that a full disk left
+                    os.truncate(self.path, self._size)
                 raise CapeError(
                     f"the trail of decisions cannot be written ({error.strerror}), so nothing was decided"
                 ) from None
             self.lines, self.head = number, _hash(line.encode())
+            self._size += len(line.encode()) + 1
         return number
 
 
@@ -130,12 +147,16 @@ def _hash(line: bytes) -> str:
 
 
 def _told(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields as they may be kept: short, without secrets."""
-    return {
-        name[:_MOST_VALUE]: _value(name, value)
-        for name, value in list(fields.items())[:_MOST_FIELDS]
-        if name != "csrf"
-    }
+    """Return the fields as they may be kept: those that say what is decided, short and without secrets.
+
+    Of a long form, the others are told by the hash of all.
+    """
+    told = {name: value for name, value in fields.items() if name != "csrf"}
+    named = sorted(told, key=lambda name: name not in _FIRST_FIELDS)[:_MOST_FIELDS]
+    found = {name[:_MOST_VALUE]: _value(name, told[name]) for name in named}
+    if len(named) < len(told):
+        found[f"and {len(told) - len(named)} more"] = _hash(json.dumps(told, sort_keys=True).encode())
+    return found
 
 
 def _value(name: str, value: str) -> str:

@@ -1,15 +1,14 @@
-"""A study file as the fields of a form, and back: the text stays the study, and the form shows what it knows.
+"""What a form says, written into the study's text.
 
-`fields_of` reads the fields out of a text. `applied` writes fields that were sent into the text from which
-the form was made. Only what differs is written, so comments, sections that have no field ([derive], [person])
-and values that no field can show stay as they are.
+`applied` writes fields that were sent into the text from which the form was made (`fields`). Only what
+differs is written, so comments, sections that have no field ([derive], [person]) and values that no field can
+show stay as they are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -19,77 +18,28 @@ from tomlkit.exceptions import TOMLKitError
 from cape import check
 from cape.analyses.registry import KINDS
 from cape.data.troubles import toml_key
-from cape.desk.coordinator.inputs import Option, options, parsed, value_of, written
+from cape.desk.coordinator.fields import (
+    ABOUT,
+    MOST,
+    PRIVACY,
+    Analysis,
+    Column,
+    column_of,
+    fields_of,
+    mapping,
+    table_of,
+    text_of,
+)
+from cape.desk.coordinator.inputs import parsed, value_of
 from cape.desk.coordinator.study import parse_toml
 from cape.desk.page import Form
 from cape.errors import InvalidInput
 
-__all__ = ["Analysis", "Column", "Fields", "Site", "applied", "fields_of", "start", "with_analysis"]
+__all__ = ["applied", "start", "with_analysis"]
 
-_ABOUT = ("name", "description", "where")
-_PRIVACY = ("epsilon", "delta", "colluding", "min_sites", "noise", "scheme", "neighbours")
 _WORDS = ("noise", "scheme", "neighbours")  # of [privacy]: these are texts
 _TEXTS = ("unit", "label")
 _FIELD = re.compile(r"(column|site|analysis)\.(\d{1,4})\.([a-z_]{1,40})\Z")
-_MOST = 300  # rows of a form
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of [schema]; `kind` is "number", "category", or "other" if no field suits it."""
-
-    name: str
-    kind: str = "number"
-    low: str = ""
-    high: str = ""
-    values: str = ""
-    unit: str = ""
-    label: str = ""
-    mean: str = ""
-    sd: str = ""
-    missing: bool = True
-
-
-@dataclass(frozen=True)
-class Site:
-    """A site: whether it takes part, whether its key is pinned, and the rows that are expected there."""
-
-    name: str
-    asked: bool = True
-    pinned: bool = True
-    rows: str = ""
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """An [[analysis]]: its kind, share, and for each option what its field shows."""
-
-    kind: str
-    share: str = ""
-    values: Mapping[str, str | list[str]] = field(default_factory=dict)
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """What may be said of it; nothing if its kind is unknown."""
-        return options(self.kind) if self.kind in KINDS else ()
-
-
-@dataclass(frozen=True)
-class Fields:
-    """All that the form shows.
-
-    Attributes:
-        names: the columns that an analysis may name, derived ones and "site" among them.
-        others: sections that the form keeps and does not show.
-    """
-
-    about: Mapping[str, str]
-    privacy: Mapping[str, str]
-    columns: Sequence[Column]
-    sites: Sequence[Site]
-    analyses: Sequence[Analysis]
-    names: Sequence[str] = ()
-    others: Sequence[str] = ()
 
 
 def start(sites: Sequence[str]) -> str:
@@ -98,86 +48,16 @@ def start(sites: Sequence[str]) -> str:
     return f'[study]\nname = ""\n\n[privacy]\nepsilon = 1.0\ndelta = 1e-6\n\n[schema]\n\n[sites]\n{lines}'
 
 
-def fields_of(text: str, pinned: Sequence[str] = ()) -> Fields:
-    """Return the fields of a study; raise `InvalidInput` if the text is not TOML."""
-    told = parse_toml(text)
-    about, privacy, schema, sites = (_table(told, name) for name in ("study", "privacy", "schema", "sites"))
-    columns = [_column(name, described) for name, described in schema.items()]
-    listed = [
-        Site(name, name in sites, name in pinned, _shown(_mapping(sites.get(name)).get("rows")))
-        for name in dict.fromkeys([*pinned, *sites])
-    ]
-    analyses = told.get("analysis")
-    names = [*schema, *_table(told, "derive"), "site"]
-    return Fields(
-        {name: _shown(about.get(name)) for name in _ABOUT},
-        {name: _shown(privacy.get(name)) for name in _PRIVACY},
-        columns[:_MOST],
-        listed[:_MOST],
-        [_analysis(each) for each in (analyses if isinstance(analyses, list) else ())][:_MOST],
-        list(dict.fromkeys(names)),
-        [name for name in told if name not in ("study", "privacy", "schema", "sites", "analysis")],
-    )
-
-
-def _column(name: str, described: Any) -> Column:
-    given = described if isinstance(described, Mapping) else {}
-    bounds = described if isinstance(described, list) else given.get("bounds")
-    values = given.get("categories")
-    if isinstance(bounds, list) and bounds and all(isinstance(each, str) for each in bounds):
-        bounds, values = None, bounds
-    expected = _mapping(given.get("expected"))
-    shown: dict[str, Any] = {
-        "unit": _shown(given.get("unit")),
-        "label": _shown(given.get("label")),
-        "mean": _shown(expected.get("mean")),
-        "sd": _shown(expected.get("sd")),
-        "missing": given.get("missing", True) is not False,
-    }
-    if isinstance(values, list):
-        return Column(name, "category", values=written("list", values), **shown)
-    if isinstance(bounds, list) and len(bounds) == 2:
-        return Column(name, "number", _shown(bounds[0]), _shown(bounds[1]), **shown)
-    if {"low", "high"} & set(given) or described == {}:
-        return Column(name, "number", _shown(given.get("low")), _shown(given.get("high")), **shown)
-    return Column(name, "other")
-
-
-def _analysis(described: Any) -> Analysis:
-    given = _mapping(described)
-    kind = str(given.get("kind", ""))
-    values: dict[str, str | list[str]] = {}
-    for option in options(kind) if kind in KINDS else ():
-        told = given.get(option.name)
-        if option.kind == "flag":
-            values[option.name] = "yes" if told is True or (told is None and option.flag) else ""
-        elif option.kind == "columns":
-            values[option.name] = _listed(told)
-        else:
-            values[option.name] = written(option.kind, told)
-    return Analysis(kind, _shown(given.get("share")), values)
-
-
-def _listed(told: Any) -> list[str]:
-    """Return the columns that are ticked; what is no list of names is one text, in brackets."""
-    if told is None:
-        return []
-    if isinstance(told, str):
-        return [told]
-    plain = isinstance(told, list) and all(isinstance(each, str) and each[:1] not in "[{" for each in told)
-    return list(told) if plain else [written("value", told)]
-
-
 def applied(base: str, sent: Form) -> str:
     """Return a text with what a form says; the form was made from the text `base`."""
     before, old, document = fields_of(base), parse_toml(base), _document(base)
-    told = {name: sent.get(name, "").strip() for name in _ABOUT}
-    _write_section(document, "study", before.about, told, _ABOUT)
-    told = {name: sent.get(f"privacy.{name}", "").strip() for name in _PRIVACY}
+    told = {name: sent.get(name, "").strip() for name in ABOUT}
+    _write_section(document, "study", before.about, told, ABOUT)
+    told = {name: sent.get(f"privacy.{name}", "").strip() for name in PRIVACY}
     _write_section(document, "privacy", before.privacy, told, _WORDS)
     rows = _rows(sent)
     _write_schema(document, before.columns, rows["column"])
-    _write_sites(document, _table(old, "sites"), rows["site"])
+    _write_sites(document, table_of(old, "sites"), rows["site"])
     _write_analyses(document, before.analyses, rows["analysis"], sent)
     for name in ("study", "privacy", "schema", "sites"):
         if name not in old and not document[name]:
@@ -211,7 +91,7 @@ def _blocks(document: Any) -> Any:
         document["analysis"] = tomlkit.aot()
         tables = document["analysis"]
         for each in given:
-            tables.append(_block(_mapping(each)))
+            tables.append(_block(mapping(each)))
     return tables
 
 
@@ -223,7 +103,7 @@ def _rows(sent: Form) -> dict[str, list[dict[str, str]]]:
         if match:
             kind, number, key = match[1], int(match[2]), match[3]
             found[kind].setdefault(number, {"number": match[2]})[key] = sent.get(name, "")
-    return {kind: [rows[number] for number in sorted(rows)][:_MOST] for kind, rows in found.items()}
+    return {kind: [rows[number] for number in sorted(rows)][:MOST] for kind, rows in found.items()}
 
 
 def _write_section(
@@ -276,7 +156,7 @@ def _described(column: Column, old: Any) -> Any:
     """Return a column as TOML; keys that the form does not know are kept."""
     given = old.unwrap() if old is not None else None
     kept = dict(given) if isinstance(given, Mapping) else {}
-    shown = _column("", given) if given is not None else None
+    shown = column_of("", given) if given is not None else None
     known = {"low", "high", "bounds", "categories", "missing", *_TEXTS}
     same_kind = shown is not None and shown.kind == column.kind
     extra = {key: value for key, value in kept.items() if key not in known} if same_kind else {}
@@ -319,7 +199,7 @@ def _write_sites(document: Any, before: Mapping[str, Any], rows: Sequence[Mappin
             continue
         listed.add(name)
         rows_told = row.get("rows", "").strip()
-        shown = _shown(_mapping(before.get(name)).get("rows"))
+        shown = text_of(mapping(before.get(name)).get("rows"))
         if name not in section or rows_told != shown:
             number = parsed("value", rows_told)
             section[name] = _item({} if number is None else {"rows": number})
@@ -400,15 +280,3 @@ def _item(value: Any) -> Any:
             array.append(_item(each))
         return array
     return tomlkit.item(value)
-
-
-def _table(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return _mapping(told.get(name))
-
-
-def _mapping(told: Any) -> Mapping[str, Any]:
-    return told if isinstance(told, Mapping) else {}
-
-
-def _shown(value: Any) -> str:
-    return value.isoformat() if isinstance(value, date) else written("value", value)

@@ -11,7 +11,7 @@ Whatever else is valid here is what `cape.study` accepts: the same as on the com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from cape.show import Table
 from cape.steward.policy import SCHEMES
 from cape.study import Entry, Study, places
 from cape.study.document import document
+from cape.study.named_files import refuse_named_files
 
 __all__ = ["MOST_TEXT", "PlanOfAnalysis", "Planned", "Reply", "make_plan", "parse", "parse_toml"]
 
@@ -68,27 +69,7 @@ def _refuse_files(document: Mapping[str, Any]) -> None:
                 f"[sites] {check.plain(str(name))}: write {{}} or {{rows = 400}}, the rows that you expect; "
                 "each site alone knows where its rows are"
             )
-    for number, key in _files(document.get("analysis")):
-        raise InvalidInput(
-            f"[[analysis]] {number}: {key} names a file, which the desk does not open; use the command line, "
-            + ("or give the model as a table" if key == "model" else "or leave it out")
-        )
-
-
-def _files(analyses: Any) -> Iterator[tuple[int, str]]:
-    """Yield the number of an analysis and its key that names a file."""
-    for number, described in enumerate(analyses if isinstance(analyses, list) else (), 1):
-        waiting = [described]
-        while waiting:
-            each = waiting.pop()
-            if isinstance(each, list):
-                waiting += each
-            elif isinstance(each, Mapping):
-                waiting += each.values()
-                if isinstance(each.get("model"), str):
-                    yield number, "model"
-                if each.get("checkpoint") is not None:
-                    yield number, "checkpoint"
+    refuse_named_files(document)
 
 
 class PlanOfAnalysis(msgspec.Struct, frozen=True):

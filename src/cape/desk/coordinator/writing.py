@@ -7,12 +7,14 @@ saved when somebody says so.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cape.desk.coordinator.form import Column, Fields, applied, fields_of, start, with_analysis
+from cape.desk.coordinator.fields import Column, Fields, fields_of
+from cape.desk.coordinator.form import applied, start, with_analysis
 from cape.desk.coordinator.inputs import kinds
 from cape.desk.coordinator.pages import shown, workspace
 from cape.desk.coordinator.study import Planned
@@ -94,7 +96,8 @@ def submit(request: Request) -> Response:
         raise InvalidInput("wait must be a number of seconds") from None
     made = here.submit(sent.get("text", ""), request.state.person.name, wait)
     if sent.get("draft"):
-        here.discard(sent["draft"])
+        with suppress(InvalidInput):  # the study is submitted, whatever becomes of its draft
+            here.discard(sent["draft"])
     return see(request, f"/submissions/{made.id}", said=f"{made.about.name} is submitted.")
 
 

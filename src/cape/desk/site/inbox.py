@@ -53,7 +53,8 @@ def approve(request: Request) -> Response:
     asked = form(request)
     once = asked.get("how") == "once"
     with site(request) as desk:
-        done = desk.approve(*_which(asked), reason=asked.get("reason", ""), once=once).study
+        why, was = asked.get("reason", ""), asked.get("was") or None
+        done = desk.approve(*_which(asked), reason=why, once=once, was=was).study
     if done.state == "waiting":
         missing = done.needed - len(done.approvals)
         said = f"You approved {done.study}. It waits for {missing} more, by somebody else."

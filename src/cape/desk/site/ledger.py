@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -23,6 +24,7 @@ from cape.steward.admin.data import Ledger, Line, Verified
 __all__ = ["PAGES"]
 
 _PAGE = 50
+_FORMULA = re.compile(r"(^|[;\t|])\s*[=+@\-＝＋＠－]")  # also after what some take for the end of a cell
 _AT_ONCE = 2000  # lines that are checked without being asked
 _CHECKING = threading.Lock()
 _NEVER = Verified(False, "", 0, "", "", None, (), "")
@@ -147,7 +149,7 @@ def _rows(rows: list[Any]) -> str:
 
 def _cell(value: object) -> object:
     """Return a value that a spreadsheet does not take for a formula: study names come from outside."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.search(value) else value
 
 
 PAGES = (

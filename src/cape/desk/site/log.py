@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from cape.desk.page import Page, render, site
 from cape.desk.site import words
+from cape.steward.folder import MISSING
 
 __all__ = ["PAGES"]
 
@@ -23,6 +24,8 @@ def show(request: Request) -> Response:
     word = request.query_params.get("word", "").strip()[:200]
     with site(request) as desk:
         lines = desk.log(most).lines
+    if not request.state.person.may("steward"):
+        lines = tuple(line for line in lines if MISSING not in line)
     found = [line for line in reversed(lines) if word.lower() in line.lower()]
     return render(
         request,

@@ -11,7 +11,18 @@ from cape.desk.site.pictures import meter
 from cape.show.numbers import count
 from cape.steward.admin.data import Limit, People, Study
 
-__all__ = ["Allowed", "allowances", "bet", "epsilon", "percent", "short", "strength", "time", "touched"]
+__all__ = [
+    "Allowed",
+    "allowances",
+    "bet",
+    "delta",
+    "epsilon",
+    "percent",
+    "short",
+    "strength",
+    "time",
+    "touched",
+]
 
 
 def percent(share: float) -> str:
@@ -22,6 +33,11 @@ def percent(share: float) -> str:
 def epsilon(value: float) -> str:
     """Return an epsilon to three digits."""
     return f"{value:.3g}" if math.isfinite(value) else "without limit"
+
+
+def delta(value: float) -> str:
+    """Return a delta as a number, and as how often it may happen."""
+    return f"{value:g} (once in {round(1 / value):,})"
 
 
 def strength(bet: float) -> str:
@@ -42,12 +58,16 @@ def time(at: str) -> str:
 
 def bet(study: Study) -> str:
     """Return what a study costs each person, as a bet."""
-    record = "record" if study.unit == "row" else "records"
+    what = (
+        "whether a person is in the data"
+        if study.neighbours == "add-remove"
+        else "which of two things a person's record says, for instance ill or healthy"
+    )
     return (
-        f"Suppose that somebody knows the records of everybody else, and bets 1 to 1 on whether a person's "
-        f"{record} is in the data. Tossing a coin, they would be right 50% of the time. With all answers of "
-        f"this study they would be right at most {percent(study.bet)} of the time."
-    ).replace("records is", "records are")
+        f"Suppose that somebody knows the records of everybody else, and bets 1 to 1 on {what}. Tossing a "
+        "coin, they would be right 50% of the time. With all answers of this study they would be right at "
+        f"most {percent(study.bet)} of the time."
+    )
 
 
 def short(study: Study) -> str:
