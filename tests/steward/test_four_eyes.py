@@ -275,7 +275,7 @@ def test_of_two_runs_at_once_one_is_answered(world: World):
     assert [isinstance(each, Refusal) for each in found] == [False, True]
     assert found[1].code == "run"
     entry = offers[0].entry
-    with pytest.raises(Refused, match="approval does not hold for this answer any more"):
+    with pytest.raises(Refused, match="approval, has changed meanwhile"):
         world.site.ledger.reserve(replace(entry, run=os.urandom(16)), (), offers[0].approved)
 
 
@@ -289,6 +289,27 @@ def test_a_refusal_holds_for_an_offer_that_was_made_before_it(world: World, how:
     by(world, "ben").refuse("lungs")
     assert isinstance(offer.reserve(), Refusal)
     assert world.site.ledger.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('approve = "auto"', 'approve = "ask"'),
+        ('columns = ["age", ', "columns = ["),
+        ('analyses = ["count", "mean", ', 'analyses = ["count", '),
+    ],
+)
+def test_a_policy_that_changes_meanwhile_holds_for_an_offer_that_was_made_before(
+    world: World, old: str, new: str
+):
+    world.edit('approve = "ask"', 'approve = "auto"')
+    offers = [world.site.consider(world.request().pack()) for _ in range(2)]
+    assert not isinstance(offers[0].reserve(), Refusal), "the policy is as it was"
+    world.edit(old, new)
+    found = offers[1].reserve()
+    assert isinstance(found, Refusal)
+    assert "changed meanwhile" in found.sentence
+    assert len(world.site.ledger.entries()) == 1
 
 
 def test_no_offer_outlives_the_approvals_that_a_gap_ends(world: World):

@@ -66,6 +66,7 @@ class Decider:
         sessions: kept over the stages of an analysis, so that a request need not repeat all earlier results.
         log: takes the details, one line each, which never leave the site.
         told: takes each request with the refusal that answers it, None if there is none.
+        unchanged: whether the site still has this policy.
         clock: the time.
     """
 
@@ -78,6 +79,7 @@ class Decider:
     sessions: Sessions = field(default_factory=Sessions)
     log: Log = lambda line: None
     told: Callable[[Request, Refusal | None], None] = lambda request, refusal: None
+    unchanged: Callable[[], bool] = lambda: True
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def consider(self, data: bytes) -> Offer | Refusal:
@@ -180,7 +182,7 @@ class Decider:
             _entry(request, asked, cost, once, basis),
             ledger,
             limits,
-            approved,
+            lambda answers: self.unchanged() and approved(answers),
             self._who(request),
             self.log,
         )

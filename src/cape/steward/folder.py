@@ -152,6 +152,7 @@ class SiteFolder:
             self._sessions,
             self.log,
             self.traffic.considered,
+            lambda: self.policy == policy,
         )
 
     def answer(self, grant: Grant, stream: SecureStream | None = None) -> NDArray[np.int64] | Refusal:

@@ -108,7 +108,7 @@ class Offer(Agreed):
 
     Attributes:
         whole: what all stages of the run together cost.
-        approved: whether its steward allows it now, after the answers that other runs got meanwhile.
+        approved: whether policy and steward allow it now, after the answers that other runs got meanwhile.
     """
 
     whole: Amount

@@ -102,12 +102,12 @@ class Ledger(LedgerFile):
     ) -> int:
         """Write a line for a stage, and return its number once it is on the disk.
 
-        `approved` says whether the steward allows the analysis, at this moment, after the answers that other
-        runs got.
+        `approved` says whether policy and steward allow the analysis, at this moment, after the answers that
+        other runs got.
 
         Raises:
             Refused: this stage of the run was reserved before, the run belongs to another release, it was
-                closed, or its approval has ended.
+                closed, or it is not `approved` any more.
             BudgetExceeded: a limit would be passed; the error names it. Nothing was written.
         """
         with self._writing() as db:
@@ -125,7 +125,9 @@ class Ledger(LedgerFile):
             if any(stage == entry.stage for stage, _ in begun):
                 raise Refused("this stage was released before; a retry is a new release with a new run")
             if not approved(_answers(db, entry.study_hash, entry.coordinator, entry.number, entry.run)):
-                raise Refused("the steward's approval does not hold for this answer any more; ask again")
+                raise Refused(
+                    "this site's policy, or its steward's approval, has changed meanwhile; ask again"
+                )
             charged = entry.cost if begun else entry.cost + entry.once
             now = self._now(db)
             if charged != Amount():
