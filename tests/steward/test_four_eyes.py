@@ -209,6 +209,9 @@ def test_an_approval_of_a_ledger_that_was_lost_does_not_count(world: World):
     for name in (path, path.with_name("ledger.sqlite-wal"), path.with_name("ledger.sqlite-shm")):
         name.unlink(missing_ok=True)
     path.write_bytes(before)
+    (told,) = by(world, "ana").inbox().of("approved")
+    assert told.ended
+    assert "before a part of the ledger was lost" in told.why
     assert world.code(world.request()) == "approval"
 
 

@@ -73,10 +73,13 @@ class Approval(_Written, frozen=True):
     def counts(self, answers: Answers) -> bool:
         """Return whether it still allows an analysis that has these answers in the ledger.
 
-        One for once ends with the first answer after it. One that was given when the ledger had more lines
-        than it has now is of a ledger that was lost.
+        One for once ends with the first answer after it.
         """
-        return self.lines <= answers.lines and not (self.once and answers.last > self.lines)
+        return not self.lost(answers) and not (self.once and answers.last > self.lines)
+
+    def lost(self, answers: Answers) -> bool:
+        """Return whether it was given on a ledger that was lost: one with more lines than there are now."""
+        return self.lines > answers.lines
 
 
 class Said(_Written, frozen=True):

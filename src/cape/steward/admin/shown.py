@@ -111,7 +111,7 @@ def study(policy: Policy, book: Book, held: Held, state: State, answers: Answers
         tuple(dict.fromkeys(name for each in verdicts for name in each.columns)),
         check.plain(str(held.study.get("where") or ""), _LONG),
         *_unit(held),
-        _why(policy, held, left, "waiting" if ended else state),
+        _why(policy, held, answers, "waiting" if ended else state),
         tuple(
             data.Approval(each.person, each.desk, each.at, each.once, each.text) for each in held.approvals
         ),
@@ -205,11 +205,13 @@ def _unit(held: Held) -> tuple[str, int]:
     return "person", rows if isinstance(rows, int) else 1
 
 
-def _why(policy: Policy, held: Held, left: Held, state: State) -> str:
-    """Return why a study waits, or will, in a sentence; `left` has the approvals that still count."""
+def _why(policy: Policy, held: Held, answers: Answers, state: State) -> str:
+    """Return why a study waits, or will, in a sentence."""
     if state != "waiting":
         return ""
-    if left != held:
+    if any(each.lost(answers) for each in held.approvals):
+        return "It was approved before a part of the ledger was lost; nobody knows whether it was answered."
+    if held.counting(answers) != held:
         return "It was approved for once, and was answered: what is asked a second time waits again."
     many = f"{policy.approvals} different persons approve it" if policy.approvals > 1 else "you approve it"
     why = f'The policy says approve = "ask": no part of this study is answered until {many}.'
