@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,9 +64,18 @@ class Case:
 
     family: str
 
+    first: ClassVar[Floats] = SLOPES
+    second: ClassVar[Floats] = SECOND
+    thresholds: ClassVar[Floats] = THRESHOLDS
+    intercept: ClassVar[float] = INTERCEPT
+    bounds: ClassVar[Sequence[tuple[float, float]]] = [(-3.0, 3.0)] * WIDTH
+
+    def features(self, rng: np.random.Generator, rows: int) -> Floats:
+        return np.clip(rng.normal(size=(rows, WIDTH)), -3, 3)
+
     @property
     def names(self) -> list[str]:
-        return [f"x{i}" for i in range(WIDTH)]
+        return [f"x{i}" for i in range(len(self.first))]
 
     @property
     def analysis(self) -> GLM:
@@ -79,23 +88,26 @@ class Case:
         target: Any = Category(tuple(range(levels)), missing=False)
         if self.family in NUMBERS:
             target = Number(*NUMBERS[self.family], missing=False)
-        return Schema({name: Number(-3, 3, missing=False) for name in self.names} | {"y": target})
+        columns: dict[str, Any] = {
+            name: Number(*ends, missing=False) for name, ends in zip(self.names, self.bounds, strict=True)
+        }
+        return Schema(columns | {"y": target})
 
     @property
     def truth(self) -> Floats:
         if self.family == "multinomial":
-            return np.concatenate([[0.3], SLOPES, [-0.4], SECOND])
+            return np.concatenate([[0.3], self.first, [-0.4], self.second])
         if self.family == "ordinal":
-            return np.concatenate([THRESHOLDS, SLOPES])
-        return np.concatenate([[INTERCEPT - (self.family == "cloglog")], SLOPES])
+            return np.concatenate([self.thresholds, self.first])
+        return np.concatenate([[self.intercept - (self.family == "cloglog")], self.first])
 
     @property
     def slopes(self) -> NDArray[np.bool_]:
         """Which coefficients are neither intercepts nor thresholds."""
-        return np.isin(self.truth, np.concatenate([SLOPES, SECOND]))
+        return np.isin(self.truth, np.concatenate([self.first, self.second]))
 
     def table(self, rng: np.random.Generator, rows: int) -> tuple[Floats, Floats]:
-        x = np.clip(rng.normal(size=(rows, WIDTH)), -3, 3)
+        x = self.features(rng, rows)
         truth, family = self.truth, self.family
         if family == "multinomial":
             odds = np.column_stack([np.ones(rows), x]) @ truth.reshape(2, -1).T
@@ -103,8 +115,8 @@ class Case:
             p /= p.sum(axis=1, keepdims=True)
             return x, (rng.random(rows)[:, None] > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1).astype(float)
         if family == "ordinal":
-            latent = x @ SLOPES + rng.logistic(size=rows)
-            return x, (latent[:, None] > THRESHOLDS).sum(axis=1).astype(float)
+            latent = x @ self.first + rng.logistic(size=rows)
+            return x, (latent[:, None] > self.thresholds).sum(axis=1).astype(float)
         eta = truth[0] + x @ truth[1:]
         mean = np.exp(eta)
         if family == "gaussian":
@@ -130,8 +142,8 @@ class Case:
         if self.family == "ordinal":
             found = OrderedModel(y, x, distr="logit").fit(method="bfgs", disp=0, maxiter=200)
             ends = found.model.transform_threshold_params(found.params)[1:-1]
-            errors = np.concatenate([np.full(len(ends), np.nan), found.bse[:WIDTH]])
-            return np.concatenate([ends, found.params[:WIDTH]]), errors
+            errors = np.concatenate([np.full(len(ends), np.nan), found.bse[: len(self.first)]])
+            return np.concatenate([ends, found.params[: len(self.first)]]), errors
         families, links = sm.families, sm.families.links
         family = {
             "gaussian": families.Gaussian(),
@@ -144,6 +156,22 @@ class Case:
         }[self.family]
         fitted = sm.GLM(y, rows, family=family).fit(cov_type="HC0")
         return fitted.params, fitted.bse
+
+
+class Skewed(Case):
+    """Features as registries have them: one whose bounds are far beyond most values, one that most rows have,
+    and one that is normal. The first moves predictors by 16 as it goes through its bounds.
+    """
+
+    first = np.array([0.2, 0.8, -0.4])
+    second = np.array([0.1, -0.5, 0.3])
+    thresholds = np.array([0.5, 1.8, 3.0])
+    intercept = -0.5
+    bounds = ((0.0, 80.0), (0.0, 1.0), (-3.0, 3.0))
+
+    def features(self, rng: np.random.Generator, rows: int) -> Floats:
+        usual, common = rng.exponential(size=rows), rng.random(rows) < 0.85
+        return np.column_stack([usual, common, np.clip(rng.normal(size=rows), -3, 3)])
 
 
 class Rows:
@@ -178,7 +206,7 @@ class Rows:
         return [part.sum(axis=0) for part in row_parts(block, x, t)]
 
     def _choices(self, block: Choices, x: Floats) -> list[Floats]:
-        u, places = np.array(block.turn) @ x, self._y.astype(int)
+        u, places = block.centred(np.array(block.turn) @ x), self._y.astype(int)
         chance, g = block.likely(x)
         v = block.weight(chance, g, u, None)
         s = v * block.score(np.take_along_axis(g, places[None, None], axis=0)[0], u)
@@ -229,11 +257,9 @@ class Run:
     widths: dict[float, Floats]
 
 
-def run(
-    family: str, rows: int, seed: int, epsilons: Sequence[float] = EPSILONS, curator: bool = False
-) -> Run:
+def run(case: Case, rows: int, seed: int, epsilons: Sequence[float] = EPSILONS, curator: bool = False) -> Run:
     warnings.simplefilter("ignore")
-    case, rng = Case(family), np.random.default_rng([seed, rows])
+    rng = np.random.default_rng([seed, rows])
     x, y = case.table(rng, rows)
     plain, _ = case.plain(x, y) if curator else (case.truth, np.ones(len(case.truth)))
     made, found = Rows(case, x, y), Run(plain - case.truth, {}, {}, {}, {})
@@ -252,15 +278,16 @@ def run(
     return found
 
 
-def runs(family: str, rows: int, many: int, **how: Any) -> list[Run]:
+def runs(case: Case, rows: int, many: int, **how: Any) -> list[Run]:
     """As many runs, on all cores."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(partial(run, family, rows, **how), range(many), chunksize=4))
+        return list(pool.map(partial(run, case, rows, **how), range(many), chunksize=4))
 
 
 def curated(family: str, many: int, rows: int = 50_000, epsilon: float = 1.0) -> tuple[float, float]:
     """The squared error of slopes at five sites, over a curator's, and over that without privacy."""
-    found, slopes = runs(family, rows, many, epsilons=(epsilon,), curator=True), Case(family).slopes
+    case = Case(family)
+    found, slopes = runs(case, rows, many, epsilons=(epsilon,), curator=True), case.slopes
 
     def squared(errors: list[Floats]) -> float:
         return float(np.mean(np.square(errors)[:, slopes]))
@@ -281,10 +308,11 @@ def curator() -> Result:
     return Result(worst, 1.0, "lower", detail=detail)
 
 
-def cells(family: str, many: int) -> Iterator[tuple[str, float, float, float]]:
+def cells(case: Case, many: int) -> Iterator[tuple[str, float, float, float]]:
     """For each size, epsilon and coefficient: the share that covers, and the width beside sampling's."""
+    family = case.family
     for rows in SIZES:
-        found = runs(family, rows, many)
+        found = runs(case, rows, many)
         for epsilon in EPSILONS:
             shares = np.mean([each.covered[epsilon] for each in found], axis=0)
             widths = np.median([each.widths[epsilon] for each in found], axis=0)
@@ -295,7 +323,16 @@ def cells(family: str, many: int) -> Iterator[tuple[str, float, float, float]]:
 @bench("glm.coverage")
 def coverage() -> Result:
     """How many cells cover too little or, where sampling dominates, too much, by one-sided binomial tests."""
-    found = [cell for family in FAMILIES for cell in cells(family, RUNS)]
+    return _judged([cell for family in FAMILIES for cell in cells(Case(family), RUNS)])
+
+
+@bench("glm.skewed")
+def skewed() -> Result:
+    """The same for features that are skewed or unbalanced, with bounds far beyond most values."""
+    return _judged([cell for family in FAMILIES for cell in cells(Skewed(family), RUNS)])
+
+
+def _judged(found: list[tuple[str, float, float, float]]) -> Result:
     level, wrong = 0.05 / len(found), []
     for name, share, width, _ in found:
         hits = round(share * RUNS)
@@ -344,6 +381,7 @@ if __name__ == "__main__":
     for family in sys.argv[2:] or FAMILIES:
         began = time.perf_counter()
         print(family, "over a curator, over no privacy:", *(f"{r:.3f}" for r in curated(family, many // 4)))
-        for name, share, width, _ in cells(family, many):
-            print(f"{name}: covers {share:.3f}, {width:.2f} times as wide as sampling alone")
+        for made in (Case, Skewed):
+            for name, share, width, _ in cells(made(family), many):
+                print(f"{made.__name__} {name}: covers {share:.3f}, {width:.2f} times sampling's width")
         print(f"{time.perf_counter() - began:.0f} seconds", flush=True)

@@ -58,6 +58,7 @@ _SURE = 2.0  # SDs by which sites must be seen to differ
 _MOST_APART, _APART_EARLY = 100.0, 3.0  # how many times as far as by rows sites are taken to differ
 _SILENT = 0.02  # of the sampling variance: noise that needs no scores
 _NARROW = 30.0  # half the width of the bounds, in the smallest SD of residuals that is expected
+_ALIKE = 1e-9  # the least that features are taken to vary by, squared
 _EXPLAINED = 0.05  # of the variance of the target: what residuals have at least
 
 
@@ -81,7 +82,7 @@ def first_point(sums: SiteSums, random: Sequence[int]) -> Point:
     second = sums.whole[1:-1, 1:-1] / total - (n / total * centres.T[1:]) @ centres[:, 1:]
     off = float((centres**2).max() * noise[0, 1:-1].max())  # what noise in means adds
     unclear = math.sqrt(float(noise[1:-1, 1:-1].max()) / 2 + 2 * off)
-    around = _floored(shrunk(second, unclear)[0], unclear)
+    around = _floored(shrunk(second, unclear)[0], max(unclear, _ALIKE))
     gram = np.zeros((size, size))
     gram[1:, 1:] = around
     if not centred:

@@ -3,13 +3,13 @@
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; the score of
 one row is at most `bound` long and its part of the curvature at most `curve`, up to the rounding that
 `cape.analyses.regression.choices` counts.
-Reason. w·x and u = Tx are added up column by column, and probabilities are computed for each row by itself.
-The score s_c of every category c has a known length: |g_c| |u| for multinomial logits, where it is the
-Kronecker product of g_c and u, and sqrt(|g_c|² + (sum of g_c)² |u|²) for proportional odds, where it is (g_c,
--(sum of g_c) u). The weight v of a row is the largest up to 1 for which the longest of them is short enough,
-and the curvature, the sum of P_c s_c s_c', small enough: it does not depend on the row's own category, so
-that scores have mean 0 where the model is true. Scores, and sqrt(v P_c) s_c, become integers of length at
-most 2^20 (`clip`), and sums of their products are exact by `cape.noise.exact_products`.
+Reason. w·x and u = Tx - m are added up column by column, and probabilities are computed for each row by
+itself. The score s_c of every category c has a known length: |g_c| |u| for multinomial logits, where it is
+the Kronecker product of g_c and u, and sqrt(|g_c|² + (sum of g_c)² |u|²) for proportional odds, where it is
+(g_c, -(sum of g_c) u). The weight v of a row is the largest up to 1 for which the longest of them is short
+enough, and the curvature, the sum of P_c s_c s_c', small enough: it does not depend on the row's own
+category, so that scores have mean 0 where the model is true. Scores, and sqrt(v P_c) s_c, become integers of
+length at most 2^20 (`clip`), and sums of their products are exact by `cape.noise.exact_products`.
 Tested in tests/analyses/regression/test_glm.py.
 """
 
@@ -46,8 +46,8 @@ _LEAST = 1e-12  # of a probability
 
 @dataclass(frozen=True)
 class Choices(VectorBlock):
-    """Over complete rows with the category c, one of `levels`, and u = Tx: sums of the score of c, of the
-    curvature and of the score's spread, as `Scores` has them.
+    """Over complete rows with the category c, one of `levels`, and u = Tx - m: sums of the score of c, of
+    the curvature and of the score's spread, as `Scores` has them.
 
     Weights of a multinomial model are those of x for the log-odds of each category but the first against the
     first, one category after the other. Those of an ordinal one are the rising thresholds t, and then the
@@ -62,6 +62,7 @@ class Choices(VectorBlock):
         levels: how many categories there are.
         deviance: the largest deviance of a row that counts.
         weighted: whether the column beside the target weights rows.
+        middle: m of an ordinal model, whose thresholds stand for a constant; empty for 0.
     """
 
     weights: tuple[float, ...]
@@ -72,6 +73,7 @@ class Choices(VectorBlock):
     levels: int
     deviance: float
     weighted: bool = False
+    middle: tuple[float, ...] = ()
 
     @property
     def size(self) -> int:
@@ -88,6 +90,9 @@ class Choices(VectorBlock):
             raise InvalidInput(f"scores of {self.levels} categories need as many of them and {size} weights")
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
+        if self.middle and (self.model != "ordinal" or len(self.middle) != width):
+            raise InvalidInput(f"a middle of u needs an ordinal model and {width} entries")
+        check_entries("middle", self.middle, _LARGEST_TURN)
         for name, value in (("bound", self.bound), ("curve", self.curve), ("deviance", self.deviance)):
             check.real(name, value, least=_SMALLEST, most=_LARGEST)
         if self.model == "ordinal" and not all(
@@ -114,6 +119,7 @@ class Choices(VectorBlock):
             column = schema.number(self.design.beside[-1])
             share = np.full(len(x), typical.Shape(column).expected.mean / column.high)
         u, (chance, g) = np.ascontiguousarray((x @ np.array(self.turn).T).T), self.likely(x.T)
+        u = self.centred(u)
         v = self.weight(chance, g, u, share)
         above = np.triu_indices(self.size, 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
@@ -167,6 +173,10 @@ class Choices(VectorBlock):
                 g[c, c - 1] = bent[c] / chance[c]
         return chance, g
 
+    def centred(self, u: Floats) -> Floats:
+        """Return Tx less m."""
+        return u - np.array(self.middle)[:, None] if self.middle else u
+
     def score(self, g: Floats, u: Floats) -> Floats:
         """Return the score of rows, (size, rows), whose score about the predictors is g."""
         if self.model == "multinomial":
@@ -212,7 +222,7 @@ class _Choices:
 
     def add(self, part: Part) -> None:
         block, rows = self._block, part.vectors(self._block.design)
-        u = np.stack([along(row, rows.x) for row in block.turn])
+        u = block.centred(np.stack([along(row, rows.x) for row in block.turn]))
         share = None
         if block.weighted:
             column = self._schema.number(block.design.beside[-1])

@@ -219,6 +219,10 @@ class Analysis(ABC):
         """Return it as it is asked under Laplace noise, or under Gaussian noise."""
         return self if laplace == self.laplace else self.changed(laplace=laplace)
 
+    def exactly(self) -> Self:
+        """Return it as it is asked where there is no noise, and stages cost nothing."""
+        return self
+
     @property
     def sampling(self) -> float:
         """The probability with which each row takes part in each stage, drawn in secret at the site."""

@@ -69,7 +69,7 @@ class AnalysisSession:
 
     def __init__(self, analysis: Analysis, stages: Stages, *, resumable: bool = False) -> None:
         setting = stages.setting
-        analysis = setting.asked(analysis)
+        analysis = setting.asked(analysis, stages.scheme)
         self.analysis, self.stages = analysis, stages
         self.resume: ResumePoint | None = None
         self._conversation: Conversation

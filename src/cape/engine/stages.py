@@ -75,9 +75,10 @@ class Setting:
         l1 = None if query.l1 is None or query.of_person is not None else rows * query.l1
         return replace(query, sensitivity=query.of_person or rows * query.sensitivity, l1=l1)
 
-    def asked(self, analysis: Analysis) -> Analysis:
-        """Return an analysis as it is asked under the kind of noise of this setting."""
-        return analysis.under(self.noise == "laplace")
+    def asked(self, analysis: Analysis, scheme: Scheme | None = None) -> Analysis:
+        """Return an analysis as it is asked under the kind of noise of this setting, if there is any."""
+        found = analysis.under(self.noise == "laplace")
+        return found if scheme is None or scheme.private else found.exactly()
 
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""
@@ -148,7 +149,7 @@ class Stages:
     @classmethod
     def of(cls, analysis: Analysis, setting: Setting, scheme: Scheme, share: float) -> Stages:
         """Return the stages of an analysis."""
-        analysis = setting.asked(analysis)
+        analysis = setting.asked(analysis, scheme)
         given = [Fraction(check.real("stages", part, above=0.0)) for part in analysis.stages()]
         if not given:
             raise InvalidInput("an analysis must have at least one stage")

@@ -87,7 +87,8 @@ def test_standard_errors_without_noise_are_those_of_the_sandwich():
     assert [e.sampling for e in found.estimates] == pytest.approx(
         np.sqrt(np.diag(bread @ meat @ bread)), rel=1e-3
     )
-    assert all(e.privacy < 1e-4 * e.sampling for e in found.estimates)
+    # what is left is the rounding of rows, the same in every step
+    assert all(e.privacy < 3e-4 * e.sampling for e in found.estimates)
 
 
 @examples(40)

@@ -10,13 +10,13 @@ import math
 import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from cape import check
 from cape.analyses.regression.fewer import fewer
-from cape.analyses.regression.inference import Reach, largest, unreliable, widest
+from cape.analyses.regression.inference import Reach, ends, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.scores import LOGISTIC, Belief, Point, Scale, Step, check_few, score_query
 from cape.arrays import Floats
@@ -111,8 +111,12 @@ class ByScores(Analysis):
 
     @property
     def steps(self) -> int:
-        """How many steps there are."""
+        """How many steps there are, at most."""
         return ROUNDS if self.rounds == "auto" else int(self.rounds)
+
+    def exactly(self) -> Self:
+        """Return it with as many steps as it takes, unless their number was given."""
+        return self.changed(rounds=_MOST_ROUNDS) if self.rounds == "auto" else self
 
     def stages(self) -> tuple[float, ...]:
         """Return the share of each step: half for the last, and the same for all others."""
@@ -191,6 +195,8 @@ class ByScores(Analysis):
         for share in shares:
             step = self._read((yield self._query(point, schema, neighbours)), point, steps, schema)
             steps.append(step)
+            if step.settled:
+                break
             point = self._next(steps, shares[-1] / share, schema)
         return steps
 
@@ -220,8 +226,8 @@ class ByScores(Analysis):
         return SPREAD
 
     def _counted(self, steps: list[Step]) -> list[Step]:
-        """Return the steps that say something about weights."""
-        return steps
+        """Return the steps that say something about weights; without noise the last says all."""
+        return steps[-1:] if steps[-1].silent else steps
 
     def _origin(self, steps: list[Step]) -> Floats | None:
         """Return the weights that noise draws to; None for 0."""
@@ -253,23 +259,26 @@ class ByScores(Analysis):
         sampling, noise = (
             np.sqrt(np.maximum(np.diag(to @ each @ to.T), 0.0)) for each in (last.sampling, free.noise)
         )
-        error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ last.left)
+        off = last.left_after(steps[-2] if len(steps) > 1 else None)
+        error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ off)
+        drawn = np.abs(to @ free.pull) @ possible
+        possible = np.maximum(possible, np.abs(free.mean))
         bias = np.abs(to @ free.pull) @ possible + left
         moved = self._moved(schema)
-        limit = np.maximum(widest(units, moved, moved + abs(self._middle(schema))), np.abs(values))
+        within = ends(widest(units, moved, moved + abs(self._middle(schema))), values, drawn)
         estimates = [
             Estimate(
                 label,
                 float(values[i]),
                 float(sampling[i]),
                 math.hypot(noise[i], bias[i]),
-                (-float(limit[i]), float(limit[i])),
+                within[i],
                 Reach(float(centres[i]), float(error[i]), float(bias[i])),
             )
             for i, label in enumerate(("intercept", *units.names))
         ]
         kept = slice(0 if self.intercept else 1, None)
-        pulls = np.column_stack([to @ free.pull * possible, to @ last.left])
+        pulls = np.column_stack([to @ free.pull * possible, to @ off])
         joint = Joint(
             tuple(each.label for each in estimates[kept]),
             tuple(each.within for each in estimates[kept]),

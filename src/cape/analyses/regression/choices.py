@@ -27,9 +27,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.special import logit
 
-from cape.analyses.regression.by_scores import MOST_MOVED, SPREAD, ByScores
+from cape.analyses.matrices import nearest_positive
+from cape.analyses.regression.by_scores import MOST_MOVED, SPREAD, ByScores, warn
 from cape.analyses.regression.choices_model import ChoiceModel
-from cape.analyses.regression.inference import Reach, largest
+from cape.analyses.regression.choices_shares import Shares, fit_of, unseen_labels
+from cape.analyses.regression.inference import Reach, ends, largest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few
 from cape.arrays import Floats
@@ -40,6 +42,7 @@ from cape.blocks.families import Logit
 from cape.blocks.units import Units
 from cape.data import Number, Schema
 from cape.engine.arguments import joined
+from cape.engine.estimates import unknown
 from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
 from cape.errors import InvalidInput
 
@@ -50,6 +53,7 @@ _FLOAT = 1 + 1e-12
 _LIMIT = 16.0  # the largest deviance of a row that counts
 _FAR = 0.7  # of the bound on scores that leaves most rows as they are: there are more coefficients to hide
 _GAP = 0.01  # the least between two thresholds
+_LEAST = 0.1  # of the curvature of a typical row: what thresholds have together at least
 _MOST_LEVELS = 20
 
 
@@ -77,6 +81,7 @@ def choice_query(
         levels,
         _LIMIT,
         weighted,
+        _middle(point.turn, model, levels),
     )
     roots = math.sqrt(len(point.weights))
     steps = 8 * roots * (1 + 2 * math.sqrt(_SPREAD)) + math.sqrt(_CURVE) * 4 * levels * (2 * roots + 2)
@@ -98,14 +103,31 @@ def _small(matrix: Floats, model: Model, levels: int) -> Floats:
     )
 
 
-def _large(turn: Floats, model: Model, levels: int) -> Floats:
-    """Return what turns all weights, if this turns those of the features."""
+def _middle(turn: Floats, model: Model, levels: int) -> tuple[float, ...]:
+    """Return what is taken off turned features: a score has -(sum of g) (Tx - m) beside g."""
+    return tuple(map(float, turn[levels - 1 :, 0])) if model == "ordinal" else ()
+
+
+def _large(turn: Floats, model: Model, levels: int, middle: Floats | None = None) -> Floats:
+    """Return what turns all weights, if this turns those of the features, less their middle."""
     free = levels - 1
     if model == "multinomial":
         return np.asarray(np.kron(np.eye(free), turn), np.float64)
     found = np.eye(free + len(turn))
     found[free:, free:] = turn
+    if middle is not None:
+        found[free:, :free] = middle[:, None]
     return found
+
+
+def _together(step: Step, levels: int) -> tuple[Floats, float]:
+    """Return the middle of an ordinal model's turned features, weighted as curvature does, and the weight.
+
+    Thresholds that move together change every log-odds alike.
+    """
+    free = levels - 1
+    total = max(float(step.curvature[:free, :free].sum()), _LEAST * step.count * step.point.scale.weight)
+    return -step.curvature[free:, :free].sum(axis=1) / total, total
 
 
 @dataclass(frozen=True, init=False)
@@ -191,13 +213,12 @@ class ChoiceRegression(ByScores):
         for share in shares:
             step = self._read((yield self._query(point, schema, neighbours)), point, steps, schema)
             steps.append(step)
-            turn = _large(self._whitened(step, levels, first=len(steps) == 1), self.model, levels)
+            if step.settled:
+                break
+            turn = self._turned(step, levels, first=len(steps) == 1)
             weights = self._rising(self._likely_of(steps, schema).mean, levels)
             point = step.next(weights, turn, shares[-1] / share, scale)
         return steps
-
-    def _counted(self, steps: list[Step]) -> list[Step]:
-        return steps[-1:] if steps[-1].silent else steps
 
     def _rising(self, weights: Floats, levels: int) -> Floats:
         """Return weights whose thresholds rise."""
@@ -209,12 +230,28 @@ class ChoiceRegression(ByScores):
         return found
 
     def _whitened(self, step: Step, levels: int, first: bool) -> Floats:
+        curvature = _small(step.curvature, self.model, levels)
+        if self.model == "ordinal":
+            apart, total = _together(step, levels)
+            curvature = nearest_positive(curvature - np.outer(apart, apart) * total)
         small = replace(
             step,
-            curvature=_small(step.curvature, self.model, levels),
+            curvature=curvature,
             point=replace(step.point, turn=_small(step.point.turn, self.model, levels)),
         )
         return small.trusting.turn(first=first)
+
+    def _turned(self, step: Step, levels: int, first: bool) -> Floats:
+        """Return what whitens features; of an ordinal model about their middle.
+
+        Its thresholds stand for a constant, and features that are not centred could hardly be told from it.
+        """
+        turn = self._whitened(step, levels, first)
+        if self.model == "multinomial":
+            return _large(turn, self.model, levels)
+        was = step.point.turn[levels - 1 :]
+        middle = was[:, 0] + _together(step, levels)[0]
+        return _large(turn, self.model, levels, turn @ np.linalg.solve(was[:, levels - 1 :], middle))
 
     def _all(self, schema: Schema, single: Floats, thresholds: float) -> Floats:
         """Return a vector over all weights, from that of one predictor's."""
@@ -277,16 +314,19 @@ class ChoiceRegression(ByScores):
         sampling, noise = (
             np.sqrt(np.maximum(np.diag(to @ each @ to.T), 0.0)) for each in (last.sampling, free.noise)
         )
-        error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ last.left)
+        off = last.left_after(steps[-2] if len(steps) > 1 else None)
+        error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ off)
+        most, drawn = np.abs(to) @ possible, np.abs(to @ free.pull) @ possible
+        possible = np.maximum(possible, np.abs(free.mean))
         bias = np.abs(to @ free.pull) @ possible + left
-        limit = np.maximum(np.abs(to) @ possible, np.abs(values))
+        within = ends(most, values, drawn)
         estimates = tuple(
             Estimate(
                 label,
                 float(values[i]),
                 float(sampling[i]),
                 math.hypot(noise[i], bias[i]),
-                (-float(limit[i]), float(limit[i])),
+                within[i],
                 Reach(float(centres[i]), float(error[i]), float(bias[i])),
             )
             for i, label in enumerate(labels)
@@ -297,9 +337,22 @@ class ChoiceRegression(ByScores):
             tuple(map(float, centres)),
             rows_of(to @ free.noise @ to.T),
             rows_of(to @ last.sampling @ to.T),
-            pulls=rows_of(np.column_stack([to @ free.pull * possible, to @ last.left])),
+            pulls=rows_of(np.column_stack([to @ free.pull * possible, to @ off])),
             owners=self._owners(schema),
         )
+        shares, categories = self._shares(steps[0], schema), schema.category(self.target).values
+        empty = [] if shares is None else shares.empty
+        unseen = unseen_labels(labels, empty, categories, self.model)
+        if unseen:
+            warn(
+                f"noise hides whether anybody is in {joined([repr(categories[c]) for c in empty])} of "
+                f"{self.target!r}: nothing is known about {joined(unseen)}. Leave the category out, or join "
+                "it with another"
+            )
+            estimates = tuple(
+                unknown(each.label, -float(most[i]), float(most[i])) if each.label in unseen else each
+                for i, each in enumerate(estimates)
+            )
         model = ChoiceModel(
             self.target,
             self.model,
@@ -310,7 +363,7 @@ class ChoiceRegression(ByScores):
             rows_of(self._by_predictor(weights, schema)),
             len(steps),
             last.count,
-            *self._fit(steps, schema),
+            *fit_of(last, shares),
         )
         return AnalysisResult(estimates, model)
 
@@ -322,36 +375,18 @@ class ChoiceRegression(ByScores):
         slopes = np.tile(weights[free:], (free, 1))
         return np.column_stack([weights[:free], slopes])
 
-    def _fit(self, steps: list[Step], schema: Schema) -> tuple[Estimate, Estimate]:
-        """Return the deviance, and McFadden's pseudo-R²: shares of categories are in the first scores."""
-        first, last, levels = steps[0], steps[-1], self._levels(schema)
-        gained = float(last.change @ last.curvature @ last.change)
-        deviance = Estimate(
-            "deviance", max(last.deviance - gained, 0.0), 0.0, last.deviance_noise, (0.0, math.inf)
-        )
-        unknown = Estimate("pseudo-R²", math.nan, 0.0, math.inf, (0.0, 1.0))
+    def _shares(self, first: Step, schema: Schema) -> Shares | None:
+        """Return the share of each category, which the first scores tell."""
         if self.weights is not None or (self.model == "multinomial" and not self.intercept):
-            return deviance, unknown
-        query = self._query(first.point, schema, "replace-one")
-        (block,) = query.blocks
+            return None
+        (block,) = self._query(first.point, schema, "replace-one").blocks
         assert isinstance(block, Choices)
-        _, g = block.likely(np.zeros((self._design(True).width(schema), 1)))
-        if self.model == "multinomial":
-            entry = self._first / math.hypot(1.0, self._first)
-            places, per = np.arange(levels - 1) * len(block.turn), entry
-        else:
-            places, per = np.arange(levels - 1), 1.0
-        system = np.vstack([g[:, :, 0].T * per, np.ones(levels)])
-        shares = np.linalg.solve(system, np.append(first.score[places] / first.count, 1.0))
-        shares = np.clip(shares, 1e-6, 1.0)
-        shares = shares / shares.sum()
-        constant = -2 * first.count * float((shares * np.log(shares)).sum())
-        noise = 2 * first.score_noise * float(np.linalg.norm(np.log(shares) @ np.linalg.inv(system)[:, :-1]))
-        if not constant > 3 * math.hypot(noise, deviance.privacy):
-            return deviance, unknown
-        share = min(max(1 - deviance.value / constant, 0.0), 1.0)
-        error = math.hypot(deviance.privacy, (1 - share) * noise) / constant
-        return deviance, Estimate("pseudo-R²", share, 0.0, error, (0.0, 1.0))
+        return Shares.of(first, block, self._constant)
+
+    @property
+    def _constant(self) -> float:
+        """The entry of x that is the same in all rows."""
+        return self._first / math.hypot(1.0, self._first)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

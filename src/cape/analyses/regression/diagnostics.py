@@ -3,7 +3,9 @@
 All of it is post-processing. The deviance is a released sum at the last point, less what the last step
 gained, 2 change'H change / 2. What features explain of it is exact for two categories without an offset and
 weights, whose share is released; for others it is the quadratic form of the slopes, as in Wald's test, and
-is said to be approximate.
+is said to be approximate. The variance of a gaussian family is the deviance per row. That of others is seen
+in the spread of scores: where these were clipped, targets that are far out show as less than they are, and
+the interval of a dispersion has no upper end.
 Tested in tests/analyses/regression/test_glm.py.
 """
 
@@ -11,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import entr, gammaincc
+from scipy.special import entr, gammaincc, ndtri
 
 from cape.analyses.matrices import nearest_positive
 from cape.analyses.regression.joint import WaldTest
@@ -28,16 +31,28 @@ __all__ = ["dispersion", "explained", "score_test"]
 _FEW = 3.0  # times its noise: below that a number is not known
 
 
-def explained(steps: Sequence[Step], likelihood: Likelihood, first: float) -> tuple[Estimate, Estimate]:
+@dataclass(frozen=True)
+class AtLeast:
+    """An interval without an upper end."""
+
+    value: float
+    error: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        return self.value - float(ndtri((1 + level) / 2)) * self.error, math.inf
+
+
+def explained(
+    steps: Sequence[Step], likelihood: Likelihood, first: float, plain: bool
+) -> tuple[Estimate, Estimate]:
     """Return the deviance, and the share of that of a constant which features explain: a pseudo-R².
 
-    `first` is the entry of x that is the same in all rows, 0 if there is none or if rows differ otherwise.
+    `first` is the entry of x that is the same in all rows, 0 if there is none; `plain` says that rows differ
+    in features and target alone, without an offset and weights.
     """
-    last = steps[-1]
-    gained = float(last.change @ last.curvature @ last.change)
-    value, noise = max(last.deviance - gained, 0.0), last.deviance_noise
-    deviance = Estimate("deviance", value, 0.0, noise, (0.0, math.inf))
-    constant, beside = _constant(steps, likelihood, first)
+    deviance = _deviance(steps[-1])
+    value, noise = deviance.value, deviance.privacy
+    constant, beside = _constant(steps, likelihood, first, plain)
     if not constant > max(_FEW * math.hypot(noise, beside), 0.0):
         return deviance, unknown("pseudo-R²", 0.0, 1.0)
     share = min(max(1 - value / constant, 0.0), 1.0)
@@ -45,12 +60,23 @@ def explained(steps: Sequence[Step], likelihood: Likelihood, first: float) -> tu
     return deviance, Estimate("pseudo-R²", share, 0.0, error, (0.0, 1.0))
 
 
-def _constant(steps: Sequence[Step], likelihood: Likelihood, first: float) -> tuple[float, float]:
+def _deviance(last: Step) -> Estimate:
+    gained = float(last.change @ last.curvature @ last.change)
+    value = max(last.deviance - gained, 0.0)
+    return Estimate("deviance", value, 0.0, last.deviance_noise, (0.0, math.inf))
+
+
+def _constant(
+    steps: Sequence[Step], likelihood: Likelihood, first: float, plain: bool
+) -> tuple[float, float]:
     """Return the deviance of a constant, and its noise beside that of the model's own deviance."""
     start, last = steps[0], steps[-1]
-    if isinstance(likelihood, Binary) and likelihood.link == "logit" and first:
-        share = 0.5 - float(start.score[0]) / first / start.count
-        noise = start.score_noise / first / start.count
+    if isinstance(likelihood, Binary) and first and plain:
+        eta, one = np.zeros(2), np.ones(2)  # where steps start, no score is clipped
+        none, some = likelihood.scale.family.factors(eta, np.arange(2.0), one, one, math.inf, math.inf)[0]
+        per = first * float(some - none) * start.count
+        share = (float(start.score[0]) - first * float(none) * start.count) / per
+        noise = start.score_noise / abs(per)
         share = min(max(share, 0.0), 1.0)
         slope = 2 * abs(math.log(max(share, 1e-9) / max(1 - share, 1e-9)))
         return 2 * start.count * float(entr(share) + entr(1 - share)), start.count * slope * noise
@@ -65,8 +91,7 @@ def _constant(steps: Sequence[Step], likelihood: Likelihood, first: float) -> tu
     noise = last.curvature_noise * float(weights @ weights) + 2 * last.score_noise * math.sqrt(
         float(weights @ weights)
     )
-    gained = float(last.change @ last.curvature @ last.change)
-    return max(last.deviance - gained, 0.0) + max(quadratic, 0.0), noise
+    return _deviance(last).value + max(quadratic, 0.0), noise
 
 
 def dispersion(step: Step, likelihood: Likelihood, first: float) -> Estimate | None:
@@ -74,6 +99,11 @@ def dispersion(step: Step, likelihood: Likelihood, first: float) -> Estimate | N
     if not isinstance(likelihood, Numbers):
         return None
     scale, width = likelihood.next(step, first), len(step.score)
+    if likelihood.family == "gaussian":
+        total, freedom = _deviance(step), max(step.count - width, 1.0)
+        value = total.value / freedom
+        sampled = value * math.sqrt(2 / freedom)
+        return Estimate("dispersion", value, sampled, total.privacy / freedom, (0.0, math.inf))
     squared, weight = scale.deviation**2, scale.weight
     noise = step.spread_noise / math.sqrt(width) / step.count
     sampled = math.sqrt((1 + 2 / width) / step.count)
@@ -83,12 +113,16 @@ def dispersion(step: Step, likelihood: Likelihood, first: float) -> Estimate | N
         mean = weight / max(1 - alpha * weight, 1e-3)
         steep = (1 + alpha * mean) / mean
         error = sampled * steep * math.sqrt(2 + 6 * alpha + 1 / (mean * (1 + alpha * mean)))
-        return Estimate("alpha", alpha, error, noise / weight * steep, (0.0, math.inf))
+        return _at_least(Estimate("alpha", alpha, error, noise / weight * steep, (0.0, math.inf)), step)
     value = squared / weight
-    tails = {"gamma": 6 * value, "poisson": 1 / weight}.get(likelihood.family, 0.0)
-    return Estimate(
-        "dispersion", value, value * sampled * math.sqrt(2 + tails), noise / weight, (0.0, math.inf)
-    )
+    tails = {"gamma": 6 * value, "poisson": 1 / weight}[likelihood.family]
+    sampled = value * sampled * math.sqrt(2 + tails)
+    return _at_least(Estimate("dispersion", value, sampled, noise / weight, (0.0, math.inf)), step)
+
+
+def _at_least(found: Estimate, step: Step) -> Estimate:
+    """Return a dispersion without an upper end where scores were clipped."""
+    return found if step.point.whole else replace(found, at=AtLeast(found.value, found.standard_error))
 
 
 def score_test(start: Step, first: float, names: Sequence[str]) -> WaldTest:

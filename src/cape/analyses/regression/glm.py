@@ -329,7 +329,7 @@ class GLM(ByScores):
         """Return the deviance, pseudo-R², the dispersion and the score test."""
         steps, first = fitted.steps, self._constant
         plain = self.offset is None and self.weights is None
-        deviance = explained(steps, self.likelihood, first if plain else 0.0)
+        deviance = explained(steps, self.likelihood, first, plain)
         told = dispersion(steps[-1], self.likelihood, first)
         return *deviance, told, score_test(steps[0], first if plain else 0.0, fitted.units.names)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cape.analyses.regression.diagnostics import AtLeast
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood
@@ -27,6 +28,9 @@ from cape.show.numbers import count, number, p_value
 from cape.show.plain import plain
 
 __all__ = ["GLMModel"]
+
+_COUNTS = ("poisson", "negative-binomial")
+_MISFIT = 1.5  # the deviance per row from which on a family of counts does not fit
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,6 +161,11 @@ class GLMModel(Tested, Portable):
         if self.dispersion is not None:
             fit.append(_said(self.dispersion))
         notes = [self.calibration, f"{'; '.join(fit)}.".capitalize()]
+        if self.family in _COUNTS and self.deviance.interval()[0] > _MISFIT * self.count:
+            notes.append(
+                f"The deviance is {self.deviance.value / self.count:.2g} per row, where that of this family "
+                "is about 1: the family does not fit, and means and ratios may be far off."
+            )
         if not math.isnan(self.score_test.p):
             notes.append(f"Score test that no feature matters: P {p_value(self.score_test.p)}.")
         if self.reference is not None:
@@ -197,6 +206,8 @@ class GLMModel(Tested, Portable):
 
 def _said(estimate: Estimate) -> str:
     low, high = estimate.interval()
+    if isinstance(estimate.at, AtLeast):
+        return f"{estimate.label} {number(estimate.value)} (at least {number(low)})"
     if not high - low < math.inf or estimate.at is not None:
         return f"{estimate.label} not known"
     return f"{estimate.label} {number(estimate.value)} ({number(low)} to {number(high)})"

@@ -39,6 +39,7 @@ __all__ = [
     "Reach",
     "Unsure",
     "coefficients",
+    "ends",
     "largest",
     "unreliable",
     "widest",
@@ -252,6 +253,16 @@ def largest(units: Units, most: float) -> Floats:
 def widest(units: Units, most: float, intercept: float) -> Floats:
     """Return the same for coefficients, after the intercept: `intercept` in the middle of all bounds."""
     return np.asarray(np.abs(units.matrix) @ np.concatenate([[intercept], largest(units, most)]))
+
+
+def ends(most: Floats, values: Floats, hidden: Floats) -> list[tuple[float, float]]:
+    """Return between what numbers coefficients are taken to be, if `most` is the largest that is expected.
+
+    The expectation counts where noise hides at least half of what is possible, as results then say. What the
+    data shows may be larger: a column whose bounds are much wider than its values are has a steep slope.
+    """
+    limits = np.where(hidden >= most / 2, np.maximum(most, np.abs(values)), np.inf)
+    return [(-float(limit), float(limit)) for limit in limits]
 
 
 def unreliable(names: Sequence[str], hidden: Floats, *, noise: bool) -> str:

@@ -81,7 +81,11 @@ MISFIT = 0.03  # how far clipping of most rows may move estimates where the mode
 ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
 BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
 LEFT = 0.6  # of the change of log-odds, squared, that a step may be wrong by
+_CLEARLY = 4.0  # times noise: a change that is more than that
+_SLOW, _SLOWEST = 0.5, 0.9  # of the change before: where steps are not near the end, and the most that counts
 SILENT = 1e-6  # of the sampling variance: noise that is not worth the earlier steps
+_STEEPEST = _FLAT**-0.5  # how many times as large a direction may become
+_SETTLED = 1e-5  # the SD over people of a change of predictors: the next one is its square
 EXCESS = 0.5  # how much longer than the bound scores are that are cut, on average, in bounds
 LONGER = 4.0  # the same where residuals are visibly not symmetric
 ASYMMETRIC = 0.97  # how certain that must be
@@ -281,6 +285,11 @@ class Step:
         """Whether noise is too small to make earlier steps worth their while."""
         return self.score_noise**2 < SILENT * float(np.trace(self.spread)) / len(self.score)
 
+    @property
+    def settled(self) -> bool:
+        """Whether there is no noise, and nothing is left to change: further steps would be the same."""
+        return self.score_noise == 0 and self.moved < _SETTLED
+
     @cached_property
     def trusting(self) -> Step:
         """The step with the curvature that is likely: nearer to a multiple of the identity, which rows that
@@ -294,7 +303,8 @@ class Step:
     def _seen(self) -> tuple[Floats, Floats, Floats]:
         """Inverses of the eigenvalues that stand out, 0 for others; what of these is not noise; the axes."""
         values, vectors = np.linalg.eigh(self.curvature)
-        edge = max(spectral(len(values), self.curvature_noise), _FLAT * self.count)
+        step = math.ldexp(math.sqrt(self.point.curve), 1 - T_BITS)  # two steps of the grid of z
+        edge = max(spectral(len(values), self.curvature_noise), _FLAT * self.count, step**2 * self.count)
         clear = values > edge
         safe = np.where(clear, values, 1.0)
         return np.where(clear, 1 / safe, 0.0), np.where(clear, safe - edge**2 / safe, 0.0), vectors
@@ -316,9 +326,17 @@ class Step:
 
         change'H change is the sum of v h (u·change)² over rows, with v <= 1 and, for log-odds, h <= 1/4.
         """
-        of_noise = self.score_noise**2 * float(self._seen[0].sum())
-        square = float(self.change @ self.curvature @ self.change) - of_noise
-        return math.sqrt(max(square, 0.0) / self.count / self.point.scale.weight)
+        square = max(self._gained - self._of_noise, 0.0)
+        return math.sqrt(square / self.count / self.point.scale.weight)
+
+    @property
+    def _gained(self) -> float:
+        return float(self.change @ self.curvature @ self.change)
+
+    @property
+    def _of_noise(self) -> float:
+        """What noise in scores adds to that on average."""
+        return self.score_noise**2 * float(self._seen[0].sum())
 
     def toward(self, weights: Floats, furthest: float) -> Floats:
         """Return weights, or what is on the way to them from here where they change predictors too far."""
@@ -332,6 +350,20 @@ class Step:
     def left(self) -> Floats:
         """How far it may have ended from where scores are 0: second order in what it changed."""
         return np.asarray(LEFT * self.point.scale.bend * self.moved * (self.point.turn.T @ self.change))
+
+    def left_after(self, before: Step | None) -> Floats:
+        """Return the same, after another step.
+
+        A step that changed predictors by a part r of what the one before did, both beyond noise, is not near
+        the end yet: the changes that follow add up to r / (1 - r) of it.
+        """
+        if before is None or any(each._gained < _CLEARLY * each._of_noise for each in (before, self)):
+            return self.left
+        part = min(self.moved / max(before.moved, _TINY), _SLOWEST)
+        if part < _SLOW:
+            return self.left
+        slow = part / (1 - part) * (self.point.turn.T @ self.change)
+        return np.asarray(np.where(np.abs(slow) > np.abs(self.left), slow, self.left))
 
     @property
     def sampling(self) -> Floats:
@@ -350,6 +382,7 @@ class Step:
         away = back.T @ covariance @ back + np.outer(self.change, self.change)
         eye = np.eye(len(away))
         rounding = 2 * self.point.scale.deviation * _FLAT * self.count  # scores have a unit, 1/2 for log-odds
+        rounding += math.ldexp(self.point.bound * math.sqrt(self.count), -T_BITS)
         noise = (self.score_noise**2 + rounding**2 + self.cut**2) * eye
         noise = noise + self.curvature_noise**2 * (np.trace(away) * eye + away)
         told = back @ (vectors * kept) @ vectors.T
@@ -359,12 +392,14 @@ class Step:
         """Return what whitens rows, weighted as the curvature weights them, as far as noise lets it.
 
         After the first step |u|² is as large as u is wide, on average; later ones leave its size as it is.
+        Where rows hardly differ, one step after the other would blow up what is rounding.
         """
         values, vectors = np.linalg.eigh(self.curvature)
         edge = RIDGE * spectral(len(values), self.curvature_noise) / 2 + _FLAT * self.count
         size = self.count * self.point.scale.weight if first else max(float(values.mean()), edge)
         white = (vectors * np.sqrt(size / (np.maximum(values, 0.0) + edge))) @ vectors.T
-        return np.asarray(white @ self.point.turn)
+        left, sizes, right = np.linalg.svd(white @ self.point.turn)
+        return np.asarray((left * np.minimum(sizes, _STEEPEST)) @ right)
 
     def next(self, weights: Floats, turn: Floats, share: float, scale: Scale) -> Point:
         """Return where to ask next; the last step has `share` times the share of this one.

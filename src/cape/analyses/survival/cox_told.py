@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaincc, ndtri
 
-from cape.analyses.regression.inference import Unsure
+from cape.analyses.regression.inference import Unsure, ends
 from cape.analyses.regression.joint import Joint, WaldTest, rows_of
 from cape.analyses.regression.scores import Belief
 from cape.analyses.survival.baseline import Baseline
@@ -63,11 +63,13 @@ class Told:
     def joint(self) -> Joint:
         """The coefficients together."""
         to, bread = self._to, self._to @ self.last.bread
-        pulls = np.column_stack([to @ self.free.pull * self.possible, to @ self.last.left])
+        drawn = np.abs(to @ self.free.pull) @ self.possible
+        possible = np.maximum(self.possible, np.abs(self.free.mean))
+        pulls = np.column_stack([to @ self.free.pull * possible, to @ self.last.left])
         spread_noise = self.last.spread_noise
         return Joint(
             self.units.names,
-            tuple((-float(limit), float(limit)) for limit in self.limits),
+            tuple(ends(self.limits, to @ self.likely.mean, drawn)),
             tuple(map(float, to @ self.free.mean)),
             rows_of(to @ self.free.noise @ to.T),
             rows_of(bread @ self.last.spread @ bread.T),
@@ -82,7 +84,7 @@ class Told:
         values = self._to @ self.likely.mean
         found = []
         for place, (label, at) in enumerate(zip(self.units.names, self._intervals, strict=True)):
-            squared, limit = at.squared(_Z2), max(float(self.limits[place]), abs(float(values[place])))
+            squared = at.squared(_Z2)
             sampling = math.sqrt(max(squared - at.privacy, 0.0))
             found.append(
                 Estimate(
@@ -90,7 +92,7 @@ class Told:
                     float(values[place]),
                     sampling,
                     math.hypot(math.sqrt(max(at.privacy, 0.0)), at.bias),
-                    (-limit, limit),
+                    self.joint.within[place],
                     at,
                 )
             )
