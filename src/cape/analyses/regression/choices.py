@@ -27,7 +27,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.special import logit
 
-from cape.analyses.matrices import nearest_positive
 from cape.analyses.regression.by_scores import MOST_MOVED, SPREAD, ByScores, warn
 from cape.analyses.regression.choices_model import ChoiceModel
 from cape.analyses.regression.choices_shares import Shares, fit_of, unseen_labels
@@ -123,11 +122,13 @@ def _large(turn: Floats, model: Model, levels: int, middle: Floats | None = None
 def _together(step: Step, levels: int) -> tuple[Floats, float]:
     """Return the middle of an ordinal model's turned features, weighted as curvature does, and the weight.
 
-    Thresholds that move together change every log-odds alike.
+    Thresholds that move together change every log-odds alike. The middle is nearer to 0 as noise hides it.
     """
     free = levels - 1
     total = max(float(step.curvature[:free, :free].sum()), _LEAST * step.count * step.point.scale.weight)
-    return -step.curvature[free:, :free].sum(axis=1) / total, total
+    found = -step.curvature[free:, :free].sum(axis=1) / total
+    noise = len(found) * free * (step.curvature_noise / total) ** 2
+    return max(0.0, 1 - noise / max(float(found @ found), 1e-300)) * found, total
 
 
 @dataclass(frozen=True, init=False)
@@ -233,7 +234,7 @@ class ChoiceRegression(ByScores):
         curvature = _small(step.curvature, self.model, levels)
         if self.model == "ordinal":
             apart, total = _together(step, levels)
-            curvature = nearest_positive(curvature - np.outer(apart, apart) * total)
+            curvature = curvature - np.outer(apart, apart) * total
         small = replace(
             step,
             curvature=curvature,

@@ -81,7 +81,7 @@ MISFIT = 0.03  # how far clipping of most rows may move estimates where the mode
 ROUGH = 0.1  # the share of the sampling variance that noise may add before scores are clipped for it
 BENT = 0.01  # the noise in the curvature, per row of log-odds 0, before it is clipped for it
 LEFT = 0.6  # of the change of log-odds, squared, that a step may be wrong by
-_CLEARLY = 4.0  # times noise: a change that is more than that
+_SMALL = 0.02  # of the sampling variance: noise that does not hide by how much steps change predictors
 _SLOW, _SLOWEST = 0.5, 0.9  # of the change before: where steps are not near the end, and the most that counts
 SILENT = 1e-6  # of the sampling variance: noise that is not worth the earlier steps
 _STEEPEST = _FLAT**-0.5  # how many times as large a direction may become
@@ -283,7 +283,7 @@ class Step:
     @property
     def silent(self) -> bool:
         """Whether noise is too small to make earlier steps worth their while."""
-        return self.score_noise**2 < SILENT * float(np.trace(self.spread)) / len(self.score)
+        return self.score_noise == 0 or self._noise_part < SILENT
 
     @property
     def settled(self) -> bool:
@@ -326,17 +326,14 @@ class Step:
 
         change'H change is the sum of v h (u·change)² over rows, with v <= 1 and, for log-odds, h <= 1/4.
         """
-        square = max(self._gained - self._of_noise, 0.0)
-        return math.sqrt(square / self.count / self.point.scale.weight)
+        of_noise = self.score_noise**2 * float(self._seen[0].sum())
+        square = float(self.change @ self.curvature @ self.change) - of_noise
+        return math.sqrt(max(square, 0.0) / self.count / self.point.scale.weight)
 
     @property
-    def _gained(self) -> float:
-        return float(self.change @ self.curvature @ self.change)
-
-    @property
-    def _of_noise(self) -> float:
-        """What noise in scores adds to that on average."""
-        return self.score_noise**2 * float(self._seen[0].sum())
+    def _noise_part(self) -> float:
+        """The variance of noise in scores, over that from sampling rows."""
+        return self.score_noise**2 * len(self.score) / max(float(np.trace(self.spread)), _TINY)
 
     def toward(self, weights: Floats, furthest: float) -> Floats:
         """Return weights, or what is on the way to them from here where they change predictors too far."""
@@ -354,10 +351,10 @@ class Step:
     def left_after(self, before: Step | None) -> Floats:
         """Return the same, after another step.
 
-        A step that changed predictors by a part r of what the one before did, both beyond noise, is not near
-        the end yet: the changes that follow add up to r / (1 - r) of it.
+        Where noise is small, a step that changed predictors by a part r of what the one before did is not
+        near the end yet: the changes that follow add up to r / (1 - r) of it.
         """
-        if before is None or any(each._gained < _CLEARLY * each._of_noise for each in (before, self)):
+        if before is None or not all(each._noise_part < _SMALL for each in (before, self)):
             return self.left
         part = min(self.moved / max(before.moved, _TINY), _SLOWEST)
         if part < _SLOW:
