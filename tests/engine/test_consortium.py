@@ -546,3 +546,16 @@ def test_a_warning_names_the_line_that_called():
     with pytest.warns(TooNoisyWarning) as caught:
         consortium.release(Mean("age"), 0.1)
     assert {each.filename for each in caught} == {__file__}
+
+
+@pytest.mark.parametrize("scheme", ["cape", "cape-gaussian"])
+def test_one_site_alone_is_refused_where_a_sum_would_be_its_own(scheme):
+    sites = {"a": TABLES["a"]}
+    with pytest.raises(InvalidInput, match=f"scheme '{scheme}' needs at least two sites"):
+        Consortium(sites, SCHEMA, BUDGET, scheme=scheme)
+    with pytest.warns(PrivacyLeakWarning):
+        alone = Consortium(sites, SCHEMA, BUDGET, scheme="pooled", min_sites=1)
+    with pytest.raises(InvalidInput, match="needs at least two sites"):
+        alone.release(Mean("age"), share=0.5, scheme=scheme)
+    assert alone.budget.spent == 0.0
+    assert math.isfinite(alone.release(Mean("age"), share=0.5).value)

@@ -207,6 +207,7 @@ class Consortium(Framed):
 
     def _setting_of(self, scheme: Scheme) -> Setting:
         """Return the setting of a release under a scheme: each has its own default for `min_sites`."""
+        scheme.require_sites(self.parties.sites)
         if not self._default_min_sites:
             return self._setting
         parties = scheme.parties(self.parties.sites, self.parties.colluding)

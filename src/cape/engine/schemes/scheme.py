@@ -219,11 +219,20 @@ class Scheme(ABC):
     def parties(self, sites: int, colluding: int | None = None, min_sites: int | None = None) -> Parties:
         """Return who takes part, with the defaults for what is not given."""
         sites = check.integer("sites", sites, least=1)
+        self.require_sites(sites)
         if colluding is None:
             colluding = correlated.default_colluding(sites)
         colluding = check.integer("colluding", colluding, least=0, most=sites - 1)
         needed = self.default_min_sites(sites, colluding) if min_sites is None else min_sites
         return Parties(sites, colluding, needed)
+
+    def require_sites(self, sites: int) -> None:
+        """Raise an error if so few sites cannot run this scheme."""
+        if self.cryptography and sites < 2:
+            raise InvalidInput(
+                f"scheme {self.name!r} needs at least two sites, because the sum over one site is that site's "
+                "own; add a site, or answer from one site's rows with scheme 'pooled'"
+            )
 
     def default_min_sites(self, sites: int, colluding: int) -> int:
         """Return how many sites must take part if nobody says: the fewest that hold off a lying aggregator.
