@@ -24,7 +24,7 @@ from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Quer
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import count, p_value
+from cape.show.numbers import count, p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
 
@@ -273,8 +273,7 @@ class AssociationModel(Shown):
 def _said(what: str, test: Independence | None) -> str:
     if test is None:
         return f"There is too much noise for a {what[0].lower()}{what[1:]}."
-    sign = "" if test.p_value < 0.001 else "= "
     return (
         f"{what}, privacy noise counted: chi-square = {test.statistic:.2f} with "
-        f"{count(test.freedom, 'degree')} of freedom, P {sign}{p_value(test.p_value)}."
+        f"{count(test.freedom, 'degree')} of freedom, {p_said(test.p_value)}."
     )

@@ -46,7 +46,7 @@ from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Quer
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import p_value
+from cape.show.numbers import p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
 
@@ -354,8 +354,7 @@ class CorrelationModel(Shown):
         what = f"{self.method.title()}'s test of independence"
         if self.test is None:
             return [f"There is too much noise for {what}."]
-        sign = "" if self.test.p_value < 0.001 else "= "
-        return [f"{what}, privacy noise counted: P {sign}{p_value(self.test.p_value)}."]
+        return [f"{what}, privacy noise counted: {p_said(self.test.p_value)}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -12,7 +12,7 @@ from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import LEVEL, between, p_value, rounded
+from cape.show.numbers import LEVEL, between, p_said, p_value, rounded
 from cape.show.plain import plain
 
 __all__ = ["Comparison", "DifferenceModel"]
@@ -103,11 +103,10 @@ class DifferenceModel(Shown):
             if test is None:
                 found.append(f"There is too much noise to test whether groups differ in {name}.")
             elif len(each.means) > 2:
-                sign = "" if test.p_value < 0.001 else "= "
                 found.append(
                     f"Welch's test that all groups have the same mean of {name}, privacy noise counted: "
                     f"F = {test.statistic:.2f} with {test.freedom[0]:.0f} and {test.freedom[1]:,.1f} degrees "
-                    f"of freedom, P {sign}{p_value(test.p_value)} from the distribution of F with the noise."
+                    f"of freedom, {p_said(test.p_value)} from the distribution of F with the noise."
                 )
         found.append("P values are those of Welch's t-test and count privacy noise.")
         found.append("SMD is the standardised mean difference: over the root of the mean of both variances.")

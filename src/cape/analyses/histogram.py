@@ -25,7 +25,7 @@ from cape.engine.result import Release
 from cape.errors import InvalidInput
 from cape.noise import GAUSSIAN
 from cape.show import Bars, Figure, HeatMap, Mark
-from cape.show.numbers import count, p_value
+from cape.show.numbers import count, p_said
 
 __all__ = ["ContingencyTable", "Histogram", "one_hot"]
 
@@ -258,10 +258,9 @@ class ContingencyTable(OfColumns):
         test = self.independence(release.estimates, release.schema)
         if test is None:
             return ["There is too much noise for a test of independence."]
-        sign, p = ("", p_value(test.p_value)) if test.p_value < 0.001 else ("= ", p_value(test.p_value))
         return [
             f"Test of independence, privacy noise counted: chi-square = {test.statistic:.2f} with "
-            f"{count(test.freedom, 'degree')} of freedom, P {sign}{p}."
+            f"{count(test.freedom, 'degree')} of freedom, {p_said(test.p_value)}."
         ]
 
     def independence(self, estimates: Sequence[Estimate], schema: Schema) -> Independence | None:

@@ -25,7 +25,7 @@ from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighb
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import count, p_value
+from cape.show.numbers import count, p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
 
@@ -190,11 +190,10 @@ class RankTestModel(Shown):
         name = "Mann and Whitney's" if len(self.estimates) == 1 else "Kruskal and Wallis's"
         if self.test is None:
             return [f"There is too much noise for {name} test."]
-        sign = "" if self.test.p_value < 0.001 else "= "
         return [
             f"{name} test of {self.schema.label(self.column)}, ties and privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
-            f"P {sign}{p_value(self.test.p_value)}."
+            f"{p_said(self.test.p_value)}."
         ]
 
     def to_dict(self) -> dict[str, Any]:

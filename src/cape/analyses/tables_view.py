@@ -24,7 +24,7 @@ from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
-from cape.show.numbers import count, number, p_value
+from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain
 
 if TYPE_CHECKING:
@@ -250,10 +250,9 @@ class Crosstab(Shown):
         test = self.independence()
         if test is None:
             return ["There is too much noise for a test of independence."]
-        sign = "" if test.p_value < 0.001 else "= "
         return [
             f"Test of independence, privacy noise counted: chi-square = {test.statistic:.2f} with "
-            f"{count(test.freedom, 'degree')} of freedom, P {sign}{p_value(test.p_value)}."
+            f"{count(test.freedom, 'degree')} of freedom, {p_said(test.p_value)}."
         ]
 
     def to_dict(self) -> dict[str, Any]:

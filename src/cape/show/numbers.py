@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["LEVEL", "between", "count", "number", "p_value", "rounded"]
+__all__ = ["LEVEL", "between", "count", "number", "p_said", "p_value", "rounded"]
 
 LEVEL = 0.95  # of every interval that is shown
 _MOST_PLACES = 9  # after the point, before an exponent is shorter
@@ -53,6 +53,11 @@ def between(ends: tuple[float, float], error: float = math.nan, most: int | None
 def p_value(p: float) -> str:
     """Return a P value as journals print it."""
     return "-" if p != p else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_said(p: float) -> str:
+    """Return a P value as a sentence has it: 'P = 0.169', 'P <0.001'."""
+    return f"P {'' if p < 0.001 else '= '}{p_value(p)}"
 
 
 def count(number: int, what: str) -> str:

@@ -24,7 +24,7 @@ from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.show import Figure, Table
-from cape.show.numbers import count, number, p_value
+from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain
 
 __all__ = ["GLMModel"]
@@ -167,7 +167,7 @@ class GLMModel(Tested, Portable):
                 "is about 1: the family does not fit, and means and ratios may be far off."
             )
         if not math.isnan(self.score_test.p):
-            notes.append(f"Score test that no feature matters: P {p_value(self.score_test.p)}.")
+            notes.append(f"Score test that no feature matters: {p_said(self.score_test.p)}.")
         if self.reference is not None:
             what = f"the mean of {self.schema.title(self.target)}"
             if self.classes[1] is not None:

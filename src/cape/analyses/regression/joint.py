@@ -31,7 +31,7 @@ from cape.engine.arguments import joined
 from cape.engine.estimates import unknown
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
-from cape.show.numbers import p_value
+from cape.show.numbers import p_said
 from cape.show.plain import plain
 
 __all__ = ["Joint", "Matrix", "Tested", "WaldTest", "rows_of"]
@@ -79,7 +79,7 @@ class WaldTest:
             return f"{joined(self.labels)}: not known"
         return (
             f"{joined(self.labels)}: chi-square {self.statistic:.2f} on {self.freedom} degrees of freedom, "
-            f"P {p_value(self.p)}"
+            f"{p_said(self.p)}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 from cape.errors import InvalidInput
 from cape.show import Figure, Shown, Table
-from cape.show.numbers import count, number, p_value
+from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain
 
 __all__ = ["CoxModel"]
@@ -182,7 +182,7 @@ class CoxModel(Tested, Shown):
                 "not known"
                 if math.isnan(test.p)
                 else f"chi-square {test.statistic:.2f} on {count(test.freedom, 'degree')} of freedom, "
-                f"P {'' if test.p < 0.001 else '= '}{p_value(test.p)}"
+                f"{p_said(test.p)}"
             )
             notes.append(f"Test of proportional hazards, noise counted: {said}.")
         return [*notes, self.note] if self.note else notes

@@ -32,7 +32,7 @@ from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Quer
 from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import count, p_value
+from cape.show.numbers import count, p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
 
@@ -265,11 +265,10 @@ class LogRankModel(Shown):
         """Return the test."""
         if self.test is None:
             return [f"There is too much noise for a {self.name}, or there are no events."]
-        sign = "" if self.test.p_value < 0.001 else "= "
         return [
             f"{self.name[0].upper()}{self.name[1:]}, privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
-            f"P {sign}{p_value(self.test.p_value)}."
+            f"{p_said(self.test.p_value)}."
         ]
 
     def to_dict(self) -> dict[str, Any]:
