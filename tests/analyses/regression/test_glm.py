@@ -208,11 +208,16 @@ def test_the_unit_of_a_gaussian_target_changes_nothing():
         schema = Schema(a=SCHEMA["a"], level=Number(-8 * unit, 8 * unit, missing=False))
         rows = frame.with_columns(pl.col("level") * unit)
         consortium = Consortium(
-            {"s": rows}, schema, Budget(5.0, 1e-6), colluding=0, stream=SecureStream(b"\x07" * 32)
+            {"s": rows},
+            schema,
+            Budget(5.0, 1e-6),
+            scheme="pooled",
+            colluding=0,
+            stream=SecureStream(b"\x07" * 32),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
-            estimates = consortium.release(GLM("level", ["a"]), 1.0, scheme="pooled").estimates
+            estimates = consortium.release(GLM("level", ["a"]), 1.0).estimates
         found.append([each / unit for e in estimates for each in (e.value, *e.interval())])
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-6)
@@ -342,7 +347,8 @@ def test_perfect_separation_has_wide_intervals():
 )
 def test_a_family_that_does_not_fit_is_refused_before_anything_is_spent(described, problem):
     asked = build({"kind": "glm", "features": ["a"], **described})
-    consortium = Consortium({"s": people().head(40)}, SCHEMA, Budget(1.0, 1e-6), colluding=0)
+    sites = {name: people(seed=seed).head(40) for seed, name in enumerate("st")}
+    consortium = Consortium(sites, SCHEMA, Budget(1.0, 1e-6), colluding=0)
     with pytest.raises(InvalidInput, match=problem):
         consortium.release(asked, 1.0)
     assert float(consortium.budget.remaining) > 0.999

@@ -230,8 +230,8 @@ class Scheme(ABC):
         """Raise an error if so few sites cannot run this scheme."""
         if self.cryptography and sites < 2:
             raise InvalidInput(
-                f"scheme {self.name!r} needs at least two sites, because the sum over one site is that site's "
-                "own; add a site, or answer from one site's rows with scheme 'pooled'"
+                f"scheme {self.name!r} needs at least two sites, because the sum over one site is that "
+                "site's own; add a site, or answer from one site's rows with scheme 'pooled'"
             )
 
     def default_min_sites(self, sites: int, colluding: int) -> int:
