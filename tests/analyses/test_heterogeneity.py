@@ -123,7 +123,7 @@ def test_it_is_shown_as_a_forest_plot_in_80_columns():
     assert "■" in text
     assert "◆" in text
     assert "Leaving out one site" in text
-    assert "Numbers of each site are public now" in text.replace("\n", " ")
+    assert "Each site's own numbers are now public, under its name." in text.replace("\n", " ")
     (figure,) = release.figures()
     picture = draw(figure.panels[0])
     assert picture.count("<rect") == 4
@@ -138,9 +138,39 @@ def test_a_site_of_few_rows_is_left_out_and_said_so():
     found = release.model["sbp mean"]
     assert found.weights[3] == 0
     assert found.sites[3].interval() == (80, 220)
-    assert any("Noise hides turin" in note for note in release.notes())
+    assert (
+        "turin: too few rows with sbp to be told from noise, or none; the pooled estimates leave it out."
+        in release.notes()
+    )
+    (row,) = (row for row in release.tables()[0].rows if row[0] == "turin")
+    assert row[1:] == ("-", "80 to 220", "-", "")
     assert found.synthesis.many == 3
     assert "without turin" in found.without[3].label
+
+
+def test_coefficients_are_shown_per_what_the_schema_says_and_the_test_has_their_title():
+    told = Schema({**SCHEMA, "age": Number(18, 90, missing=False, label="Age", unit="years", per=10)})
+    consortium = cape.Consortium(hospitals(), told, cape.Budget(30.0, 1e-6), colluding=1)
+    asked = Heterogeneity(LinearRegression("sbp", ["age"]))
+    release = consortium.release(asked, 0.9, scheme="none")
+    table, found = release.tables()[0], release.model["age"]
+    assert table.title == "Age (per 10 years)"
+    shown = {row[0]: float(row[1]) for row in table.rows if row[1]}
+    assert shown["bern"] == pytest.approx(10 * found.sites[0].value, rel=0.02)
+    assert shown["tau²"] == pytest.approx(100 * found.tau2.value, rel=0.1, abs=0.01)
+    assert shown["I²"] == pytest.approx(found.i2.value, rel=0.1, abs=0.01)
+    assert release.figures()[0].panels[0].marks[0].value == pytest.approx(10 * found.sites[0].value)
+    assert release.notes()[0].startswith("Test that all sites agree in Age (per 10 years): Cochran's Q = ")
+    planned = {row[0] for row in consortium.plan(asked, 0.9).table().rows}
+    assert {"Age (per 10 years) | site=bern", "Age (per 10 years) | tau²"} <= planned
+
+
+def test_of_two_sites_none_can_be_left_out(recwarn):
+    two = {name: rows for name, rows in hospitals().items() if name in ("bern", "lyon")}
+    consortium = cape.Consortium(two, SCHEMA, cape.Budget(3.0, 1e-6), colluding=0)
+    release = consortium.release(Heterogeneity(Mean("sbp")), 0.9)
+    assert not any("without" in each.label for each in release.estimates)
+    assert not [each for each in recwarn if issubclass(each.category, TooNoisyWarning)]
 
 
 def test_where_noise_hides_all_sites_there_are_bounds_and_a_warning():
@@ -150,6 +180,11 @@ def test_where_noise_hides_all_sites_there_are_bounds_and_a_warning():
     assert release.model.p_value() is None
     assert release.interval()["sbp mean | random effects"] == (80, 220)
     assert as_text(release, 80)
+    first, *rest = release.notes()
+    assert first.startswith(
+        "sbp mean: nothing can be said of differences between sites. bern, graz, lyon and"
+    )
+    assert rest == ["Each site's own numbers are now public, under its name."]  # and nothing about P
     assert all(math.isfinite(each.value) for each in release.estimates)
 
 

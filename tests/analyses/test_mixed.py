@@ -126,7 +126,7 @@ def test_a_small_site_has_effects_of_its_own_as_far_as_noise_lets_it():
     few = hospitals(sizes=(1500, 1500, 1500, 15, 1500)).values()
     told = conducted(MixedModel("y", ["x", "g"]), schema, few, 2.0)
     assert told.model.used == (True, True, True, False, True)
-    assert any("Noise hides d" in note for note in told.model.notes())
+    assert any(note.startswith("d: too few rows to be told from noise") for note in told.model.notes())
 
 
 def conducted(asked, schema, tables, std, seed=1):
@@ -260,11 +260,22 @@ def test_it_is_shown_in_80_columns_and_as_json():
     text = as_text(release, 80)
     assert max(map(len, text.splitlines())) <= 80
     assert "tau² intercept" in text
-    assert "Sums of each site are public now" in text
+    assert "Each site's own sums are now public, under its name." in text
     plain = json.loads(json.dumps(release.to_dict()))
     assert set(plain["model"]["tau2"]) == {"intercept", "x"}
     assert plain["analysis"]["random"] == ["intercept", "x"]
     assert release.figures()
+
+
+def test_coefficients_and_variances_are_shown_per_what_the_schema_says():
+    schema = Schema({**SCHEMA, "x": Number(-1, 1, missing=False, per=0.5, unit="m")})
+    asked = MixedModel("y", ["x", "g"], random=["intercept", "x"])
+    consortium = cape.Consortium(hospitals(), schema, cape.Budget(1.0, 1e-6), colluding=1)
+    release = consortium.release(asked, 0.9, scheme="none")
+    shown = {row[0]: row[1] for row in release.tables()[0].rows if len(row) > 1}
+    assert float(shown["x (per 0.5 m)"]) == pytest.approx(release.value["x"] / 2, rel=0.05)
+    assert float(shown["tau² x (per 0.5 m)"]) == pytest.approx(release.value["tau² x"] / 4, rel=0.1)
+    assert shown.keys() == {row[0] for row in consortium.plan(asked, 0.9).table().rows}
 
 
 @pytest.mark.parametrize(

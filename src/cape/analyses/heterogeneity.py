@@ -83,7 +83,8 @@ class Heterogeneity(Analysis):
         quantities = [_quantity(found) for found in self._asked.read(answer)]
         estimates = [estimate for each in quantities for estimate in each.estimates]
         warn_of_unknown(estimates)
-        return AnalysisResult(estimates, HeterogeneityModel(self.by, answer.schema, tuple(quantities)))
+        model = HeterogeneityModel(self.by, answer.schema, tuple(quantities), self.slopes)
+        return AnalysisResult(estimates, model)
 
     def limits(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
@@ -98,6 +99,11 @@ class Heterogeneity(Analysis):
 
     def keys(self) -> dict[str, Any]:
         return {"of": self.of.to_dict(), "by": self.by}
+
+    @property
+    def slopes(self) -> bool:  # type: ignore[override]
+        """Whether estimates are coefficients, which are shown per what the schema says."""
+        return self.of.slopes
 
     @property
     def _asked(self) -> BySite:
@@ -121,7 +127,7 @@ def _quantity(found: SiteEffects) -> Quantity:
     label, known = found.label, tuple(each for each in found.effects if each is not None)
     all_of_them = Synthesis(known, ((high - low) / 2) ** 2)
     without = []
-    for estimate in found.estimates:
+    for estimate in found.estimates if len(found.estimates) > 2 else ():  # of two, one would be left
         site = estimate.label.rpartition(" | ")[2].partition("=")[2]
         rest, written = all_of_them.without(site), f"{label} | without {site}"
         without.append(unknown(written, *ends) if rest.many < 2 else _mean(written, rest, found.within))
@@ -131,7 +137,7 @@ def _quantity(found: SiteEffects) -> Quantity:
         ]
         nothing.append(unknown(f"{label} | tau²", 0.0, (ends[1] - ends[0]) ** 2 / 4))
         nothing.append(unknown(f"{label} | I²", 0.0, 1.0))
-        return Quantity(label, found.estimates, None, tuple(nothing), tuple(without))
+        return Quantity(label, found.columns, found.estimates, None, tuple(nothing), tuple(without))
     tau2 = all_of_them.tau2
     sampling, privacy = all_of_them.errors(tau2)
     combined = (
@@ -160,7 +166,7 @@ def _quantity(found: SiteEffects) -> Quantity:
         ),
         _share(f"{label} | I²", all_of_them),
     )
-    return Quantity(label, found.estimates, all_of_them, combined, tuple(without))
+    return Quantity(label, found.columns, found.estimates, all_of_them, combined, tuple(without))
 
 
 def _ends(found: SiteEffects) -> tuple[float, float]:

@@ -56,12 +56,14 @@ class SiteEffects:
         label: what it is.
         estimates: of each site, one that says nothing where noise hides it.
         effects: the same for a synthesis; None where noise hides it.
+        columns: those of which a site must have enough rows.
         within: the smallest and the largest value that is possible.
     """
 
     label: str
     estimates: tuple[Estimate, ...]
     effects: tuple[Effect | None, ...]
+    columns: tuple[str, ...]
     within: tuple[float, float] = (-math.inf, math.inf)
 
 
@@ -144,7 +146,7 @@ class _Means(BySite):
             effect = Effect(str(site), group.mean, sampled, group.blurred, group.doubt, agreed)
             effects.append(effect.scaled(column.half, column.middle) if effect.total > 0 else None)
         estimates = tuple(sums.mean_estimate(self._label(label, site), column) for site, sums in sites)
-        return SiteEffects(label, estimates, tuple(effects), (column.low, column.high))
+        return SiteEffects(label, estimates, tuple(effects), (name,), (column.low, column.high))
 
     def _differences(
         self, name: str, column: Number, schema: Schema, sites: Sequence[tuple[object, tuple[Sums, ...]]]
@@ -167,7 +169,8 @@ class _Means(BySite):
             errors = math.sqrt(effect.sampling), math.sqrt(effect.privacy)
             value = min(max(effect.value, within[0]), within[1])
             estimates.append(Estimate(written, value, *errors, within, _Scaled(pair, half)))
-        return SiteEffects(label, tuple(estimates), tuple(effects), (-2 * half, 2 * half))
+        columns = (name, str(self.groups))
+        return SiteEffects(label, tuple(estimates), tuple(effects), columns, (-2 * half, 2 * half))
 
 
 @dataclass(frozen=True)
@@ -202,15 +205,15 @@ class _Shares(BySite):
         sites = answer.schema.category(self.by).values
         for name, (table,), (noise,) in zip(self.columns, answer.sums, answer.noise, strict=True):
             counts = np.asarray(table, np.float64)
-            second = answer.schema.category(name).values[1]
+            of = f"{name}={answer.schema.category(name).values[1]}"
             if self.groups is None:
-                yield self._shares(f"{name}={second}", sites, counts, noise)
+                yield self._shares(name, of, sites, counts, noise)
             else:
-                first, other = answer.schema.category(self.groups).values
-                label = f"{name}={second} risk difference, {self.groups}: {other} - {first}"
-                yield self._differences(label, sites, counts, noise)
+                yield self._differences(name, of, sites, counts, noise, answer.schema)
 
-    def _shares(self, label: str, sites: Sequence[object], counts: Floats, noise: float) -> SiteEffects:
+    def _shares(
+        self, name: str, label: str, sites: Sequence[object], counts: Floats, noise: float
+    ) -> SiteEffects:
         known = [row for row in counts if _clear(row, noise)]
         total = np.sum(known, axis=0) if known else np.ones(2)
         common = min(max(float(total[1] / total.sum()), 0.0), 1.0) if total.sum() > 0 else 0.5
@@ -226,9 +229,14 @@ class _Shares(BySite):
             estimates.append(Estimate(written, share.value, share.sampling, share.noise, (0.0, 1.0), share))
             effect = _of_share(str(site), row, noise, common)
             effects.append(effect if effect.total > 0 else None)
-        return SiteEffects(label, tuple(estimates), tuple(effects), (0.0, 1.0))
+        return SiteEffects(label, tuple(estimates), tuple(effects), (name,), (0.0, 1.0))
 
-    def _differences(self, label: str, sites: Sequence[object], counts: Floats, noise: float) -> SiteEffects:
+    def _differences(
+        self, name: str, of: str, sites: Sequence[object], counts: Floats, noise: float, schema: Schema
+    ) -> SiteEffects:
+        groups = str(self.groups)
+        first, other = schema.category(groups).values
+        label = f"{of} risk difference, {groups}: {other} - {first}"
         effects: list[Effect | None] = []
         estimates: list[Estimate] = []
         commons = [float(np.clip(_ratio(counts[:, g].sum(axis=0)), 0.0, 1.0)) for g in (0, 1)]
@@ -250,7 +258,7 @@ class _Shares(BySite):
             errors = math.sqrt(effect.sampling), math.sqrt(effect.privacy)
             estimates.append(Estimate(written, effect.value, *errors, (-1.0, 1.0)))
             effects.append(effect if effect.total > 0 else None)
-        return SiteEffects(label, tuple(estimates), tuple(effects), (-1.0, 1.0))
+        return SiteEffects(label, tuple(estimates), tuple(effects), (name, groups), (-1.0, 1.0))
 
 
 def _of_share(site: str, row: Floats, noise: float, common: float) -> Effect:
@@ -301,6 +309,7 @@ class _Slopes(BySite):
         sites = schema.category(self.by).values
         found = [_coefficients(group, sums.group_noise) for group in sums.groups]
         limits = half * widest(units, 2.0, 1.0)
+        columns = tuple(self.block.design.columns)
         for name, row, limit in zip(units.names, half * units.matrix[1:], limits[1:], strict=True):
             most = float(limit)
             effects: list[Effect | None] = []
@@ -315,7 +324,7 @@ class _Slopes(BySite):
                 errors = math.sqrt(effect.sampling), math.sqrt(effect.privacy)
                 effects.append(effect)
                 estimates.append(Estimate(label, effect.value, *errors))
-            yield SiteEffects(name, tuple(estimates), tuple(effects))
+            yield SiteEffects(name, tuple(estimates), tuple(effects), columns)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.heterogeneity_model import published
 from cape.analyses.mixture import Mixture
+from cape.analyses.regression.effects import effects
 from cape.data import Schema
+from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
@@ -71,19 +74,20 @@ class MixedEffectsModel(Shown):
     def tables(self) -> Sequence[Table]:
         """Return fixed effects with tests, and variances."""
         rows: list[tuple[str, ...]] = [("Fixed effects",)]
-        rows += [(*self._line(each), p_value(_p(each))) for each in self._fixed]
+        rows += [
+            (*line, p_value(_p(each)))
+            for line, each in zip(self._lines(self._fixed), self._fixed, strict=True)
+        ]
         rows.append((f"Variances between {self.by}s" if self.by == "site" else f"Variances by {self.by}",))
-        rows += [(*self._line(each), "") for each in self._random]
-        rows += [("Within",), (*self._line(self.estimates[-1]), "")]
+        rows += [(*line, "") for line in self._lines(self._random)]
+        rows += [("Within",), *((*line, "") for line in self._lines(self.estimates[-1:]))]
         heads = ("", "value", f"{LEVEL:.0%} interval", "standard error", "P")
         return [Table(heads, tuple(rows), drop=(3,))]
 
     def figures(self) -> Sequence[Figure]:
         """Return the fixed effects, each on an axis of its own, and the variances."""
-        panels = [
-            Intervals((Mark.of(each, self.schema.title(each.label)),), line=0.0) for each in self._fixed[1:]
-        ]
-        panels += [Intervals((Mark.of(each, each.label),), line=0.0) for each in self._random]
+        shown = effects((*self._fixed[1:], *self._random), self.schema)
+        panels = [Intervals((Mark.of(each, each.title),), line=0.0) for each in shown]
         return [Figure(tuple(panels), DOTS)]
 
     def notes(self) -> Sequence[str]:
@@ -91,14 +95,20 @@ class MixedEffectsModel(Shown):
         found = []
         hidden = [name for name, known in zip(self.sites, self.used, strict=True) if not known]
         if hidden and any(self.used):
-            found.append(f"Noise hides {', '.join(hidden)}: they have no effects of their own here.")
+            found.append(
+                f"{joined(hidden)}: too few rows to be told from noise, or none; nothing is known of effects "
+                "there."
+            )
         elif hidden:
-            found.append("Noise hides all sites but one: nothing can be said of how they differ.")
+            found.append(
+                "Fewer than two sites have enough rows to be told from noise: nothing can be said of how "
+                "sites differ."
+            )
         found.append(
             "Restricted maximum likelihood. Intervals and P count rows, sites and privacy noise, and that "
             "little is known of the variances between so few sites."
         )
-        found.append("Sums of each site are public now, and so is whose they are.")
+        found.append(published("sums", self.by))
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,14 +125,16 @@ class MixedEffectsModel(Shown):
             }
         )
 
-    def _line(self, each: Estimate) -> tuple[str, str, str, str]:
-        error = each.standard_error
-        return (
-            self.schema.title(each.label),
-            rounded(each.value, error),
-            between(each.interval(LEVEL), error),
-            rounded(error, error) if error else "0",
-        )
+    def _lines(self, estimates: Sequence[Estimate]) -> list[tuple[str, str, str, str]]:
+        """Return title, value, interval and standard error, per what the schema says of a column."""
+        found = []
+        for each in effects(estimates, self.schema):
+            error = each.standard_error
+            ends = between(each.interval(), error)
+            found.append(
+                (each.title, rounded(each.value, error), ends, rounded(error, error) if error else "0")
+            )
+        return found
 
 
 def _p(estimate: Estimate) -> float:

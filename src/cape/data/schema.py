@@ -30,6 +30,7 @@ __all__ = ["HELD_OUT", "SITE", "Category", "Column", "Number", "Schema", "Site",
 
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SHOWN = ("label", "unit", "per")  # what is only for people
+_TAU2, _I2 = "tau²", "I²"  # the variance between sites, and its part in the variance of their estimates
 _AFTER = ("", " ", "=", ",")  # what follows a column's name in a label
 _MOST_DERIVED = 200
 SITE = "site"
@@ -278,8 +279,16 @@ class Schema(Framed, Mapping[str, Column]):
         """Return the title of a coefficient, and for how many units more it is shown.
 
         That is what the schema says of its column, else `per`; a category is compared with the first one. A
-        product's is for as many units of each number, together.
+        product's is for as many units of each number, together. A variance, "tau² age" or "age | tau²", is in
+        squares of them, and I² has no unit.
         """
+        name, bar, of = label.partition(" | ")
+        if bar and label not in self._columns:
+            title, per = self.change(name, per)
+            return f"{title} | {of}", {_TAU2: per * per, _I2: 1.0}.get(of, per)
+        if label.startswith(f"{_TAU2} ") and label not in self._columns:
+            title, per = self.change(label.removeprefix(f"{_TAU2} "), per)
+            return f"{_TAU2} {title}", per * per
         factors = [] if label in self._columns else pieces(label, self._columns)
         if len(factors) > 1:
             titles, amounts = zip(*map(self.change, factors), strict=True)

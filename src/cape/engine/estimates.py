@@ -16,7 +16,7 @@ from cape import check
 from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.noise.law import GAUSSIAN, Law
 
-__all__ = ["Estimate", "Estimates", "Interval", "Labels", "unknown", "warn_of_unknown"]
+__all__ = ["Estimate", "Estimates", "Interval", "Labels", "is_unknown", "unknown", "warn_of_unknown"]
 
 Floats = NDArray[np.float64]
 Interval = Callable[[float], tuple[float, float]]
@@ -76,9 +76,14 @@ def unknown(label: str, low: float, high: float, value: float | None = None) -> 
     return Estimate(label, middle, 0.0, half, (low, high), _Anywhere(low, high))
 
 
+def is_unknown(estimate: Estimate) -> bool:
+    """Return whether only the bounds of an estimate are known: its value says nothing."""
+    return isinstance(estimate.at, _Anywhere)
+
+
 def warn_of_unknown(estimates: Sequence[Estimate]) -> None:
     """Warn, once, of all estimates that noise hides."""
-    hidden = [estimate.label for estimate in estimates if isinstance(estimate.at, _Anywhere)]
+    hidden = [estimate.label for estimate in estimates if is_unknown(estimate)]
     if hidden:
         more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
         warnings.warn(

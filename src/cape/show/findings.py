@@ -34,7 +34,7 @@ def _told(table: Table) -> list[str]:
     for row in table.rows:
         if len(row) == 1:
             above = f"{row[0]}, "
-        elif row[interval - 1] and row[interval]:
+        elif row[interval - 1] not in ("", "-") and row[interval]:
             test = row[p] if p is not None else ""
             sign = "" if test.startswith("<") else "= "
             ends = "" if row[interval] == "not known" else f" (95% CI {row[interval]})"
