@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from cape.data import Person, Schema
+from cape.engine.arguments import joined
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
@@ -169,8 +170,12 @@ class Release(Shown):
 
     def describe(self) -> str:
         """Return what was asked, or what was done if that depended on what was released."""
-        told = getattr(self.model, "describe", None)
-        return str(told()) if callable(told) else self.analysis.sentence
+        told, asked = getattr(self.model, "describe", None), self.analysis
+        if not callable(told):
+            return asked.sentence
+        beside = [f"{what} {name}" for what in ("offset", "weights") if (name := getattr(asked, what, None))]
+        with_ = f", with {joined(beside)}" if beside else ""
+        return f"{told()}{with_}" + (f", where {asked.where}" if asked.where else "")
 
     @property
     def value(self) -> Any:

@@ -443,3 +443,17 @@ def test_the_scales_of_several_categories_are_those_of_the_proof(neighbours):
     told = 4 * score + 2 * square + deviance if neighbours == "replace-one" else alone
     assert query.sensitivity**2 == pytest.approx(told, rel=2e-3)
     assert alone <= query.sensitivity**2
+
+
+def test_a_release_names_its_condition_offset_and_weights():
+    asked = GLM("count", ["a"], "poisson", offset="time", weights="share", where="a > 0")
+    release = released(asked, people().head(300), scheme="pooled", epsilon=20.0)
+    assert release.describe().endswith("steps, with offset time and weights share, where a > 0")
+    assert str(release).startswith(release.describe()[:60])
+    assert "pseudo-R²" in " ".join(release.notes())
+
+
+def test_a_gaussian_model_is_of_the_mean_of_its_target():
+    release = released(GLM("level", ["a"]), people().head(300), scheme="pooled", epsilon=20.0)
+    assert release.model.title.startswith("mean of level, gaussian (")
+    assert release.figures()[0].panels[0].axis == "Change of the mean of level"

@@ -129,12 +129,17 @@ class GLMModel(Tested, Portable):
         return np.stack([1 - positive, positive], axis=1)
 
     @property
+    def _predictor(self) -> str:
+        """What is linear in the features, in words: of the identity link, the mean itself."""
+        return "mean" if self.link == "identity" else self._likelihood.predictor
+
+    @property
     def title(self) -> str:
         """What stands above the table."""
         what = self.schema.title(self.target)
         if isinstance(self._likelihood, Binary):
             what = f"{self.schema.label(self.target)} = {self.schema.category(self.target).values[1]}"
-        return f"{self._likelihood.predictor} of {what}, {self.family} ({self.count:,.0f} rows)"
+        return f"{self._predictor} of {what}, {self.family} ({self.count:,.0f} rows)"
 
     def tables(self) -> Sequence[Table]:
         """Return coefficients with errors and, where there are such, ratios."""
@@ -146,7 +151,9 @@ class GLMModel(Tested, Portable):
         """Return ratios, or coefficients, on one axis."""
         ratio, what = self._likelihood.ratio, self.schema.title(self.target)
         title = (
-            f"{ratio[0].upper()}{ratio[1:]} of {what}" if ratio else f"Change of {self._likelihood.predictor}"
+            f"{ratio[0].upper()}{ratio[1:]} of {what}"
+            if ratio
+            else f"Change of the {self._predictor} of {what}"
         )
         return forest(self._slopes, self.schema, title, ratios=bool(ratio))
 
@@ -160,7 +167,7 @@ class GLMModel(Tested, Portable):
         fit = [_said(self.deviance), _said(self.pseudo_r2)]
         if self.dispersion is not None:
             fit.append(_said(self.dispersion))
-        notes = [self.calibration, f"{'; '.join(fit)}.".capitalize()]
+        notes = [self.calibration, f"{fit[0][0].upper()}{'; '.join(fit)[1:]}."]
         if self.family in _COUNTS and self.deviance.interval()[0] > _MISFIT * self.count:
             notes.append(
                 f"The deviance is {self.deviance.value / self.count:.2g} per row, where that of this family "
