@@ -224,6 +224,8 @@ def inspect(expression: Expression, cells: dict[str, np.ndarray[Any, Any]]) -> N
     values = expression.evaluate(cells)
     np.testing.assert_array_equal(values, again.evaluate(cells))
     assert values.shape == cells["age"].shape
+    if expression.kind == "boolean" and not expression.possible:
+        assert not (values == 1).any(), "a condition that bounds rule out is true of a row"
     if expression.kind in ("number", "date"):
         present = values[~np.isnan(values)]
         interval = expression.root.interval

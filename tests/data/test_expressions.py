@@ -267,6 +267,19 @@ def test_random_values_stay_within_their_bounds() -> None:
     assert found > 200
 
 
+def test_no_random_row_meets_a_condition_that_bounds_rule_out() -> None:
+    cells, found = rows(np.random.default_rng(2), 200), 0
+    for number in range(200):
+        text = written(np.random.default_rng([4, number]), "boolean", 1 + number % 3)
+        try:
+            expression = parse(text, ALL)
+        except InvalidInput:
+            continue
+        inspect(expression, cells)
+        found += not expression.possible
+    assert found > 5
+
+
 def test_an_expression_says_what_it_reads_and_how_it_is_spelt() -> None:
     found = parse('sex=\'male\'\n AND(B)>1.50 and "a"<.5 and "end" <> 0', Schema({**SCHEMA, "B": (0, 2)}))
     assert found.text == "sex = 'male' AND (B) > 1.5 AND a < 0.5 AND \"end\" <> 0"
@@ -376,3 +389,46 @@ def test_long_lists_of_categories_are_compared_in_time():
     schema = Schema({**columns, "c": {"sql": "case when a = b then a else 'other' end"}})
     assert len(schema.category("c").values) == 50_001
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "possible"),
+    [
+        ("age > 200", False),
+        ("age >= 90", True),
+        ("age > 90", False),
+        ("age < 18", False),
+        ("age <= 18", True),
+        ("age between 100 and 120", False),
+        ("age between 60 and 40", False),
+        ("age in (5, 200)", False),
+        ("age in (5, 20)", True),
+        ("age = 10", False),
+        ("not age <= 90", False),
+        ("not age <= 80", True),
+        ("age > 200 and sex = 'male'", False),
+        ("age > 200 or sex = 'male'", True),
+        ("2 * age + 1 > 181", False),
+        ("age * age < 300", False),
+        ("sex > 'zzz'", False),
+        ("age is null", True),
+        ("age > 50 and false", False),
+        ("coalesce(age > 200, sex = 'male')", True),
+        ("age <> age", True),  # nothing is known of two values of one column together
+    ],
+)
+def test_what_bounds_and_categories_rule_out_is_known_before_a_row_is_read(text, possible):
+    schema = Schema(age=(18, 90), sex=["female", "male"])
+    assert parse(text, schema).possible == possible
+    if possible:
+        schema.only(text)
+    else:
+        with pytest.raises(InvalidInput, match="no row can meet"):
+            schema.only(text)
+
+
+def test_a_condition_that_no_row_meets_is_refused_with_the_bounds():
+    with pytest.raises(InvalidInput, match=r"no row can meet age > 200: the bounds of age are 18 to 90$"):
+        Schema(age=(18, 90)).only("age > 200")
+    with pytest.raises(InvalidInput, match=r"no row can meet .*: sex is one of female \| male$"):
+        Schema(sex=["female", "male"]).only("sex > 'zzz'")

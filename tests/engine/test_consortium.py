@@ -504,6 +504,11 @@ def test_bad_input(options, message):
         (lambda c: c.release(Average("age"), 0.1, drop={"q": "mask"}), "drop names site 'q'"),
         (lambda c: c.release(Average("age"), 0.1, drop={"a": "message"}), "must be at one of .*unmask, not"),
         (lambda c: c.plan(Average("age"), -1.0), "share must be"),
+        (
+            lambda c: c.release(Mean("age", where="age > 200"), 0.1),
+            "no row can meet age > 200: the bounds of",
+        ),
+        (lambda c: c.plan(Mean("age", where="age < 18"), 0.1), "no row can meet age < 18: the bounds of age"),
     ],
 )
 def test_bad_questions_cost_nothing(call, message):

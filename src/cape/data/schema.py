@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -30,6 +30,7 @@ __all__ = ["HELD_OUT", "SITE", "Category", "Column", "Number", "Schema", "Site",
 
 _LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SHOWN = ("label", "unit", "per")  # what is only for people
+_MOST_NAMED = 3  # columns of a condition, in an error
 _TAU2, _I2 = "tau²", "I²"  # the variance between sites, and its part in the variance of their estimates
 _AFTER = ("", " ", "=", ",")  # what follows a column's name in a label
 _MOST_DERIVED = 200
@@ -106,11 +107,23 @@ class Schema(Framed, Mapping[str, Column]):
         expression = parse(where, self._stated)
         if expression.kind != "boolean":
             raise InvalidInput(f"where must be a condition, as in age >= 65, not {check.show(where)}")
+        if not expression.possible:
+            raise InvalidInput(f"no row can meet {check.plain(where)}: {self._allowed(expression.columns)}")
         if expression.text in self._conditions:
             return self
         conditions = (*self._conditions, expression.text)
         joined = parse(" and ".join(f"({each})" for each in conditions), self._stated)
         return self._copy(_conditions=conditions, where=joined)
+
+    def _allowed(self, names: Sequence[str]) -> str:
+        """Return which cells these columns can have, in words."""
+        found = []
+        for name in names[:_MOST_NAMED]:
+            column = self._stated[name]
+            ends = _describe(replace(column, missing=True))
+            number = isinstance(column, Number)
+            found.append(f"the bounds of {name} are {ends}" if number else f"{name} is one of {ends}")
+        return "; ".join(found) + ("; ..." if len(names) > _MOST_NAMED else "")
 
     def of_persons(self, person: Person | None) -> Schema:
         """Return the schema of a study in which the unit is such a person; None if each row is one."""

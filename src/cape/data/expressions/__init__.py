@@ -3,8 +3,9 @@
     parse("bmi >= 30 and sex = 'male'", schema)
 
 `words` and `grammar` read a text and refuse what is not on their lists, `build` gives it types, `intervals`
-computes bounds, `evaluate` computes with numpy, and `sql` writes it for a database. What an expression means
-stands at `cape.data.expressions.tree`, and for people in docs/expressions.md.
+computes bounds, `possible` says which conditions they rule out, `evaluate` computes with numpy, and `sql`
+writes it for a database. What an expression means stands at `cape.data.expressions.tree`, and for people in
+docs/expressions.md.
 Nothing here sees a raw cell, reads a table or mixes rows.
 """
 

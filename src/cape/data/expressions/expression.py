@@ -64,6 +64,13 @@ class Expression:
         )
 
     @property
+    def possible(self) -> bool:
+        """Whether bounds and categories leave a row of which this condition is true."""
+        from cape.data.expressions.possible import can_hold
+
+        return can_hold(self.root)
+
+    @property
     def pushable(self) -> bool:
         """Whether every database gives the same values as `evaluate`, bit for bit."""
         return self.root.exact and self.root.size <= _MOST_SQL
