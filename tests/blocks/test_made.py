@@ -86,9 +86,11 @@ def test_every_site_has_a_column_with_its_name():
         counts(table(SCHEMA.at(["b", "c"])), "site")
 
 
-def test_a_column_called_site_in_the_table_stays_what_it_is():
-    schema = Schema(site=["x", "y"]).at(["a", "b"])
-    assert counts(Table("a", pl.DataFrame({"site": ["x", "x"]}), schema), "site") == [2, 0]
+def test_a_column_called_site_in_the_schema_is_refused():
+    with pytest.raises(InvalidInput, match="a study makes the column 'site' itself"):
+        Schema(site=["x", "y"]).at(["a", "b"])
+    again = SCHEMA.at(["a", "b"])
+    assert again.at(["c"]) is again
 
 
 def test_only_the_columns_that_are_needed_have_to_be_there():

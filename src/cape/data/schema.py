@@ -140,9 +140,15 @@ class Schema(Framed, Mapping[str, Column]):
         return self._copy(person=person, _stated=stated)
 
     def at(self, sites: Iterable[str]) -> Schema:
-        """Return the schema of a study at these sites, which has the column "site" unless there is one."""
-        if SITE in self._stated:
+        """Return the schema of a study at these sites, which has the column "site"."""
+        stated = self._stated.get(SITE)
+        if isinstance(stated, Category) and stated.site:
             return self
+        if stated is not None:
+            raise InvalidInput(
+                f"a study makes the column {SITE!r} itself, the name of the site that holds a row; give your "
+                f'column another name, such as "ward", which rename = {{ward = "{SITE}"}} reads from a file'
+            )
         column = Category(tuple(sites), missing=False, site=True)
         return self._copy(_stated={**self._stated, SITE: column})
 
