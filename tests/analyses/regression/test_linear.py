@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -296,3 +297,24 @@ def test_what_is_not_known_is_said_in_words():
         estimates=hidden, error=math.nan, residual=2.0, r_squared=0.5, **told, **rest
     ).summary()
     assert "R² 0.500; residual SD 2.000; error of predictions not known" in text
+
+
+def test_no_number_of_rows_is_named_where_noise_does_not_tell_how_many_would_be_enough():
+    schema, names = numeric(3)
+    rng = np.random.default_rng(10)
+    table = {name: rng.uniform(-1, 1, 60) for name in names}
+    table["y"] = 0.5 * table["x0"]
+    with pytest.warns(TooNoisyWarning, match="It would take far more rows or a far larger epsilon; GLM"):
+        result = found(LinearRegression("y", names), schema, table, rng, epsilon=1.0)
+    noise = [note for note in result.model.notes() if note.startswith("Noise is")]
+    assert all("e+" not in note for note in noise)
+
+
+def test_a_huge_ratio_of_noise_is_said_in_words():
+    schema, names = numeric(2)
+    rng = np.random.default_rng(10)
+    table = {name: rng.uniform(-1, 1, 2_000) for name in names} | {"y": np.zeros(2_000)}
+    model = found(LinearRegression("y", names), schema, table, rng, epsilon=50.0).model
+    assert any("times the least that features vary." in note for note in model.notes())
+    model = replace(model, noise=4.167e298)
+    assert any("more than 1,000 times the least" in note for note in model.notes())

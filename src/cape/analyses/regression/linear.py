@@ -38,6 +38,7 @@ _TERMS = (Y, YY, X, XY, XX)
 _WEIGHTS = (0.2, 1.0, 0.3, 0.75, 1.0)
 _TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
+_LESS = "GLM with the family 'gaussian' needs less where bounds are much wider than residuals."
 _PAID = 0.3  # the weight of y² where it is not free
 _GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
@@ -302,14 +303,18 @@ class _Moments:
         else:
             text = unreliable(self.units.names, known.hidden, noise=sums.xx_noise > 0)
             if sums.xx_noise > 0:
-                needed = 3 * known.noise / max(known.smallest, known.noise / 3)
-                text += (
-                    f" About {max(needed, 1.0):.1f} times the rows or the epsilon would be enough; GLM with "
-                    "the family 'gaussian' needs less where bounds are much wider than residuals."
-                )
+                text += f" {_needed(known)}; {_LESS}"
         warnings.warn(
             f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its "
             "whole range.",
             TooNoisyWarning,
             stacklevel=outside(),
         )
+
+
+def _needed(known: Coefficients) -> str:
+    """Return how much more would be enough, in words, where the noise lets it be told."""
+    if known.smallest <= known.noise / 3:
+        return "It would take far more rows or a far larger epsilon"
+    needed = max(3 * known.noise / known.smallest, 1.0)
+    return f"About {needed:.1f} times the rows or the epsilon would be enough"

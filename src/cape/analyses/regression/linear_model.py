@@ -32,6 +32,9 @@ _ERRORS = {
 }
 
 
+_HIDDEN = 1000  # times the least that features vary: more is not worth a number
+
+
 @dataclass(frozen=True, repr=False)
 class LinearModel(Tested, Portable):
     """A target that is linear in the features.
@@ -133,7 +136,12 @@ class LinearModel(Tested, Portable):
         notes.append(_ERRORS[self.errors])
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
-        if math.isfinite(self.noise) and self.noise > 0:
+        if self.noise > _HIDDEN:
+            notes.append(
+                f"Noise is more than {_HIDDEN:,} times the least that features vary: one of them does not "
+                "vary, or they vary together."
+            )
+        elif self.noise > 0:
             notes.append(f"Noise is at most {number(self.noise)} times the least that features vary.")
         return notes
 
