@@ -281,3 +281,21 @@ def test_several_small_groups_are_tested_at_their_level(groups):
         found.append(asked.finish(answer).model.p_value("x"))
     rate = np.mean([p is not None and p < 0.05 for p in found])
     assert 0.025 < rate < 0.072
+
+
+def test_an_empty_group_has_no_value_and_is_said_to_be_empty_perhaps():
+    table = people(2000, np.random.default_rng(1))
+    table["stage"][table["stage"] == 2] = 1
+    with pytest.warns(TooNoisyWarning, match="or nobody is in it: leave an empty group out with where"):
+        _, model = finished(Difference("y", by="stage"), table, mu=0.5)
+    values = {row[0]: row[1] for row in model.tables()[0].rows if len(row) > 1}
+    empty = [name for name, value in values.items() if value == "-"]
+    assert len(empty) == 5
+    assert all("III" in name for name in empty)
+    assert "or nobody is in one of them; leave an empty group out with where." in model.notes()[0]
+
+
+def test_a_narrow_screen_loses_adjusted_p_before_intervals():
+    _, model = finished(Difference("y", by="stage"), people(400, np.random.default_rng(1)))
+    (shown,) = model.tables()
+    assert [shown.columns[place] for place in shown.drop] == ["P (Holm)", "95% interval"]

@@ -13,7 +13,9 @@ from scipy.stats import chi2_contingency, f_oneway, ttest_ind
 import cape
 from cape.analyses import TableOne
 from cape.analyses.balance import of_categories
+from cape.analyses.table_one_model import TableOneModel
 from cape.data import Category, Number, Schema
+from cape.engine.query import Estimate
 
 from .slow_sums import exact, noisy, scaled
 
@@ -208,3 +210,28 @@ def test_the_table_shows_what_is_missing_and_how_groups_differ():
     (table, _) = alone.tables()
     assert "missing" not in [row[0] for row in table.rows][4:]  # sex is never missing, whatever rows count
     assert alone.notes() == []
+
+
+def test_what_noise_hides_is_no_number():
+    table = people(300)
+    _, model = made(TableOne(*COLUMNS, by="stage"), table, mu=0.002)
+    shown = model.layout()
+    assert all(head.endswith("(n = -)") for head in shown.columns[2:5])
+    cells = {cell for row in shown.rows if len(row) > 1 for cell in row[1:]}
+    assert cells <= {"-", ""}
+    assert model.findings() == []
+    assert (
+        "noise hides"
+        in TableOneModel(
+            COLUMNS, "ill", SCHEMA, (Estimate("ill missing n", 0.0, 0.0, 900.0, (0.0, 300.0)),), ()
+        ).notes()[0]
+    )
+
+
+def test_an_sd_of_0_is_0_and_a_column_without_cells_has_no_mean():
+    table = people(300)
+    table["bmi"][:] = 20.0
+    table["age"][:] = np.nan
+    _, model = made(TableOne("age", "bmi"), table)
+    rows = [row[1:] for row in model.layout().rows if row[0] == "mean (SD)"]
+    assert rows == [("-",), ("20.00 (0)",)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from cape.analyses.welch import MeansTest
 from cape.data import Schema
+from cape.engine.estimates import is_unknown
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
@@ -78,7 +79,7 @@ class DifferenceModel(Shown):
                 rows.append((*_line(estimate), *p))
             rows += [(*_line(ratio), *empty) for ratio in each.standardised]
         heads = ("", "value", f"{LEVEL:.0%} interval", "P", *(("P (Holm)",) if several else ()))
-        return [Table(heads, tuple(rows), drop=(2,))]
+        return [Table(heads, tuple(rows), drop=(4, 2) if several else (2,))]
 
     def figures(self) -> Sequence[Figure]:
         """Return the differences of each column about 0."""
@@ -101,7 +102,10 @@ class DifferenceModel(Shown):
         for each in self.comparisons:
             name, test = self.schema.label(each.column), each.overall
             if test is None:
-                found.append(f"There is too much noise to test whether groups differ in {name}.")
+                found.append(
+                    f"There is too much noise to test whether groups differ in {name}, or nobody is in one "
+                    "of them; leave an empty group out with where."
+                )
             elif len(each.means) > 2:
                 found.append(
                     f"Welch's test that all groups have the same mean of {name}, privacy noise counted: "
@@ -153,4 +157,5 @@ def _line(estimate: Estimate) -> tuple[str, str, str]:
     error = estimate.standard_error
     ends = estimate.interval(LEVEL)
     shown = "not known" if math.isinf(ends[0]) else between(ends, error)
-    return f"{kind}, {_short(estimate)}", rounded(estimate.value, error), shown
+    value = "-" if is_unknown(estimate) else rounded(estimate.value, error)
+    return f"{kind}, {_short(estimate)}", value, shown

@@ -8,6 +8,7 @@ from typing import Any
 
 from cape.analyses.balance import Balance
 from cape.data import Number, Schema
+from cape.engine.estimates import is_unknown
 from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, extent
@@ -43,7 +44,7 @@ class TableOneModel(Shown):
         """Return the table as a paper prints it.
 
         Digits that the standard error makes meaningless are left out, but for counts: these add up. An SD
-        whose interval starts at 0 is given by its end, as in "< 12".
+        whose interval starts at 0 is given by its end, as in "< 12"; "-" stands for what noise hides.
         """
         schema, found = self.schema, {estimate.label: estimate for estimate in self.estimates}
         groups = [label[4:] for label in found if label.startswith("n | ")] if self.by else [""]
@@ -61,7 +62,7 @@ class TableOneModel(Shown):
                 ours = [[found[f"{name} {stem}{end}"] for stem in _NUMBERS] for end in ends]
                 middle = [_quartiles(quartiles) for _, _, *quartiles in ours]
                 rows.append((schema.title(name),))
-                rows.append(("mean (SD)", *(f"{_shown(m)} ({_sd(sd)})" for m, sd, *_ in ours), *beside))
+                rows.append(("mean (SD)", *(_mean(m, sd) for m, sd, *_ in ours), *beside))
                 rows.append(("median [IQR]", *middle, *below))
             else:
                 rows.append((f"{schema.label(name)}, n (%)",))
@@ -79,7 +80,8 @@ class TableOneModel(Shown):
         found = []
         for e in self.estimates:
             label, _, group = e.label.partition(" | ")
-            if label.endswith((" mean", " %")) and group in ("", "overall") and not self._mirrored(label):
+            told = label.endswith((" mean", " %")) and group in ("", "overall") and not _hidden(e)
+            if told and not self._mirrored(label):
                 stem, _, kind = label.rpartition(" ")
                 ends = between(e.interval(), e.standard_error)
                 unit = "%" if kind == "%" else ""
@@ -135,6 +137,8 @@ class TableOneModel(Shown):
         found = [e for e in self.estimates if self.by is not None and e.label == f"{self.by} missing n"]
         if not found or self.by is None:
             return ""
+        if _count(found[0]) == "-":
+            return f"Rows that miss {self.schema.label(self.by)} are left out; noise hides how many they are."
         return f"About {_count(found[0])} rows miss {self.schema.label(self.by)} and are left out."
 
     @property
@@ -165,26 +169,39 @@ def _smd(balance: Balance) -> str:
     return rounded(balance.smd, balance.error)
 
 
+def _hidden(estimate: Estimate) -> bool:
+    """Return whether noise hides a number: its interval is all that is possible."""
+    (low, high), (least, most) = estimate.interval(), estimate.within
+    return is_unknown(estimate) or low <= least < most <= high
+
+
 def _count(estimate: Estimate) -> str:
-    return f"{estimate.value:,.0f}"
+    return "-" if _hidden(estimate) else f"{estimate.value:,.0f}"
 
 
 def _shown(estimate: Estimate) -> str:
-    """Return the value with the digits that its standard error leaves meaningful."""
-    return rounded(estimate.value, estimate.standard_error)
+    """Return the value with the digits that its error leaves meaningful; "-" where noise hides it."""
+    return "-" if _hidden(estimate) else rounded(estimate.value, estimate.standard_error)
 
 
 def _sd(estimate: Estimate) -> str:
     low, high = estimate.interval()
-    return _shown(estimate) if low > 0 else f"< {rounded(high, estimate.standard_error)}"
+    known = low > 0 or high == 0 or _hidden(estimate)  # 0 of a column that does not vary
+    return _shown(estimate) if known else f"< {rounded(high, estimate.standard_error)}"
+
+
+def _mean(mean: Estimate, deviation: Estimate) -> str:
+    return "-" if _hidden(mean) else f"{_shown(mean)} ({_sd(deviation)})"
 
 
 def _quartiles(estimates: Sequence[Estimate]) -> str:
     """Return the median and the quartiles, all to the place of the least precise."""
+    if any(_hidden(estimate) for estimate in estimates):
+        return "-"
     error = max(estimate.standard_error for estimate in estimates)
     low, median, high = (rounded(estimate.value, error) for estimate in estimates)
     return f"{median} [{low}, {high}]"
 
 
 def _share(count: Estimate, percent: Estimate) -> str:
-    return f"{_count(count)} ({_shown(percent)}%)"
+    return "-" if _hidden(percent) else f"{_count(count)} ({_shown(percent)}%)"

@@ -86,9 +86,11 @@ def warn_of_unknown(estimates: Sequence[Estimate]) -> None:
     hidden = [estimate.label for estimate in estimates if is_unknown(estimate)]
     if hidden:
         more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+        grouped = any("=" in label.partition(" | ")[2] for label in hidden)
+        empty = ", or nobody is in it: leave an empty group out with where" if grouped else ""
         warnings.warn(
             f"there is too much noise to say anything about {hidden[0]!r}{more}: the interval is all that is "
-            "possible; use a larger share, more epsilon, more rows or fewer columns",
+            f"possible; use a larger share, more epsilon, more rows or fewer columns{empty}",
             TooNoisyWarning,
             stacklevel=outside(),
         )
