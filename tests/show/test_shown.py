@@ -146,12 +146,29 @@ def test_every_analysis_fits_eighty_columns(kind, releases):
 
 
 @pytest.mark.parametrize("kind", ["pca", "k-means", "linear-regression", "logistic-regression"])
-def test_a_model_alone_is_shown_as_its_release_is(kind, releases):
+def test_a_model_alone_is_shown_as_its_release_is(kind, releases, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     model = releases[kind].model
     assert isinstance(model, Shown)
     assert model.tables() == releases[kind].tables()
     assert json.loads(json.dumps(model.to_dict(), allow_nan=False)) == model.to_dict()
     assert repr(model) == model.summary()
+
+
+@pytest.mark.parametrize("kind", ["mean", "linear-regression", "k-means"])
+def test_what_is_printed_is_as_wide_as_the_screen(kind, releases, monkeypatch):
+    release = releases[kind]
+    for shown in [release] if release.model is None else [release, release.model]:
+        monkeypatch.setenv("COLUMNS", "80")
+        assert str(shown) == as_text(shown, 80)
+        monkeypatch.setenv("COLUMNS", "500")
+        assert max(map(len, str(shown).splitlines())) <= 150
+
+
+def test_a_terminal_says_which_tables_it_leaves_to_the_report(releases):
+    assert "Not shown here, but in the report: released counts." in as_text(releases["association"])
+    assert "interval of every number" not in as_text(releases["association"])
+    assert "interval of every number" in as_text(releases["table-one"])
 
 
 def test_coefficients_and_odds_ratios_are_per_what_the_schema_says(releases):

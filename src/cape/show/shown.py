@@ -114,6 +114,8 @@ class Shown(Framed):
         return as_text(self, SUMMARY_WIDTH)
 
     def __str__(self) -> str:
-        return self.summary()
+        from cape.show.terminal import as_text, screen_width
+
+        return as_text(self, screen_width(SUMMARY_WIDTH))
 
     __repr__ = __str__  # in a notebook one wants the table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,10 @@ from rich.text import Text
 from cape.show.shown import Shown
 from cape.show.tables import Table
 
-__all__ = ["Fitted", "as_text", "rendered"]
+__all__ = ["Fitted", "as_text", "rendered", "screen_width"]
 
 _MOST = 40  # rows of one table
+_WIDTH, _LEAST_WIDTH = 110, 40
 _FOLDED = "The report and the JSON output give the interval of every number."
 
 
@@ -26,8 +28,12 @@ def rendered(shown: Shown) -> Group:
     """Return tables and notes, without folded tables."""
     tables = shown.tables()
     parts: list[RenderableType] = [Fitted(table) for table in tables if not table.folded]
-    if any(table.folded for table in tables):
+    folded = [table.title for table in tables if table.folded]
+    if "" in folded:
         parts.append(Text(_FOLDED, style="dim"))
+    titles = [f"{title[0].lower()}{title[1:]}" for title in folded if title]
+    if titles:
+        parts.append(Text(f"Not shown here, but in the report: {', '.join(titles)}.", style="dim"))
     return Group(*parts, *(Text(note, style="dim") for note in shown.notes()))
 
 
@@ -98,8 +104,14 @@ def _width(table: Table) -> int:
     return sum(max(map(cell_len, cells)) + 3 for cells in zip(*rows, strict=True)) + 1
 
 
-def as_text(shown: Any, width: int = 110) -> str:
-    """Return what rich would print, without colours."""
+def screen_width(most: int) -> int:
+    """Return how wide what is printed may be: as wide as the terminal or COLUMNS says, at most `most`."""
+    return min(max(shutil.get_terminal_size((most, 24)).columns, _LEAST_WIDTH), most)
+
+
+def as_text(shown: Any, width: int | None = None) -> str:
+    """Return what rich would print, without colours; as wide as the screen if no width is given."""
+    width = screen_width(_WIDTH) if width is None else width
     console = Console(file=io.StringIO(), width=width, color_system=None, force_jupyter=False)
     console.print(shown)
     assert isinstance(console.file, io.StringIO)
