@@ -222,7 +222,10 @@ def test_arguments_that_mean_nothing_are_refused(given, said):
         (Evaluate(RISK | {"link": "identity"}), "link must be logit"),
         (Evaluate(RISK | {"target": "gone"}), "no column 'gone'"),
         (Evaluate(RISK | {"coefficients": {"stage=b": 1.0}}), "no coefficient 'stage=c'"),
-        (Evaluate(RISK | {"coefficients": {"age": 1.0, "sex=other": 1.0}}), "sex=male"),
+        (
+            Evaluate(RISK | {"coefficients": {"age": 1.0, "sex=other": 1.0}}),
+            "'sex=other': sex has the categories female and male",
+        ),
         (Evaluate(RISK | {"coefficients": {"age": 1.0}, "features": ["age", "bmi"]}), "no coefficient 'bmi'"),
         (Evaluate(RISK | {"features": ["age"]}), "which no feature gives"),
         (Evaluate(RISK | {"coefficients": {"age": 1e300}}), "must not exceed"),
@@ -319,3 +322,35 @@ def test_sums_without_rows_leave_errors_unknown():
     answer = Answer(((np.zeros(1),) * 4,), ((3.0,) * 4,), 0, SCHEMA)
     with pytest.warns(TooNoisyWarning):
         assert Evaluate(NUMBER).finish(answer).estimates[0].interval() == (0.0, 300.0)
+
+
+def test_what_does_not_predict_is_named_with_what_does():
+    rng = np.random.default_rng(1)
+    tables = {
+        name: pl.DataFrame(
+            {
+                "age": rng.uniform(20, 80, 300),
+                "chol": rng.uniform(100, 400, 300),
+                "stage": rng.choice(["a", "b", "c"], 300),
+            }
+        )
+        for name in "ab"
+    }
+    schema = cape.Schema({name: SCHEMA[name] for name in ("age", "chol", "stage")})
+    consortium = cape.Consortium(tables, schema, cape.Budget(20.0, 1e-6), colluding=0)
+    mean = consortium.release(cape.Mean("age"), 0.1)
+    several = consortium.release(cape.GLM("stage", ["age"], family="multinomial"), 0.3)
+    mixed = consortium.release(cape.MixedModel("chol", ["age"]), 0.3)
+    taken = "linear and logistic regressions and GLMs of numbers or two categories"
+    for given, what in [(several, "a multinomial regression"), (several.model, "a multinomial regression")]:
+        with pytest.raises(InvalidInput, match=f"^{what} cannot be evaluated; Evaluate takes {taken}"):
+            Evaluate(given)
+    with pytest.raises(InvalidInput, match="a result of kind 'mean' cannot be evaluated"):
+        Evaluate(mean)
+    for release, what in [
+        (mean, "a result of kind 'mean'"),
+        (several, "a multinomial regression"),
+        (mixed, "a result of kind 'mixed-model'"),
+    ]:
+        with pytest.raises(InvalidInput, match=f"this is {what}, which does not predict; models .* {taken}"):
+            cape.model_from_json(release.to_json())

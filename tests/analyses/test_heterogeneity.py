@@ -193,7 +193,10 @@ def test_where_noise_hides_all_sites_there_are_bounds_and_a_warning():
     [
         (lambda: Heterogeneity("mean"), "of must be one of mean"),
         (lambda: Heterogeneity(cape.Count()), "not count"),
-        (lambda: Heterogeneity({"kind": "count"}), "no analysis of kind 'count'"),
+        (
+            lambda: Heterogeneity({"kind": "logistic-regression"}),
+            "of must be one of mean, .*, not 'logistic-reg",
+        ),
         (lambda: Heterogeneity({"columns": ["age"]}), "must have a kind"),
         (lambda: Heterogeneity(Mean("age"), by="age"), "tells sites apart"),
         (lambda: Heterogeneity(Mean("age"), by=3), "by must be a column's name"),

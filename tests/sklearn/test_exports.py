@@ -90,7 +90,7 @@ def test_components_and_clusters_put_rows_where_the_model_does(releases):
 
 
 def test_what_has_no_counterpart_is_refused_with_what_there_is_instead(releases):
-    with pytest.raises(InvalidInput, match="to_json"):
+    with pytest.raises(InvalidInput, match="not a result of kind 'mean'; to_json"):
         releases["mean"].to_sklearn()
     with pytest.raises(InvalidInput, match="can become objects"):
         exported(object())

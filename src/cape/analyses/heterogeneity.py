@@ -60,6 +60,9 @@ class Heterogeneity(Analysis):
     def __init__(self, of: Analysis | Mapping[str, Any], by: str = SITE) -> None:
         if not isinstance(by, str):
             raise InvalidInput(f"by must be a column's name, not {check.show(by)}")
+        kind = of.get("kind") if isinstance(of, Mapping) else None
+        if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
+            raise InvalidInput(f"of must be one of {', '.join(KINDS)}, not {check.show(kind)}")
         asked = build_of(KINDS, of) if isinstance(of, Mapping) else of
         if type(asked) not in KINDS.values():
             shown = check.show(of) if not isinstance(of, Analysis) else of.kind

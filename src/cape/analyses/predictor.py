@@ -17,7 +17,7 @@ from cape.blocks.design import Design
 from cape.blocks.predicted import LINKS, inverse
 from cape.blocks.units import Units
 from cape.data import Category, Schema
-from cape.engine.arguments import names
+from cape.engine.arguments import joined, names
 from cape.errors import InvalidInput
 
 __all__ = ["Predictor", "model_from_json"]
@@ -25,6 +25,8 @@ __all__ = ["Predictor", "model_from_json"]
 _MOST = 2000  # coefficients: a site solves for as many weights, unpaid
 _LARGEST = 1e100
 _MOST_BYTES = 1 << 25  # of a model
+_TAKEN = "linear and logistic regressions and GLMs of numbers or two categories"
+_LOADED = ("linear-regression", "logistic-regression", "glm")
 _EXAMPLE = (
     '{"target": "ill", "link": "logit", "intercept": -4.1, "coefficients": {"age": 0.05, "sex=male": 0.3}}'
 )
@@ -64,6 +66,9 @@ class Predictor:
             return found
         if isinstance(given, Mapping):
             return _read(given)
+        what = _kind_of(given, held)
+        if what is not None:
+            raise InvalidInput(f"{what} cannot be evaluated; Evaluate takes {_TAKEN}")
         raise InvalidInput(
             "model must be a release or a model with coefficients (a linear or logistic regression, a GLM), "
             f"or a mapping such as {_EXAMPLE}, not {type(given).__name__}"
@@ -77,6 +82,12 @@ class Predictor:
     def weights(self, schema: Schema) -> tuple[float, ...]:
         """Return the weights of 1 and of each entry of the vector, in units of t; check them."""
         given, names = dict(self.coefficients), self.design().names(schema)
+        for name in given:
+            column, sign, value = name.partition("=")
+            known = schema[column] if sign and name not in names and column in schema else None
+            if isinstance(known, Category) and value not in map(str, known.values):
+                listed = check.plain(joined(list(map(str, known.values))), 200)
+                raise InvalidInput(f"coefficient {check.show(name)}: {column} has the categories {listed}")
         for name in names:
             if name not in given:
                 raise InvalidInput(
@@ -126,7 +137,30 @@ class Predictor:
         }
 
 
+def _kind_of(release: Any, model: Any) -> str | None:
+    """Return what a release, or a model, without coefficients of its own is, in words; None for all else."""
+    family = getattr(model, "family", None)
+    if isinstance(family, str):
+        return f"{'an' if family[0] in 'aeiou' else 'a'} {family} regression"
+    kind = getattr(getattr(release, "analysis", None), "kind", None)
+    return f"a result of kind {kind!r}" if isinstance(kind, str) else None
+
+
+def _refuse_other(given: Mapping[Any, Any]) -> None:
+    """Raise an error if plain data is a result without a model that predicts, as `to_json` writes it."""
+    analysis, family = given.get("analysis"), given.get("family")
+    kind = given.get("kind", analysis.get("kind") if isinstance(analysis, Mapping) else None)
+    if isinstance(family, str) and family in ("multinomial", "ordinal"):
+        what = f"{'a' if family == 'multinomial' else 'an'} {family} regression"
+    elif isinstance(kind, str) and kind not in _LOADED:
+        what = f"a result of kind {check.show(kind)}"
+    else:
+        return
+    raise InvalidInput(f"this is {what}, which does not predict; models can be read of {_TAKEN}")
+
+
 def _read(given: Mapping[Any, Any]) -> Predictor:
+    _refuse_other(given)
     held = given.get("predictions", given)
     coefficients = held.get("coefficients") if isinstance(held, Mapping) else None
     if not isinstance(coefficients, Mapping) or not 0 < len(coefficients) <= _MOST:

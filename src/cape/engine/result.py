@@ -237,7 +237,11 @@ class Release(Shown):
         """Return its model for other programs, with the guarantee; without a model, all of it."""
         if self.model is None:
             return self.to_dict()
-        return {**self.model.portable(), "guarantee": plain(self.guarantee.to_dict())}
+        return {
+            "kind": self.analysis.kind,
+            **self.model.portable(),
+            "guarantee": plain(self.guarantee.to_dict()),
+        }
 
     def title(self, label: str) -> str:
         """Return how an estimate is named where people read it."""

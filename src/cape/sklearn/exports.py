@@ -61,9 +61,11 @@ def exported(shown: Any) -> Any:
     if isinstance(getattr(model, "predictor", None), Predictor) and model is not None:
         regression = _regression(model.predictor, getattr(model, "classes", None))
         return _pipeline(Columns(model.design, model.schema), regression)
+    asked = getattr(shown, "analysis", None)
+    what = type(model).__name__ if asked is None else f"a result of kind {asked.kind!r}"
     raise InvalidInput(
         "only linear and logistic regressions, PCA and k-means can become objects of scikit-learn, not "
-        f"{type(model).__name__}; to_json() has the numbers of every result"
+        f"{what}; to_json() has the numbers of every result"
     )
 
 
