@@ -30,7 +30,8 @@ from cape.show.tables import listed
 
 __all__ = ["Association", "AssociationModel"]
 
-_STRENGTH = "Cramer's V"
+_STRENGTH = "Cramer's V"  # in results
+_SHOWN = {_STRENGTH: "Cramér's V"}
 _LEAST_CELL = 0.5
 
 
@@ -227,13 +228,13 @@ class AssociationModel(Shown):
             (title, *(f"{cell:,.0f}" for cell in row)) for title, row in zip(titles, self.counts, strict=True)
         ]
         head = ("", *(self.schema.title(f"{self.columns[1]}={value}") for value in across))
-        caption = f"Counts with noise of standard deviation {self.noise:.3g}." if self.noise else ""
+        caption = f"Each count has noise with a standard deviation of {self.noise:.3g}." if self.noise else ""
         counts = Table(head, tuple(rows), "Released counts", caption, folded=True)
-        return [listed(self.estimates), counts]
+        return [listed(self.estimates, _title), counts]
 
     def figures(self) -> Sequence[Figure]:
         """Return measures about 0 on one axis, and ratios about 1 on a logarithmic one."""
-        marks = {e.label: Mark.of(e) for e in self.estimates}
+        marks = {e.label: Mark.of(e, _title(e.label)) for e in self.estimates}
         panels = [Intervals((mark,), line=0.0) for label, mark in marks.items() if label not in _RATIOS]
         bounded = [
             mark for label, mark in marks.items() if label in _RATIOS and 0 < mark.low <= mark.high < math.inf
@@ -268,6 +269,10 @@ class AssociationModel(Shown):
                 "tests": {name: None if test is None else vars(test) for name, test in tests.items()},
             }
         )
+
+
+def _title(label: str) -> str:
+    return _SHOWN.get(label, label)
 
 
 def _said(what: str, test: Independence | None) -> str:

@@ -272,7 +272,7 @@ class RiskModel(Shown):
         title = self.schema.title(f"{self.target}={self.event}")
         (tn, fp), (fn, tp) = ((f"{cell:,.0f}" for cell in row) for row in self.confusion.tolist())
         at = f"{self.table.threshold:g}"
-        noise = f"Counts with noise of standard deviation {self.table.noise:.3g} in each bin."
+        noise = f"The count of each bin has noise with a standard deviation of {self.table.noise:.3g}."
         caption = noise if self.table.noise else ""
         matrix = Table(
             ("", f"predicted below {at}", f"predicted {at} or more"),
@@ -318,8 +318,8 @@ class RiskModel(Shown):
         n0, n1 = self.table.totals
         tied = min(max(float(self.table.counts[:, 0] @ self.table.counts[:, 1] / (n0 * n1)), 0.0), 1.0)
         found[0] = (
-            f"{found[0]} {tied:.1%} of all pairs of an event and none are ties: most often, the AUC of the "
-            "risks themselves is slightly larger."
+            f"{found[0]} {tied:.1%} of all pairs of one person with the event and one without are ties: "
+            "most often, the AUC of the risks themselves is slightly larger."
         )
         shares = self.table.counts.sum(axis=1) / (n0 + n1)
         if float(shares.max()) > _CROWDED:

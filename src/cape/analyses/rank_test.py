@@ -37,7 +37,7 @@ _MOST_BINS = 1 << 12
 
 @dataclass(frozen=True, init=False)
 class RankTest(Analysis):
-    """Whether values tend to be larger in some groups: Mann and Whitney's test, or Kruskal and Wallis's.
+    """Whether values tend to be larger in some groups: the Mann–Whitney or the Kruskal–Wallis test.
 
     >>> RankTest("crp", by="arm"), RankTest("crp", by="arm", edges=[0, 5, 10, 20, 50, 100, 300])
 
@@ -50,8 +50,8 @@ class RankTest(Analysis):
     ranks between groups are those of `independence` with one column of scores: under equal distributions
     they have mean 0, covariance I from sampling, and a known covariance from noise. Noise in a bin also
     moves its mid-rank, which shifts a contrast with coefficients l_g by noise² sum(l) sum_b (1/2 - R_b) /
-    n: it is taken off. Without noise the statistic is Kruskal and Wallis's, with ties, or for two groups
-    the square of Mann and Whitney's.
+    n: it is taken off. Without noise the statistic is that of Kruskal and Wallis, with ties, or for two
+    groups the square of that of Mann and Whitney.
 
     **Sensitivity** sqrt(2) under replace-one, 1 under add-remove: `one_hot` has the proof.
     """
@@ -187,11 +187,11 @@ class RankTestModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return the test."""
-        name = "Mann and Whitney's" if len(self.estimates) == 1 else "Kruskal and Wallis's"
+        name = f"{'Mann–Whitney' if len(self.estimates) == 1 else 'Kruskal–Wallis'} test"
         if self.test is None:
-            return [f"There is too much noise for {name} test."]
+            return [f"There is too much noise for the {name}."]
         return [
-            f"{name} test of {self.schema.label(self.column)}, ties and privacy noise counted: chi-square = "
+            f"{name} of {self.schema.label(self.column)}, ties and privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
             f"{p_said(self.test.p_value)}."
         ]

@@ -95,7 +95,7 @@ def show(console: Console, found: Survey) -> None:
         console.print(Text(ending, style="red"))
         console.print(Text(listed(ends, console.width)))
     if other:
-        console.print(Text("Counts otherwise than it stands in the file:", style="yellow"))
+        console.print(Text("Read differently from what the file says:", style="yellow"))
         console.print(Text(listed(other, console.width)))
     absent = troubles.missing(found)
     if absent:
