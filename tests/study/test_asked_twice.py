@@ -47,7 +47,12 @@ def test_other_comparisons_are_not_the_same(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("median", "probs = [0.5]"), ("T test", 'kind = "difference"'), ("maen", "did you mean 'mean'")],
+    [
+        ("median", "probs = [0.5]"),
+        ("T test", 'kind = "difference"'),
+        ("ttest", 'kind = "difference"'),
+        ("maen", "did you mean 'mean'"),
+    ],
 )
 def test_a_kind_by_another_name_is_answered_with_how_it_is_written(kind, said):
     with pytest.raises(InvalidInput, match="no analysis of kind") as told:

@@ -11,9 +11,14 @@ from cape.data.schema import hint
 from cape.engine.query import Analysis
 from cape.errors import InvalidInput
 
-__all__ = ["build_of", "keys_of_class"]
+__all__ = ["SELECTION", "build_of", "keys_of_class"]
 
 
+SELECTION = (
+    "features are not selected by the data here, because each step would cost budget, and intervals and P "
+    "values after a selection do not hold; name the features before the data are seen"
+)
+_REFUSED_KEYS = dict.fromkeys(("stepwise", "step", "selection", "select"), SELECTION)
 _OTHER_NAMES = {
     "median": 'kind = "quantiles" with probs = [0.5]',
     "iqr": 'kind = "quantiles" with probs = [0.25, 0.75]',
@@ -63,6 +68,8 @@ def build_of(kinds: Mapping[str, type[Analysis]], description: Mapping[str, Any]
     made = kinds[kind]
     keys = ["kind", *keys_of_class(made), "share"]
     for key in given:
+        if key not in keys and key in _REFUSED_KEYS and "features" in keys:
+            raise InvalidInput(f"{key} is refused: {_REFUSED_KEYS[key]}")
         if key not in keys:
             raise InvalidInput(f"an analysis of kind {kind!r} has no key {check.show(key)}{hint(key, keys)}")
     del given["kind"]

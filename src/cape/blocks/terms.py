@@ -164,7 +164,7 @@ def _spline(options: re.Match[str], text: str) -> Spline:
         if not 2 <= freedom <= _MOST_FREEDOM:
             raise InvalidInput(
                 f"spline {check.show(text)} must have from 2 to {_MOST_FREEDOM} degrees of freedom, not "
-                f"{freedom}; of one, it would be the column itself"
+                f"{freedom}; with one it would be the column itself"
             )
         return Spline(freedom)
     try:

@@ -45,6 +45,8 @@ def test_a_formula_is_a_target_and_terms(formula: str, target: str | None, terms
         ("y ~ a $ b", "'$' (character 7)"),
         ("y ~ a ~ b", "at '~' (character 7)"),
         ("y ~ a | b", "no '|'"),
+        ("y ~ a + (1|site)", "random effects are given by random = ['intercept'] of a mixed model"),
+        ("y ~ step(a + b)", "features are not selected by the data here"),
         ("y ~ .", "name the columns"),
         ("y ~ 0 + a", "intercept = false"),
         ("y ~ a - 1", "intercept = false"),
@@ -97,3 +99,9 @@ def test_a_formula_and_a_target_or_neither_are_refused() -> None:
             target_and_features(*given, None)
     with pytest.raises(InvalidInput, match="must have a target"):
         target_and_features(None, None, "~ a")
+
+
+def test_a_selection_of_features_is_refused_with_the_reason():
+    said = "stepwise is refused: features are not selected by the data here, because each step would cost"
+    with pytest.raises(InvalidInput, match=said):
+        build({"kind": "linear-regression", "target": "y", "features": ["a"], "stepwise": True})

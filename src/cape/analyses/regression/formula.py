@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from cape import check
+from cape.analyses.described import SELECTION
 from cape.blocks.terms import parse, quoted
 from cape.errors import InvalidInput, MissingExtra
 
@@ -33,6 +34,7 @@ _ASKS_DATA = {  # functions of formulaic and patsy whose values depend on all ro
         ("scale", "center", "standardize"),
         "a mean or a standard deviation of the data would be used; bounds do that here, for every column",
     ),
+    **dict.fromkeys(("step", "stepwise", "select"), SELECTION),
     **dict.fromkeys(("C", "contr", "hashed", "lag"), f"{_PUBLIC}; write the column's name alone"),
 }
 
@@ -61,6 +63,11 @@ def expand(formula: Any) -> tuple[str | None, tuple[str, ...]]:
         raise InvalidInput(f"formula must be text, {_EXAMPLE}, not {check.show(formula)}")
     if len(formula) > _LONGEST:
         raise InvalidInput(f"formula must have at most {_LONGEST} characters, not {len(formula)}")
+    if "|" in re.sub("`[^`]*`", "", formula):
+        raise InvalidInput(
+            f"formula {check.show(formula)} must have no '|': random effects are given by random = "
+            "['intercept'] of a mixed model, as in MixedModel(formula='rate ~ age', random=['intercept'])"
+        )
     left, right = _sides(formula)
     target = None
     if left is not None:
