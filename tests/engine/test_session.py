@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cape.analyses import Count
 from cape.data import Schema
 from cape.engine import Query
 from cape.engine.calibration import RESOLUTION
-from cape.engine.schemes import SCHEMES, Cost, Parties
+from cape.engine.schemes import SCHEMES, Cost, Parties, make_scheme
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
@@ -96,6 +97,19 @@ def test_results_that_cannot_be_right_are_refused(change, problem):
     with pytest.raises(InvalidInput, match=problem):
         at.tell(StageResult(**given))
     assert at.stage == 0, "and nothing was told"
+
+
+@pytest.mark.parametrize("noise", [1e300, 1e200, 1e-3])
+def test_noise_that_no_sites_make_is_refused_like_any_impossible_total(noise):
+    """The law of Laplace noise has a shape, which follows from how many sites made so much of it."""
+    setting = Setting(SCHEMA, Budget(1.0), Parties(5, 1, 5), "replace-one")
+    asked = Count("age")
+    at = AnalysisSession(asked, Stages.of(asked, setting, make_scheme("cape", "laplace"), 0.5))
+    with pytest.raises(InvalidInput, match=r"the total of stage 1: no table and no noise of this size"):
+        at.tell(result(at, noise=noise))
+    assert at.stage == 0, "and nothing was told"
+    at.tell(result(at))
+    assert at.done
 
 
 def test_the_ring_is_made_from_what_is_public():

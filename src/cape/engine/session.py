@@ -169,12 +169,16 @@ class AnalysisSession:
         everyone = self.stages.scheme.noise_in_total(setting.parties.sites, setting.parties)
         arrays = iter(calibration.decode(np.frombuffer(result.total, "<i8").astype(np.int64, copy=False)))
         stds = iter(calibration.noise(noise))
+        try:
+            law = GAUSSIAN if calibration.part is None else calibration.part.law(noise)
+        except (ArithmeticError, InvalidInput) as error:  # more noise, or less, than any sites make
+            raise self._impossible(self.stage + 1) from error
         answer = Answer(
             tuple(tuple(next(arrays) for _ in scales) for scales in query.scales),
             tuple(tuple(next(stds) for _ in scales) for scales in query.scales),
             rows,
             setting.schema,
-            GAUSSIAN if calibration.part is None else calibration.part.law(noise),
+            law,
         )
         self._law = answer.law
         self.stage += 1
@@ -217,8 +221,11 @@ class AnalysisSession:
         except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
             if answer is None:
                 raise
-            # of a total that rows and noise do not make
-            raise InvalidInput(
-                f"{self.analysis.kind!r} cannot go on from the total of stage {self.stage}: no table and no "
-                "noise of this size makes it. Ask who added it up, and start the analysis again"
-            ) from error
+            raise self._impossible(self.stage) from error
+
+    def _impossible(self, stage: int) -> InvalidInput:
+        """Return the error of a total that rows and noise do not make; stages are counted from 1."""
+        return InvalidInput(
+            f"{self.analysis.kind!r} cannot go on from the total of stage {stage}: no table and no "
+            "noise of this size makes it. Ask who added it up, and start the analysis again"
+        )
