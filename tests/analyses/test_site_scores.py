@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from cape.analyses import MixedModel
-from cape.analyses.site_scores import Point, moved_squared
+from cape.analyses.site_scores import _INSIDE, _SPREAD, Point, moved_squared
 from cape.blocks import Design, Table
 from cape.data import Category, Number, Person, Schema
 from cape.engine.query import Answer
@@ -63,6 +63,78 @@ def point(own, seed, curve=0.25, place=0.5, level=0.5):
 POINTS = [point(1, 0), point(2, 1), point(3, 2), point(1, 3, 0.25, 0.02, 0.02), point(1, 0, 0.6)]
 NAMES = ["one own", "two own", "three own", "little beside", "much curvature"]
 EACH = pytest.mark.parametrize("asked", POINTS, ids=NAMES)
+
+
+def turned(own, kept, curve=1.0, place=1.0, level=1.0):
+    """A point that two rows can be as far apart at as is said: orthogonal turns of some of (1, x, sex).
+
+    Of (1, x), rows at the two ends of x have orthogonal z; of x alone, opposite ones. Rows with the same z
+    have opposite scores where residuals are cut at both ends.
+    """
+    turn, _ = np.linalg.qr(np.random.default_rng(own).normal(size=(3, 3)))
+    turns = np.stack([turn * np.array(kept) * [1.0, *[math.sqrt(2)] * 2]] * 2)  # x is in units of its norm
+    square = float(np.sum(np.square(kept)))
+    size = math.sqrt(square)
+    beside = curve, place, level, np.zeros(2), np.ones((2, own)), np.eye(3 - own)
+    return Point(np.zeros((2, 3)), turns, own, np.ones(3), 0.3, 0.9, size, square, 0.9, *beside)
+
+
+OWN = pytest.mark.parametrize("own", [1, 2, 3])
+TURNS = ((1.0, 1.0, 0.0), (0.0, 1.0, 0.0))
+PARTS = {
+    "scores": ("own score", "score"),
+    "curvature": ("own square", "own cross", "square", "cross"),
+    "spread": ("spread square", "spread cross"),
+    "places": ("place",),
+    "level": ("level",),
+    "inside": ("inside",),
+}
+
+
+def weights(curve, place, level):
+    return dict(zip(PARTS, (1.0, curve, _SPREAD, place, level, _INSIDE), strict=True))
+
+
+def parts_moved(asked, neighbours):
+    """How far one row moves each part of the sums, squared and over its weight."""
+    query = asked.query(DESIGN, "site", SCHEMA, neighbours)
+    found = moved(query, SCHEMA, "bern")
+    arrays = query.blocks[0].arrays(SCHEMA)
+    names = np.repeat([array.name for array in arrays], [array.size for array in arrays])
+    one = np.zeros((1, found.shape[1])) if neighbours == "add-remove" else found
+    weighed = weights(asked.curve_weight, asked.place_weight, asked.level_weight)
+    return {
+        part: furthest(found[:, mine], one[:, mine]) ** 2 / weight
+        for part, weight in weighed.items()
+        for mine in [np.isin(names, PARTS[part])]
+    }
+
+
+BOUNDS = {"replace-one": (4, 2, 2, 4, 4, 1), "add-remove": (1, 1, 1, 1, 1, 1)}
+
+
+@OWN
+@pytest.mark.parametrize("neighbours", BOUNDS)
+def test_every_part_of_the_sums_moves_as_far_as_its_bound_and_no_further(own, neighbours):
+    each = [parts_moved(turned(own, kept), neighbours) for kept in TURNS]
+    found = {part: max(one[part] for one in each) for part in each[0]}
+    for part, bound in zip(found, BOUNDS[neighbours], strict=True):
+        assert 0.999 * bound < found[part] <= bound * (1 + 1e-9), part
+    for beside in [(1.0, 1.0, 1.0), (1e-3, 1e-3, 1e-3), (5.0, 0.1, 0.1), (0.1, 5.0, 0.1), (0.1, 0.1, 5.0)]:
+        wanted = sum(found[part] * weight for part, weight in weights(*beside).items())
+        assert wanted <= moved_squared(*beside, neighbours) * (1 + 1e-9) <= wanted * 1.001
+
+
+@OWN
+@pytest.mark.parametrize("part", ["curve", "place", "level"])
+def test_where_one_part_outweighs_the_others_all_that_is_said_is_attained(own, part):
+    light = {"curve": 1e-3, "place": 1e-3, "level": 1e-3}
+    asked = turned(own, TURNS[1] if part == "place" else TURNS[0], **light | {part: 1e3})
+    for neighbours in BOUNDS:
+        query = asked.query(DESIGN, "site", SCHEMA, neighbours)
+        found = moved(query, SCHEMA, "bern")
+        far = furthest(found, found if neighbours == "replace-one" else np.zeros((1, found.shape[1])))
+        assert 0.99 * query.sensitivity < far <= query.sensitivity * (1 + 1e-9)
 
 
 def moved(query, schema, site):
