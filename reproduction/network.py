@@ -28,12 +28,11 @@ from cape.data import Category, Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
 from cape.engine.schemes import SCHEMES, Parties
-from cape.engine.stages import SLACK, sampled_mu
+from cape.engine.stages import slack
 from cape.errors import PrivacyLeakWarning
 from cape.learning import NeuralNetwork
 from cape.noise import SecureStream
 from cape.privacy import Budget, correlated, dominating_mu, noise_for_mu, paper, subsampled
-from cape.privacy import epsilon as epsilon_of
 from cape.privacy import mu as mu_of
 from reproduction import datasets
 from reproduction.calibration import published_std
@@ -157,8 +156,8 @@ def published_budget(scheme: str, epsilon: float, sampling: float, steps: int) -
     if sampling == 1.0 or multiplier <= _LEAST_NOISE:
         mu = 2.0 * math.sqrt(steps) / multiplier
     else:
-        mu = dominating_mu(multiplier, sampling, steps, SLACK * _BUDGET_DELTA)
-    return Budget(float(epsilon_of(_BUDGET_DELTA, mu)), _BUDGET_DELTA)
+        mu = dominating_mu(multiplier, sampling, steps, slack(_BUDGET_DELTA))
+    return Budget.of(mu, _BUDGET_DELTA)
 
 
 def total_epsilon(multiplier: float, sampling: float, steps: int, delta: float) -> float:
@@ -168,8 +167,7 @@ def total_epsilon(multiplier: float, sampling: float, steps: int, delta: float) 
 
 def multiplier_at(budget: Budget, task: Task) -> float:
     """Return the noise multiplier that a budget for the whole training buys: the library's calibration."""
-    whole = sampled_mu(budget) if task.sampling < 1 else budget.mu
-    return noise_for_mu(whole, task.sampling, task.steps, SLACK * budget.delta)
+    return noise_for_mu(budget.mu, task.sampling, task.steps, slack(budget.delta))
 
 
 def learn(task: Task, scheme: str, budget: Budget, stream: SecureStream) -> Learned:

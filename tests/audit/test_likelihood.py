@@ -10,9 +10,9 @@ import pytest
 from cape.audit.game import Game, play
 from cape.audit.likelihood import gaussian_weights
 from cape.audit.search import find
-from cape.privacy import Budget, correlated, epsilon
+from cape.privacy import Budget, correlated
 
-BUDGET = Budget(epsilon(1e-5, 3.0), 1e-5)
+BUDGET = Budget.of(3.0, 1e-5)
 
 
 @pytest.mark.parametrize(("sites", "honest"), [(3, 2), (5, 4), (30, 21), (4, 1)])

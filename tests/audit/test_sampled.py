@@ -23,22 +23,22 @@ from cape.blocks.sampling import sample
 from cape.blocks.table import Table
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
-from cape.engine.stages import SLACK
+from cape.engine.stages import slack
 from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
-from cape.privacy import Budget, epsilon, noise_for_mu
+from cape.privacy import Budget, noise_for_mu
 from tests.audit.planted import no_sample
 
 NAME = "neural-network, sampled"
 MU, DELTA = 2.0, 1e-5
-BUDGET = Budget(epsilon(DELTA, MU), DELTA)
+BUDGET = Budget.of(MU, DELTA)
 STEPS, RATE = len(analysis_of(NAME).stages()), SAMPLED[NAME]["sampling"]
 TARGET = "site-00"
 
 
 def noise_for(adjacency):
-    return noise_for_mu(MU, RATE, STEPS, SLACK * DELTA, adjacency=adjacency)
+    return noise_for_mu(MU, RATE, STEPS, slack(DELTA), adjacency=adjacency)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 from cape.analyses.registry import KINDS
 from cape.audit.search import find
 from cape.audit.world import ANALYSES, OWN, STUDIES, analysis_of, asked_of
-from cape.privacy import Budget, epsilon
+from cape.privacy import Budget
 
-BUDGET = Budget(epsilon(1e-5, 3.0), 1e-5)
+BUDGET = Budget.of(3.0, 1e-5)
 NAMES = [*ANALYSES, *OWN, *STUDIES]
 LOOSE = {
     "evaluate": 0.98,  # no cell of the example's model is quite at the end of a bin

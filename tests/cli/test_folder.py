@@ -83,7 +83,7 @@ def test_a_run_that_failed_goes_on_with_what_is_missing(cape: Cape, study: Path,
     assert both["analyses"][:2] == first["analyses"]
     assert [(e["number"], e["run"]) for e in both["analyses"]] == [(1, 1), (2, 1), (3, 2), (4, 2)]
     assert both["budget"]["spent"] == 1
-    assert both["guarantee"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
+    assert both["guarantee"]["epsilon"] == pytest.approx(2.0, rel=1e-4)
     assert [site["took_part"] for site in both["sites"]] == [[1, 2, 3, 4]] * 3
     assert ["something" in (run["error"] or "") for run in both["runs"]] == [True, False]
     assert (out / "report.html").read_bytes() == report

@@ -37,7 +37,7 @@ def test_a_plan_as_json_has_noise_by_scheme_and_the_total(cape, study):
     assert first["rows"] == 1000
     assert not first["rows_assumed"]
     assert plan["total"]["share"] == pytest.approx(1)
-    assert plan["total"]["guarantee"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
+    assert plan["total"]["guarantee"]["epsilon"] == pytest.approx(2.0, rel=1e-4)
     assert plan["left"] == pytest.approx(0)
 
 

@@ -10,9 +10,9 @@ import pytest
 from cape.blocks import Custom
 from cape.engine.query import Query, ResumePoint
 from cape.engine.schemes import SCHEMES, Parties
-from cape.engine.stages import Setting, Stages
+from cape.engine.stages import Setting, Stages, slack
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
-from cape.privacy import dominating_mu, gaussian
+from cape.privacy import Budget, dominating_mu, gaussian
 from tests.engine.questions import Bins, Rounds
 from tests.engine.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium, truth
 
@@ -178,10 +178,25 @@ def test_a_sampled_run_is_covered_by_the_gaussian_that_is_charged():
     assert cover <= math.sqrt(0.5) * made.mu * (1 + 1e-12)
     assert gaussian.delta(BUDGET.epsilon, made.mu) + 2 * made.slack <= BUDGET.delta, "the slack included"
     assert cover == pytest.approx(BUDGET.cost(0.5).mu, rel=2e-3)
+    assert made.mu == BUDGET.mu
     assert made.cost(1) == made.cost(50) == Fraction("0.5")  # paid for whole
     promise = made.guarantee(50)
     assert promise.extra >= made.slack > 0
     assert "Sampling" in promise.statement
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-6, 1e-7, 1e-8, 2.1e-9])
+def test_slacks_of_a_whole_budget_are_within_what_it_leaves(delta):
+    """Also where each is the least that can be computed with."""
+    whole = gaussian.delta(1.0, Budget(1.0, delta).mu)
+    for many in (1, 3, 100, 10**4):
+        try:
+            found = slack(delta, 1 / many)
+        except InvalidInput:
+            assert delta / many < 2e-9
+            continue
+        assert found >= 1e-12
+        assert whole + many * found <= delta
 
 
 def test_a_query_over_a_sample_must_sample_as_its_analysis_says():

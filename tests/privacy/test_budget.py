@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget, Guarantee, compose, delta, epsilon, mu
+from cape.privacy.budget import BESIDE
 
 
 def test_ten_tenths_are_the_whole_and_the_eleventh_is_refused():
@@ -39,6 +40,18 @@ def test_spending_leaves_the_old_budget_as_it_was():
     assert left.spend(0.7).remaining == 0
 
 
+@pytest.mark.parametrize("pair", [(0.1, 1e-9), (1.0, 1e-6), (10.0, 1e-3)])
+def test_a_budget_leaves_a_part_of_delta_to_what_is_beside_its_noise(pair):
+    """Of epsilon, that is less than a hundredth of a percent."""
+    budget = Budget(*pair)
+    assert delta(budget.epsilon, budget.mu) == pytest.approx(budget.delta * (1 - BESIDE), rel=1e-8)
+    assert delta(budget.epsilon, budget.mu) < budget.delta * (1 - BESIDE)
+    assert epsilon(budget.delta, budget.mu) > budget.epsilon * (1 - 1e-4)
+    again = Budget.of(budget.mu, budget.delta)
+    assert again.mu <= budget.mu
+    assert again.epsilon == pytest.approx(budget.epsilon, rel=1e-8)
+
+
 def test_the_remainder_can_always_be_spent():
     budget = Budget(1.0, 1e-5).spend(Fraction(1, 3)).spend(1 / 7)
     assert budget.spend(budget.remaining).remaining == 0
@@ -60,7 +73,7 @@ def test_shares_add_in_squares_of_mu(parts):
         budget = budget.spend(share)
     assert budget.remaining == 0
     assert total.mu == pytest.approx(budget.mu, rel=1e-14)
-    assert total.epsilon(1e-6) == pytest.approx(2.0, rel=1e-9)
+    assert total.epsilon(1e-6 * (1 - BESIDE)) == pytest.approx(2.0, rel=1e-9)
 
 
 def test_a_guarantee_answers_in_epsilon_and_in_delta():
@@ -78,7 +91,7 @@ def test_a_guarantee_answers_in_epsilon_and_in_delta():
 def test_both_print_what_a_person_asks():
     assert str(Guarantee(mu(1.0, 1e-5))) == "mu = 0.2681 (epsilon = 1 at delta = 1e-05)"
     text = str(Budget(1.0, 1e-5).spend(0.3))
-    assert text == "epsilon = 1, delta = 1e-05 (mu = 0.2681): 30% spent, 70% left"
+    assert text == "epsilon = 1, delta = 1e-05 (mu = 0.268): 30% spent, 70% left"
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.0000001, float("nan"), float("inf"), "0.1", True, None])

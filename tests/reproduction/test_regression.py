@@ -126,8 +126,8 @@ def test_equal_calibration_spends_what_it_says_and_the_paper_more():
     true = {(row["calibration"], row["algorithm"]): row["true_epsilon"] for row in rows}
     assert true["published", "cape-gaussian"] == pytest.approx(1.66, abs=0.005)
     for scheme in r.COMPARED:
-        assert true["equal", scheme] == pytest.approx(1.0, rel=1e-6)
-    assert true["both", "cape"] == pytest.approx(1.0, rel=1e-6)
+        assert true["equal", scheme] == pytest.approx(1.0, rel=1e-4)
+    assert true["both", "cape"] == pytest.approx(1.0, rel=1e-4)
     ten = {
         row["algorithm"]: row for row in r.compute(cell(epsilon=10.0)) if row["calibration"] == "published"
     }

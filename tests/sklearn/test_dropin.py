@@ -243,7 +243,7 @@ def test_classes_by_private_moments(blobs):
     assert np.allclose(found.predict_proba(blobs.X), plain.predict_proba(blobs.X), atol=0.1)
     assert found.guarantee_.mu == pytest.approx(cape.Budget(1e5, 1e-6).mu)
     private = GaussianNB(epsilon=1, **BOUNDS).fit(blobs.X, y)
-    assert private.guarantee_.epsilon == pytest.approx(1)
+    assert private.guarantee_.epsilon == pytest.approx(1, rel=1e-4)
     assert private.score(blobs.X, y) > 0.9
 
 

@@ -110,7 +110,7 @@ class Case:
         """The budget of the release."""
         if self.pure:
             return Budget(self.pure)
-        return Budget(epsilon(self.delta, self.mu), self.delta)
+        return Budget.of(self.mu, self.delta)
 
     @property
     def allowed(self) -> float:

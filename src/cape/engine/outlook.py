@@ -26,7 +26,7 @@ from cape.engine.arguments import joined
 from cape.engine.query import Analysis, Query
 from cape.engine.stages import Setting
 from cape.errors import InvalidInput
-from cape.privacy import Budget, gaussian
+from cape.privacy import Budget
 
 __all__ = ["LEGEND", "Answers", "Forecast", "Limits", "Shapes", "answers", "hidden", "shapes"]
 
@@ -242,7 +242,7 @@ def _instead(
         if setting.noise == "laplace":
             epsilon = times * budget.epsilon
         else:
-            epsilon = gaussian.epsilon(budget.delta, times * budget.mu)
+            epsilon = Budget.of(times * budget.mu, budget.delta).epsilon
         if answered(analysis, replace(setting, budget=Budget(epsilon, budget.delta)), share, 1.0):
             found.append(f"a total epsilon of {epsilon:.2g}")
             break

@@ -21,7 +21,7 @@ from cape.engine.stages import Setting, Stages
 from cape.errors import InvalidInput
 from cape.noise import GAUSSIAN, Kind, Law
 from cape.noise.parts import KINDS
-from cape.privacy import gaussian
+from cape.privacy import Budget
 from cape.show import Shown, Table
 from cape.show.numbers import count, number
 
@@ -374,7 +374,7 @@ def _halving(times: Times, setting: Setting, sizes: Mapping[str, int]) -> dict[s
     more_rows = sum(doubled.values()) if times(setting, doubled) <= _HALF else None
     budget = setting.budget
     laplace = setting.noise == "laplace"
-    epsilon = 2 * budget.epsilon if laplace else gaussian.epsilon(budget.delta, 2 * budget.mu)
+    epsilon = 2 * budget.epsilon if laplace else Budget.of(2 * budget.mu, budget.delta).epsilon
     return {"epsilon": epsilon, "rows": more_rows, "sites": _more_sites(times, setting, sizes)}
 
 

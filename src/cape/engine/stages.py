@@ -4,8 +4,9 @@ Claim. The stages of an analysis together cost at most the mu that its share of 
 Reason. Without sampling, stage i is given the part p_i of the share, so mu_i² = p_i share mu²; the parts are
 fractions that add up to exactly 1, and mu² adds. With Poisson sampling all stages are alike, and their
 noise is that of `privacy.noise_for_mu`: the whole run is dominated by one Gaussian release of mu² = share
-mu'², but for a slack that the promise adds to delta. mu' is the mu of the budget with twice that slack taken
-off its delta (of a whole share): the budget's own (epsilon, delta) then holds with the slack included.
+mu², but for a slack that the promise adds to delta. The slacks of shares that add up to 1 are together at
+most the part `BESIDE` of delta, which the mu of a budget leaves to them: its own (epsilon, delta) holds with
+all slacks included.
 Persons. One with k rows at a site moves its sums by at most k times what a row moves them: noise stands
 against k times the query's sensitivity, and rounding to the grid, once a site, is added to that
 (`calibrate`). That one person may move the sums of several sites is in `Parties.person_sites`, by which every
@@ -33,19 +34,27 @@ from cape.engine.schemes import Parties, Scheme
 from cape.errors import InvalidInput
 from cape.noise import Kind, LaplacePart
 from cape.privacy import Budget, laplace, noise_for_mu
+from cape.privacy.budget import BESIDE
 
-__all__ = ["SLACK", "Setting", "Stages", "sampled_mu"]
+__all__ = ["Setting", "Stages", "slack"]
 
-SLACK = 1e-3
-"""The part of delta that a run with sampling gives up, so that its share adds to those of other releases."""
-
+_SLACK = 1e-5  # of delta: fifty runs over samples that state all of it fit into what is left beside
 _LEAST_SLACK = 1e-12  # below, the accountant's own rounding is as large
 _LEAST_SAMPLING = 1e-5
 
 
-def sampled_mu(budget: Budget) -> float:
-    """Return the mu of a whole budget as runs over samples use it."""
-    return Budget(budget.epsilon, budget.delta * (1 - 2 * SLACK)).mu
+def slack(delta: float, share: float = 1.0) -> float:
+    """Return what a run with sampling gives up of delta, so that its share adds to those of other releases.
+
+    It is never more than what the share of a budget leaves beside Gaussian noise.
+    """
+    if BESIDE * share * delta < _LEAST_SLACK:
+        least = _LEAST_SLACK / BESIDE / share
+        raise InvalidInput(
+            f"a run with sampling needs a delta of at least {least:.2g} at a share of {share:g}, "
+            f"not {delta:g}"
+        )
+    return max(_SLACK * share * delta, _LEAST_SLACK)
 
 
 @dataclass(frozen=True)
@@ -180,9 +189,8 @@ class Stages:
 
     @property
     def mu(self) -> float:
-        """The mu of the whole budget; where rows are sampled, less what makes room for the slack in delta."""
-        budget = self.setting.budget
-        return budget.mu if self.sampling == 1 else sampled_mu(budget)
+        """The mu of the whole budget."""
+        return self.setting.budget.mu
 
     @property
     def slack(self) -> float:
@@ -192,14 +200,7 @@ class Stages:
 
     @property
     def _given_up(self) -> float:
-        slack = SLACK * float(self.share) * self.setting.budget.delta
-        if slack < _LEAST_SLACK:
-            least = _LEAST_SLACK / SLACK / float(self.share)
-            raise InvalidInput(
-                f"a run with sampling needs a delta of at least {least:.2g} at a share of "
-                f"{float(self.share):g}, not {self.setting.budget.delta:g}"
-            )
-        return slack
+        return slack(self.setting.budget.delta, float(self.share))
 
     @property
     def pure(self) -> bool:

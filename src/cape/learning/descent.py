@@ -44,7 +44,7 @@ from cape.engine.query import (
     Query,
     ResumePoint,
 )
-from cape.engine.stages import SLACK
+from cape.engine.stages import slack
 from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
 from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
@@ -134,7 +134,7 @@ class Training:
     def noise(self, epsilon: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
         """Return the noise in a step's sum, in clips, with which all steps together cost epsilon at delta."""
         mu = gaussian.mu(epsilon, delta)
-        return noise_for_mu(mu, self.sampling, self.steps, SLACK * delta, adjacency=neighbours)
+        return noise_for_mu(mu, self.sampling, self.steps, slack(delta), adjacency=neighbours)
 
     def epsilon(self, noise: float, delta: float, neighbours: Neighbours = "replace-one") -> float:
         """Return what all steps together cost at delta, with this noise in each step's sum, in clips."""

@@ -1,11 +1,13 @@
 """The budget, and the cost of a release: two frozen values.
 
 Claim: releases paid for by budget shares of one `Budget` are, together, (epsilon, delta)-private.
-Reason: a budget share f pays for a release with mu = sqrt(f) * mu(epsilon, delta); mu² adds, so
-shares that add up to at most 1 stay at or below mu(epsilon, delta). With Laplace noise, the only kind that a
-budget without delta pays for, it pays for a release with f times epsilon, and epsilons add. Shares are
-fractions, read from a number's decimal form, so that ten times 0.1 is exactly 1. Tested in
-tests/privacy/test_budget.py.
+Reason: a budget share f pays for a release with mu = sqrt(f) * mu(epsilon, delta'); mu² adds, so
+shares that add up to at most 1 stay at or below mu(epsilon, delta'). delta' is less than delta by a part of
+it, `BESIDE`, for what runs over samples and sparse graphs of masks add to delta: their sum is kept below that
+part by who counts it (`cape.steward.amount`, `cape.engine.stages`). It costs 0.003% of epsilon. With Laplace
+noise, the only kind that a budget without delta pays for, a share pays for a release with f times epsilon,
+and epsilons add. Shares are fractions, read from a number's decimal form, so that ten times 0.1 is exactly 1.
+Tested in tests/privacy/test_budget.py.
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ from cape.privacy import gaussian
 from cape.show.shown import Framed
 from cape.show.tables import Table
 
-_BELOW = 1 - 5e-10  # of delta: more than the relative error of `gaussian.delta`, twice over
+BESIDE = 1 / 2000
+"""The part of delta that Gaussian noise leaves to what samples and sparse graphs of masks add to it."""
 
-__all__ = ["Budget", "Guarantee"]
+_BELOW = 1 - BESIDE - 5e-10  # of delta: more than the relative error of `gaussian.delta`, twice over
+
+__all__ = ["BESIDE", "Budget", "Guarantee"]
 
 Share: TypeAlias = float | Fraction | Decimal
 
@@ -77,6 +82,11 @@ class Budget(Framed):
         check.real("spent", self.spent, least=0.0, most=1.0)
         object.__setattr__(self, "spent", min(_fraction(self.spent), Fraction(1)))
 
+    @classmethod
+    def of(cls, mu: float, delta: float) -> Budget:
+        """Return the budget with this delta that pays for releases of this mu together, and hardly more."""
+        return cls(gaussian.epsilon(delta * (1 - BESIDE), mu), delta)
+
     @property
     def pure(self) -> bool:
         """Whether there is no delta."""
@@ -86,8 +96,9 @@ class Budget(Framed):
     def mu(self) -> float:
         """The mu of the whole budget: what all releases together may cost.
 
-        It is rounded down, so that the stated delta holds exactly despite the rounding of `gaussian`: a
-        ledger with an allowance of the same (epsilon, delta) admits it.
+        It leaves a part of delta to what is beside Gaussian noise, and is rounded down, so that the stated
+        delta holds exactly despite the rounding of `gaussian`: a ledger with an allowance of the same
+        (epsilon, delta) admits it.
         """
         if self.pure:
             raise InvalidInput(

@@ -1,8 +1,8 @@
 """What a release costs, under which adjacency that is stated, and how much of it is allowed.
 
 Claim. Sums and comparisons of amounts never err on the low side. A sum has one adjacency and one unit; what
-an `Allowance` of (epsilon, delta) covers is (epsilon, delta)-private, exactly: delta(epsilon, mu) + extra <=
-delta, with mu² and extra the exact sums.
+an `Allowance` of (epsilon, delta) covers is (epsilon, delta)-private, exactly, with mu² and extra the exact
+sums, also if each release was chosen after the answers of those before it.
 
 Reason. mu² of Gaussian releases adds, and so does epsilon of pure ones. Pure releases beside Gaussian ones:
 the sum of their epsilons is one pure release, whose privacy loss and that of a Gaussian one are convolved
@@ -13,9 +13,20 @@ fixed beforehand that gains nothing: a step of either kind, and what may still b
 their part of the Gaussian release and of the randomised response with those totals. A *choice* between such
 pairs gains: at one frontier at the whole delta, a coordinator who turns to pure releases when the loss is
 high has 1.9 times that delta after two Gaussian releases, and 20 times after 80. So there are 17 pairs, each
-with a delta of its own, and what all pairs may lose adds up: Gaussian releases alone have delta less 1e-10 of
-it, and beside pure ones of up to i/16 of epsilon a sixteenth of that 1e-10 each. Pure releases alone lose
-no delta. Both kinds in one ledger leave little room, then: a site does well to keep to one of them.
+with a delta of its own, and what all pairs may lose adds up: Gaussian releases alone have what `extra` leaves
+of delta less 1e-10 of delta, and beside pure ones of up to i/16 of epsilon a sixteenth of that 1e-10 each.
+Pure releases alone lose no delta. Both kinds in one ledger leave little room, then: a site does well to keep
+to one of them.
+Beside. A choice between more mu and more `extra` gains as well: whoever asks for a run over samples where the
+loss is low, which it nearly always is, and for Gaussian releases where it is high, has the delta of both. At
+one frontier delta(epsilon, mu) + extra <= delta that is 1.98 times delta. So `extra` has a fixed part of
+delta, `BESIDE`, whether it is used or not, and the pairs above share the rest; a `Budget` leaves that part,
+and so fits the allowance of its own epsilon and delta. That is enough: let V(p, q) be the most, over what may
+still be chosen, of p P(T) - e^epsilon q Q(T), where p and q are the likelihoods of what was seen under two
+adjacent tables. V is convex and homogeneous, V(0, q) = 0 and V(p, 0) <= p: a mixture of functions (p - s q)+
+of total weight at most 1. By a release whose every hockey-stick divergence is at most that of a dominating
+one plus e, V becomes at most what it becomes by the dominating one, plus e p. So, release by release, all of
+them are private as without `extra`, with the sum of `extra`, at most BESIDE delta, added to delta once.
 From add-remove to replace-one: replacing a record is removing one and adding another. A test of level a
 between D and D' = D - x + y passes through D - x; with f = G_mu the power of any test is at most
 1 - f(1 - f(a)) = Phi(2 mu - z_a), the trade-off of 2 mu-GDP (Dong, Roth & Su 2022, Theorem 2.14). So mu
@@ -45,6 +56,7 @@ import msgspec
 
 from cape.errors import CapeError, InvalidInput
 from cape.privacy import laplace
+from cape.privacy.budget import BESIDE
 from cape.study.places import Delta, Epsilon
 
 __all__ = ["ADJACENCIES", "UNITS", "Allowance", "Amount", "Basis", "Incomparable", "Limit", "total", "under"]
@@ -56,6 +68,7 @@ _ABOVE = 1 + Fraction(2, 10**10)
 _LEAST = Fraction(1, 10**300)  # below this, `gaussian.delta` may be too small
 _MIXED = Fraction(1, 10**10)  # of delta, for both kinds together; `Budget.mu` leaves more than that
 _PAIRS = 16
+_BESIDE = Fraction(repr(BESIDE))  # of delta, for `extra`
 
 
 class Incomparable(CapeError):
@@ -157,14 +170,15 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Epsilon is what people wrote, in decimals: seven tenths cover seven releases of a tenth.
         """
-        delta, epsilon = Fraction(self.delta) - amount.extra, Fraction(repr(self.epsilon))
-        if delta < 0 or amount.pure > epsilon:
+        delta, epsilon = Fraction(self.delta), Fraction(repr(self.epsilon))
+        if amount.extra > _BESIDE * delta or amount.pure > epsilon:
             return False
         if not amount.mu_squared:
             return True
         pair = math.ceil(amount.pure / epsilon * _PAIRS)
         found = laplace.delta(self.epsilon, amount.mu, [epsilon * pair / _PAIRS] if pair else [])
-        return Fraction(found) * _ABOVE + _LEAST <= delta * (_MIXED / _PAIRS if pair else 1 - _MIXED)
+        part = _MIXED / _PAIRS if pair else 1 - _BESIDE - _MIXED
+        return Fraction(found) * _ABOVE + _LEAST <= part * delta
 
     def __str__(self) -> str:
         return f"epsilon = {self.epsilon:g} " + (
