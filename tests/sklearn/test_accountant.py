@@ -14,10 +14,11 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import cape
+from cape.engine.stages import slack
 from cape.privacy import gaussian, laplace
-from cape.sklearn import PCA, BudgetAccountant, KMeans, LinearRegression
+from cape.sklearn import PCA, BudgetAccountant, KMeans, LinearRegression, MLPClassifier
 from cape.sklearn.accountant import _most
-from cape.steward.amount import Allowance
+from cape.steward.amount import Allowance, Amount
 
 BOUNDS = {"bounds_X": (-1, 1)}
 BOTH = {**BOUNDS, "bounds_y": (-1, 1)}
@@ -208,3 +209,66 @@ def test_costs_of_two_adjacencies_are_not_added():
     with pytest.raises(cape.InvalidInput, match="must have the same neighbours"):
         accountant.charge(cape.Budget(0.1, 1e-6))
     assert len(accountant) == 2
+
+
+# what samples and sparse graphs of masks add to delta
+
+
+def spent(accountant):
+    return accountant._spent
+
+
+def test_a_fit_over_samples_is_charged_for_its_slack_before_anything_is_released(rows):
+    """Its noise is that of its own delta, 0.1: what it may lose beyond mu is far above the limit's 1e-8."""
+    y = (rows.X[:, 0] > 0).astype(int)
+    how = {"epsilon": 0.1, "delta": 0.1, "sampling": 0.5, "max_iter": 1, **BOUNDS}
+    free = BudgetAccountant(delta=1e-5)
+    found = MLPClassifier((1,), **how, accountant=free).fit(rows.X, y)
+    assert found.guarantee_ is not None
+    assert spent(free).extra == Fraction(found.guarantee_.extra) == Fraction(slack(0.1))
+    mu = cape.Budget(0.1, 0.1).mu
+    assert free.total()[0] == pytest.approx(gaussian.epsilon(1e-5 - slack(0.1), mu), rel=1e-9)
+    assert free.total()[0] > gaussian.epsilon(1e-5, mu) * 1.005
+    strict = BudgetAccountant(1.8551, 1e-8)
+    assert Allowance(1.8551, 1e-8).covers(Amount(Fraction(mu) ** 2)), "by mu alone it fits"
+    refused = MLPClassifier((1,), **how, accountant=strict)
+    with pytest.raises(cape.BudgetExceeded, match="that adds 1e-06 to delta would exceed"):
+        refused.fit(rows.X, y)
+    assert not hasattr(refused, "release_")
+    assert (len(strict), strict.total()) == (0, (0.0, 1e-8))
+
+
+def test_fits_are_charged_for_graphs_of_masks_that_may_fail(rows, monkeypatch):
+    monkeypatch.setattr("cape.engine.schemes.cape.graph_failure", lambda parties: 2.0**-42)
+    accountant = BudgetAccountant(3, 1e-6)
+    two = np.column_stack([rows.y, rows.y])
+    found = LinearRegression(epsilon=1, **BOTH, accountant=accountant).fit(rows.X, two)
+    assert spent(accountant).extra == Fraction(found.guarantee_.extra) >= 2 * Fraction(2.0**-42)
+    before = spent(accountant).extra
+    clustered = KMeans(2, epsilon=0.01, **BOUNDS, accountant=BudgetAccountant(3, 1e-6)).fit(rows.X)
+    epsilon, delta = clustered.accountant.total()
+    assert (epsilon, delta) == (0.01, clustered.guarantee_.extra)
+    assert delta >= 2.0**-42
+    for strict in (BudgetAccountant(3, 0), BudgetAccountant(delta=0)):
+        with pytest.raises(cape.BudgetExceeded, match=r"masks fail to hide a site with a chance of \d.*e-\d"):
+            clone(clustered).set_params(accountant=strict).fit(rows.X)
+        assert (len(strict), strict.total()) == (0, (0.0, 0.0))
+    assert spent(accountant).extra == before
+
+
+def test_a_limit_has_a_part_of_delta_for_what_is_beside_and_no_more():
+    """Whether it is used or not: a choice between it and Gaussian noise after results gains nothing."""
+    accountant, fit = BudgetAccountant(2, 1e-6), cape.Budget(0.01, 1e-6)
+    part = Fraction(1, 10**6) * Fraction(1, 2000)
+    for _ in range(4):
+        accountant.charge(fit, extra=part / 5)
+    before = accountant.remaining()
+    with pytest.raises(cape.BudgetExceeded, match=r"samples and masks may add 0\.0005 of delta"):
+        accountant.charge(fit, extra=part / 4)
+    assert accountant.remaining() == before
+    accountant.charge(cape.Budget(*before))
+    assert accountant.total()[0] <= 2
+    whole = BudgetAccountant(2, 1e-6)
+    whole.charge(cape.Budget(2, 1e-6))
+    with pytest.raises(cape.BudgetExceeded):
+        whole.charge(fit)

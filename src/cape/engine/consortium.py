@@ -28,7 +28,7 @@ from cape.engine.execute import Drops, Execution, Progress
 from cape.engine.observer import Observer
 from cape.engine.plan import Plan, make_plan
 from cape.engine.query import Analysis, Neighbours
-from cape.engine.result import Release
+from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Cost, Parties, Scheme, Task, make_scheme
 from cape.engine.session import AnalysisSession
 from cape.engine.site_set import SiteSet, named_sites
@@ -136,6 +136,12 @@ class Consortium(Framed):
         sizes, left = self._sites.planned(), self.budget.remaining
         return make_plan(analysis, self._setting_of(kind), kind, _share(share), sizes, left)
 
+    def promise(self, analysis: Analysis, share: float) -> ReleaseGuarantee:
+        """Return what a release would promise once all its stages have begun. Reads and spends nothing."""
+        _require_analysis(analysis)
+        stages = self._stages(analysis, self._scheme, _share(share))
+        return stages.guarantee(len(stages))
+
     def release(
         self,
         analysis: Analysis,
@@ -167,7 +173,7 @@ class Consortium(Framed):
         analysis.require_extras()
         share = _share(share)
         kind = self._scheme if scheme is None else self._made(scheme)
-        stages = Stages.of(analysis, self._setting_of(kind), kind, share)
+        stages = self._stages(analysis, kind, share)
         drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
         session = AnalysisSession(analysis, stages, resumable=True)
         shown = bar(analysis.kind) if progress is True else nullcontext(progress or None)
@@ -191,6 +197,9 @@ class Consortium(Framed):
         entries = check.integer("numbers", numbers, least=1)
         vectors, keys = dict.fromkeys(self.sites, np.zeros(0, np.int64)), self._fork().fork("keys")
         return scheme.prepare(Task(vectors, {}, self.parties, 1.0, Ring(64), {}, keys), entries)
+
+    def _stages(self, analysis: Analysis, scheme: Scheme, share: float) -> Stages:
+        return Stages.of(analysis, self._setting_of(scheme), scheme, share)
 
     def _made(self, scheme: Any) -> Scheme:
         """Return a scheme with this consortium's kind of noise."""

@@ -5,12 +5,15 @@ limit's pair, also if each is chosen after the results of others, on the same ro
 noise they have. The pair that `total` returns, with or without a limit, holds for fits of these costs that
 were settled beforehand; where there is a limit it is never above it.
 Reason. A fit with Gaussian noise is mu-GDP, with the mu of its own budget, and mu² adds; one with Laplace
-noise is pure, and its epsilon adds. All fits have one adjacency. Both sums are exact fractions, an `Amount`;
-the limit is an `Allowance`, as a steward has it. A choice between the two kinds after seeing results would
-gain from one frontier for both, so there are 17 fixed pairs of totals, with a part of delta each (proof in
-`cape.steward.amount`). A limit without delta admits pure fits only. `total`: pure fits are together one pure
-release, the others one Gaussian release, and their privacy losses are convolved exactly. An allowance asks
-for at least as much room as that, at its own epsilon and delta, so the total stays within it.
+noise is pure, and its epsilon adds. What a fit over samples, or among so many sites that not all of them
+share masks, adds to delta beside that is what its releases will promise (`Consortium.promise`), and adds as
+well. All fits have one adjacency. The three sums are exact fractions, an `Amount`; the limit is an
+`Allowance`, as a steward has it. A choice among the three after seeing results would gain from one frontier
+for all, so there are 17 fixed pairs of totals, with a part of delta each, and a part for what is beside them
+(proof in `cape.steward.amount`). A limit without delta admits pure fits only, and nothing beside them.
+`total`: pure fits are together one pure release, the others one Gaussian release, and their privacy losses
+are convolved exactly, at what is left of delta. An allowance asks for at least as much room as that, at its
+own epsilon and delta, so the total stays within it.
 A fit is charged before it releases anything, under a lock, and a charge above the limit is refused. Copies
 are the same accountant, so that clones of an estimator share it.
 Tested in tests/sklearn/test_accountant.py.
@@ -26,11 +29,14 @@ from typing import Any, NoReturn
 from cape import check
 from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget, gaussian
+from cape.privacy.budget import BESIDE
 from cape.steward.amount import Allowance, Amount
 
 __all__ = ["BudgetAccountant", "accountant_of"]
 
 _STEPS = 50  # of a bisection
+_NOTHING = Fraction(0)
+_BESIDE_TOLD = f", where samples and masks may add {BESIDE:g} of delta"
 _BLOCKS: list[BudgetAccountant] = []  # of this process: also fits in threads that a block starts are charged
 
 
@@ -45,12 +51,14 @@ class BudgetAccountant:
     accountant of its own, in all threads of the process. Other processes are not charged: use n_jobs=1.
 
     Epsilons of fits with Laplace noise, which have no delta, add up, and so does mu² of those with Gaussian
-    noise. A limit leaves little room for both kinds together: keep to one of them.
+    noise. A limit leaves little room for both kinds together: keep to one of them. What fits over samples,
+    and masks among very many sites, add to delta may be at most a part of the limit's, `BESIDE` in
+    `cape.privacy.budget`, 1/2000.
 
     Args:
         epsilon: the limit; by default there is none, and costs are only added up.
         delta: what epsilons of fits with Gaussian noise are stated at; with 0, only fits without delta are
-            accepted.
+            accepted, among so few sites that their masks cannot fail.
     """
 
     def __init__(self, epsilon: float = math.inf, delta: float = 1e-6) -> None:
@@ -63,10 +71,15 @@ class BudgetAccountant:
         self._neighbours: str | None = None
         self._lock = threading.Lock()
 
-    def charge(self, budget: Budget | None, neighbours: str = "replace-one") -> None:
-        """Add the cost of one fit, or raise `BudgetExceeded`; the budget is None for a fit without noise.
+    def charge(
+        self, budget: Budget | None, neighbours: str = "replace-one", extra: Fraction = _NOTHING
+    ) -> None:
+        """Add the cost of one fit, or raise `BudgetExceeded`.
 
-        Costs are of one adjacency: the same pair says less under "add-remove".
+        Args:
+            budget: what the fit spends; None for a fit without noise.
+            neighbours: costs are of one adjacency, as the same pair says less under "add-remove".
+            extra: what samples and sparse graphs of masks add to delta, as the fit's releases promise it.
         """
         with self._lock:
             if self._neighbours not in (None, neighbours):
@@ -79,28 +92,40 @@ class BudgetAccountant:
                     f"a fit with delta = {budget.delta:g} exceeds an accountant without delta: give the fit "
                     "delta=0, if its model can do without, or the accountant a delta such as 1e-6"
                 )
-            spent = None if budget is None or self._spent is None else self._spent + _cost(budget)
+            if not self.delta and budget is not None and extra:
+                raise BudgetExceeded(
+                    f"a fit whose masks fail to hide a site with a chance of {float(extra):.2g} exceeds an "
+                    "accountant without delta: give the accountant a delta such as 1e-6, or use fewer sites"
+                )
+            spent = None if budget is None or self._spent is None else self._spent + _cost(budget, extra)
             if self._limit is not None and (spent is None or not self._limit.covers(spent)):
                 raise BudgetExceeded(
-                    f"a fit {_told(budget)} would exceed the accountant's limit of {self._limit}: "
-                    "remaining() says what is left"
+                    f"a fit {_told(budget, extra)} would exceed the accountant's limit of {self._limit}"
+                    + (_BESIDE_TOLD if extra else "")
+                    + ": remaining() says what is left"
                 )
             self._spent, self._fits, self._neighbours = spent, self._fits + 1, neighbours
 
     def total(self) -> tuple[float, float]:
-        """Return (epsilon, delta) of all fits together; delta is 0 if none of them has one."""
-        if self._spent is None:
+        """Return (epsilon, delta) of all fits together; delta is 0 if none of them has one.
+
+        If all fits are pure, it is the chance that masks among very many sites fail, if there is one.
+        """
+        spent = self._spent
+        if spent is None:
             return math.inf, self.delta
-        if not self._spent.mu_squared:
-            return float(self._spent.pure), 0.0 if self._fits else self.delta
-        if not self._spent.pure:
-            return gaussian.epsilon(self.delta, math.sqrt(self._spent.mu_squared)), self.delta
-        return self._spent.epsilon(self.delta), self.delta
+        if not spent.mu_squared:
+            return float(spent.pure), _above(spent.extra) if self._fits else self.delta
+        left = self.delta - _above(spent.extra)
+        if not spent.pure:
+            return gaussian.epsilon(left, math.sqrt(spent.mu_squared)) if left > 0 else math.inf, self.delta
+        return spent.epsilon(self.delta), self.delta
 
     def remaining(self, fits: int = 1) -> tuple[float, float]:
         """Return (epsilon, delta) that each of so many further fits may have.
 
         They are without delta if the accountant, or all fits so far, have none, else with Gaussian noise.
+        A fit over samples is refused, too, once what such fits add to delta is all that may be beside.
         """
         many = check.integer("fits", fits, least=1)
         if self._limit is None or self._spent is None:
@@ -108,7 +133,7 @@ class BudgetAccountant:
         if not self.delta or (self._spent.pure and not self._spent.mu_squared):
             return _below((Fraction(repr(self.epsilon)) - self._spent.pure) / many), 0.0
         left = (_most(self._limit, self._spent.pure) - self._spent.mu_squared) / many
-        return (gaussian.epsilon(self.delta, math.sqrt(left)) if left > 0 else 0.0), self.delta
+        return (Budget.of(math.sqrt(left), self.delta).epsilon if left > 0 else 0.0), self.delta
 
     def __len__(self) -> int:
         return self._fits
@@ -143,17 +168,26 @@ class BudgetAccountant:
         return f"BudgetAccountant({self._fits} fits: epsilon = {epsilon:.4g} {at}; {limit})"
 
 
-def _cost(budget: Budget) -> Amount:
-    """Return what a fit costs that spends a whole budget."""
-    return Amount(pure=budget.part(1)) if budget.pure else Amount(Fraction(budget.mu) ** 2)
+def _cost(budget: Budget, extra: Fraction) -> Amount:
+    """Return what a fit costs that spends a whole budget, and adds something to delta."""
+    if budget.pure:
+        return Amount(extra=extra, pure=budget.part(1))
+    return Amount(Fraction(budget.mu) ** 2, extra)
 
 
-def _told(budget: Budget | None) -> str:
+def _told(budget: Budget | None, extra: Fraction) -> str:
     if budget is None:
         return "without noise"
     return f"of epsilon = {budget.epsilon:g} " + (
-        "without delta" if budget.pure else f"at delta = {budget.delta:g} (mu = {budget.mu:.4g})"
+        ("without delta" if budget.pure else f"at delta = {budget.delta:g} (mu = {budget.mu:.4g})")
+        + (f" that adds {float(extra):.2g} to delta" if extra else "")
     )
+
+
+def _above(extra: Fraction) -> float:
+    """Return a number that is not below it."""
+    found = float(extra)
+    return math.nextafter(found, math.inf) if Fraction(found) < extra else found
 
 
 def _below(epsilon: Fraction) -> float:

@@ -16,6 +16,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -167,9 +168,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 PrivacyLeakWarning,
                 stacklevel=outside(),
             )
-        if accountant is not None:
-            accountant.charge(None if scheme == "none" else budget, self.neighbours)
         share = math.floor(10**_DIGITS / len(analyses)) / 10**_DIGITS
+        if accountant is not None:
+            extra = sum((Fraction(consortium.promise(each, share).extra) for each in analyses), Fraction(0))
+            accountant.charge(None if scheme == "none" else budget, self.neighbours, extra)
         releases = [consortium.release(each, share) for each in analyses]
         self.guarantee_: ReleaseGuarantee | None = _together(releases, budget)
         return releases
@@ -195,6 +197,7 @@ def _together(releases: Sequence[Release], budget: Budget) -> ReleaseGuarantee:
     promise = releases[0].guarantee
     if len(releases) == 1:
         return promise
+    promise = replace(promise, extra=math.fsum(release.guarantee.extra for release in releases))
     if promise.pure is not None:
         return replace(promise, mu=laplace.dominating_mu(budget.epsilon), pure=budget.epsilon)
     mu = math.sqrt(math.fsum(release.guarantee.mu**2 for release in releases))
