@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,26 @@ def test_a_file_and_then_its_folder_are_synced(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "replace", renamed)
     files.replace(tmp_path / "a", b"x")
     assert done == ["sync a.new", "a.new to a", f"sync {tmp_path.name}"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can work as others")
+def test_root_reaches_only_what_the_owner_of_a_folder_could():
+    with tempfile.TemporaryDirectory() as home:
+        os.chmod(home, 0o755)
+        theirs, ours = Path(home) / "theirs", Path(home) / "ours"
+        for each in (theirs, ours):
+            each.mkdir(mode=0o700)
+        os.chown(theirs, 70_001, 70_002)
+        (theirs / "log").symlink_to(ours / "log")
+        with files.as_owner(theirs):
+            assert (os.geteuid(), os.getegid(), os.getgroups()) == (70_001, 70_002, [70_002])
+            with pytest.raises(PermissionError):
+                (theirs / "log").write_text("x")
+        with files.as_owner(ours):
+            (theirs / "log").write_text("x")
+        assert (os.geteuid(), os.getegid()) == (0, 0)
+        os.unlink(theirs / "log")
+        os.link(ours / "log", theirs / "log")
+        with open(theirs / "log", "rb") as file:
+            files.give_to_owner(theirs / "log", file.fileno())
+        assert (ours / "log").stat().st_uid == 0, "a file with another name is not given away"

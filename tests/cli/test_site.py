@@ -17,6 +17,7 @@ from cape.privacy import gaussian
 from cape.steward import Amount, Entry, SiteFolder
 from cape.steward.admin import SOCKET, Desk, serve
 from cape.steward.keyring import fingerprint, public_text
+from cape.steward.persons import Person
 from tests.cli.conftest import SECRET, Cape
 from tests.steward.test_approvals import ODD
 from tests.world import World, document
@@ -49,9 +50,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         yield world
         return
 
-    def elsewhere(folder: SiteFolder) -> Desk:
+    def elsewhere(folder: SiteFolder, person: Person) -> Desk:
         assert folder.path != world.site.path, "a daemon runs: its socket is used"
-        return Desk(folder)
+        return Desk(folder, person=person)
 
     monkeypatch.setattr("cape.cli.site.reach.Desk", elsewhere)
     with serve(world.site.path / SOCKET, SiteFolder(world.site.path)):

@@ -15,6 +15,7 @@ from cape import check
 from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.errors import InvalidInput, MissingExtra
+from cape.files import as_owner
 from cape.steward.admin import SOCKET
 
 __all__ = ["desk"]
@@ -172,11 +173,13 @@ def link(
 
     places.one_of("role", role, ROLES)
     home = state or _only_desk()
-    running = find(home)
-    if not running.links:
-        raise InvalidInput("this desk logs people in by a provider (--oidc), so it takes no links")
     found = next(each for each in ROLES if each == role)
-    typer.echo(running.url + Links(home).make(Person(name, found)))
+    with as_owner(home):  # the desk's user could lead root anywhere
+        running = find(home)
+        if not running.links:
+            raise InvalidInput("this desk logs people in by a provider (--oidc), so it takes no links")
+        path = Links(home).make(Person(name, found))
+    typer.echo(check.plain(running.url, 300) + path)
 
 
 @desk.command()
@@ -189,12 +192,14 @@ def trail(state: State = None, as_json: AsJson = False) -> None:
     """
     from cape.desk.access.trail import check as check_trail
 
-    path = (state or _only_desk()) / "trail.jsonl"
-    if not path.is_file():
-        raise InvalidInput(f"there is no trail {path}; name the desk's own folder with --state")
-    found = check_trail(path)
-    with open(path, "rb") as file:
-        lines = [json.loads(line) for line in file.read(found.size).splitlines()]
+    home = state or _only_desk()
+    path = home / "trail.jsonl"
+    with as_owner(home):
+        if not path.is_file():
+            raise InvalidInput(f"there is no trail {path}; name the desk's own folder with --state")
+        found = check_trail(path)
+        with open(path, "rb") as file:
+            lines = [json.loads(line) for line in file.read(found.size).splitlines()]
     if as_json:
         screen.print_json({"lines": lines, "head": found.head, "wrong": found.wrong})
     else:

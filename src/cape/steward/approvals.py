@@ -233,7 +233,7 @@ class Approvals:
         """Let one thread of one process at a time decide; the kernel releases the lock of a dead one."""
         try:
             handle = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-            give_to_owner(self._lock)
+            give_to_owner(self._lock, handle)
         except OSError as error:
             raise InvalidInput(f"{self._lock} cannot be opened: {error.strerror}") from None
         try:

@@ -253,12 +253,12 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole or not at all; it is on the disk when this returns."""
     beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
-        handle = os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode)
+        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            give_to_owner(beside, handle)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        give_to_owner(beside)
         os.replace(beside, path)
         sync_folder(path.parent)
     except OSError as error:

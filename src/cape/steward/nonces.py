@@ -74,7 +74,7 @@ class Nonces:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Open a connection in a transaction: none is shared between threads or kept over a fork."""
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
             with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE)) as db, db:
                 # EXTRA syncs the folder too, once the rollback journal is deleted: that is the commit. A log
                 # (WAL) would save a sync, but whoever first switches to it gets "database is locked" at once

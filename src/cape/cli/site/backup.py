@@ -9,6 +9,7 @@ import typer
 
 from cape import check
 from cape.cli import words
+from cape.files import as_owner
 from cape.steward.backup import backup as write
 from cape.steward.folder import SiteFolder
 
@@ -31,7 +32,8 @@ def backup(
     here = SiteFolder(folder)
     done = write(here, file)
     many = words.count(len(done.names), "file")
-    here.log(f"backed up {many}")
+    with as_owner(folder):
+        here.log(f"backed up {many}")
     typer.echo(f"{file}: {many}, {file.stat().st_size / 1e3:,.0f} kB.")
     if done.others:
         typer.echo(

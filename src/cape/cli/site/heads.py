@@ -16,6 +16,7 @@ from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.errors import InvalidInput
+from cape.files import as_owner
 from cape.steward.amount import Amount, Basis
 from cape.steward.export import verify_export
 from cape.steward.folder import SiteFolder
@@ -46,15 +47,17 @@ def settle(
 
     Example: [bold]cape site settle --site our-site[/bold]
     """
-    here = SiteFolder(folder)
-    ledger, own = here.ledger, here.identity.public
-    for _, head in read_heads(heads) if heads is not None else ():
-        ledger.show(head, own)
-    gaps = ledger.gaps()
-    written, waiting = here.settle() if yes and gaps else (0, 0)
-    if written:
-        what = f"{words.count(len(gaps), 'gap')} of the ledger in {words.count(written, 'line')}"
-        here.log(f"settled {what}; approvals that ended: {waiting}")
+    shown = [head for _, head in read_heads(heads)] if heads is not None else []
+    with as_owner(folder):
+        here = SiteFolder(folder)
+        ledger, own = here.ledger, here.identity.public
+        for head in shown:
+            ledger.show(head, own)
+        gaps = ledger.gaps()
+        written, waiting = here.settle() if yes and gaps else (0, 0)
+        if written:
+            what = f"{words.count(len(gaps), 'gap')} of the ledger in {words.count(written, 'line')}"
+            here.log(f"settled {what}; approvals that ended: {waiting}")
     if as_json:
         plain = [_plain(gap) for gap in gaps]
         screen.print_json({"gaps": plain, "settled": bool(yes), "lines": written, "waiting": waiting})

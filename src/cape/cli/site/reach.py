@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cape.errors import CapeError, InvalidInput
+from cape.files import as_owner
 from cape.steward.admin import SOCKET, Client, Desk
 from cape.steward.folder import SiteFolder
+from cape.steward.persons import Person
 
 __all__ = ["Asker", "Folder", "Socket", "reach"]
 
@@ -38,8 +42,24 @@ Asker = Annotated[
 ]
 
 
-def reach(folder: Path | None, socket: Path | None) -> Desk | Client:
-    """Return the desk of a site, for a `with` statement."""
+@contextmanager
+def reach(folder: Path | None, socket: Path | None) -> Iterator[Desk | Client]:
+    """Return the desk of a site, for a `with` statement.
+
+    In the folder of another user, root works with that user's rights, under the name of root.
+    """
+    found = _client(folder, socket)
+    if found is not None:
+        with found:
+            yield found
+        return
+    here, person = folder or Path(), Person.of_user(os.geteuid())
+    with as_owner(here):
+        yield Desk(SiteFolder(here), person=person)
+
+
+def _client(folder: Path | None, socket: Path | None) -> Client | None:
+    """Return a connection to the site's daemon; None if none runs."""
     if folder is not None and socket is not None:
         raise InvalidInput("give --site or --socket, not both")
     if folder is None and socket is None and os.environ.get(_VARIABLE):
@@ -52,7 +72,7 @@ def reach(folder: Path | None, socket: Path | None) -> Desk | Client:
             return Client(here.path / SOCKET)
         except CapeError:  # left behind by a daemon that is gone
             pass
-    return Desk(here)
+    return None
 
 
 def _is_socket(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cape.cli import words
+from cape.files import as_owner
 from cape.steward.folder import LEDGER, SiteFolder
 from cape.steward.upgrade import upgrade as take_over
 
@@ -37,15 +38,15 @@ def upgrade(
 
     Example: [bold]cape site upgrade --site our-site[/bold]
     """
-    here = SiteFolder(folder)
-    done = take_over(here.path / LEDGER, lambda: here.identity, adjacency and adjacency.value)
-    if done is None:
-        typer.echo("The ledger has the format of this version; nothing was changed.")
-        return
-    said = f"took over {words.count(done.lines, 'line')} of the ledger of an earlier version"
-    here.log(
-        f"{said} (adjacency {adjacency.value if adjacency else 'unknown'}); it is kept as {done.kept.name}"
-    )
+    with as_owner(folder):
+        here = SiteFolder(folder)
+        done = take_over(here.path / LEDGER, lambda: here.identity, adjacency and adjacency.value)
+        if done is None:
+            typer.echo("The ledger has the format of this version; nothing was changed.")
+            return
+        said = f"took over {words.count(done.lines, 'line')} of the ledger of an earlier version"
+        known = adjacency.value if adjacency else "unknown"
+        here.log(f"{said} (adjacency {known}); it is kept as {done.kept.name}")
     typer.echo(
         f"{said[0].upper()}{said[1:]}: mu {done.after.mu:.4g} is charged where mu {done.before.mu:.4g} was "
         f"stated. The old file is {done.kept}, and takes no more lines.\n"
