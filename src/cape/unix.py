@@ -165,6 +165,11 @@ class Client:
         raise CapeError(f"the socket {str(self.path)!r} was closed at its other end")
 
     @property
+    def peer(self) -> Peer:
+        """The process at the other end."""
+        return peer_of(self._socket)
+
+    @property
     def open(self) -> bool:
         """Whether the other end is connected: it sends nothing unasked, so readable means closed."""
         try:

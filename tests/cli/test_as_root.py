@@ -44,3 +44,11 @@ def test_links_of_the_sites_user_lead_root_nowhere(cape: Cape, world: World, nam
     done = cape("site", "approve", "lungs", "--site", world.site.path)
     assert done.code != 0
     assert list(ours.iterdir()) == []
+
+
+def test_root_runs_no_command_of_the_sites_user(cape: Cape, world: World):
+    path = world.site.path / "site.toml"
+    path.write_text(path.read_text() + '\n[notify]\ncommand = ["/bin/true"]\n')
+    done = cape("site", "notify", "--site", world.site.path)
+    assert done.code == 2
+    assert "root would run it" in done.err

@@ -30,13 +30,11 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any
 
-import msgspec
-
 from cape import check
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Event
-from cape.steward.notify import Mail, Notify, Webhook
+from cape.steward.notify import Mail, Notify, Webhook, pinned
 
 __all__ = ["Notice", "Notifier", "send"]
 
@@ -103,20 +101,6 @@ def send(way: str, notify: Notify, notice: Notice, environment: Mapping[str, str
         if isinstance(error, CapeError):
             raise
         raise CapeError(f"{way}: {type(error).__name__}: {check.plain(str(error), 200)}") from None
-
-
-def pinned(told: Notify, first: Notify) -> Notify:
-    """Return settings that send nothing elsewhere than the first did; ways may end, and recipients change."""
-    replace = msgspec.structs.replace
-    mail = told.smtp
-    if mail is not None:
-        mail = None if first.smtp is None else replace(first.smtp, to=mail.to, sender=mail.sender)
-    return replace(
-        told,
-        command=None if told.command is None else first.command,
-        smtp=mail,
-        webhook=None if told.webhook is None else first.webhook,
-    )
 
 
 def _run(command: list[str], notice: Notice) -> None:

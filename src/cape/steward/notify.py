@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from cape.errors import InvalidInput
 
-__all__ = ["NOBODY", "Kind", "Mail", "Notify", "Webhook"]
+__all__ = ["NOBODY", "Kind", "Mail", "Notify", "Webhook", "pinned"]
 
 Kind = Literal["waiting", "approved", "refused", "asked", "answered", "spent-80", "policy", "key"]
 """What a notice is about."""
@@ -119,3 +119,17 @@ def _on_this_machine(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def pinned(told: Notify, first: Notify) -> Notify:
+    """Return settings that send nothing elsewhere than the first did; ways may end, and recipients change."""
+    replace = msgspec.structs.replace
+    mail = told.smtp
+    if mail is not None:
+        mail = None if first.smtp is None else replace(first.smtp, to=mail.to, sender=mail.sender)
+    return replace(
+        told,
+        command=None if told.command is None else first.command,
+        smtp=mail,
+        webhook=None if told.webhook is None else first.webhook,
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from pathlib import Path
 
 import typer
 
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.errors import InvalidInput
+from cape.steward.admin import Client, Desk
 
 __all__ = ["notify"]
 
@@ -24,6 +27,7 @@ def notify(folder: Folder = None, socket: Socket = None) -> None:
     from cape.steward.notices import Notifier
 
     with reach(folder, socket) as desk:
+        _require_own(desk, folder or Path())
         ways = desk.notify().ways
         name = desk.mine().name
     if not ways:
@@ -34,3 +38,13 @@ def notify(folder: Folder = None, socket: Socket = None) -> None:
     typer.echo(f"Notices of site {name} go out by {', '.join(ways)}; Ctrl-C stops it.")
     Notifier(lambda: reach(folder, socket), typer.echo).follow(stop)
     typer.echo("Stopped.")
+
+
+def _require_own(desk: Desk | Client, folder: Path) -> None:
+    """Raise if root would run a command that another user has written."""
+    owner = desk.owner if isinstance(desk, Client) else folder.stat().st_uid
+    if os.getuid() == 0 and owner not in (None, 0) and desk.notify().command is not None:
+        raise InvalidInput(
+            "[notify] names a command that the site's own user chose, and root would run it; start "
+            "`cape site notify` as a steward"
+        )

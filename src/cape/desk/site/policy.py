@@ -98,20 +98,12 @@ def changes(desk: Client | Desk, text: str, asked: Form) -> Change:
         return asked.get(name, "")
 
     for each in sheet.fields:
+        if each.section == "schema":  # the site's own user edits it: see cape.steward.admin.reserved
+            continue
         value = edit.read(each, get, asked.all)
-        if each.section == "schema" and get(f"{each.name}.remove"):
-            value = None
         change.values[each.name] = edit.shown(each, value)
         if value != sheet.get(each):
             _put(sheet, change, each, value)
-    name, value = get("new.name").strip(), get("new.value").strip()
-    change.values |= {"new.name": name, "new.value": value}
-    if name:
-        column = Sheet.column(name)
-        if sheet.get(column) is not None:
-            change.wrong["new"] = f"the schema has a column {name!r} already"
-        else:
-            _put(sheet, change, column, value)
     change.text = sheet.text
     return change
 

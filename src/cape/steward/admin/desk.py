@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import os
 import threading
 from collections.abc import Callable
@@ -15,9 +14,11 @@ from cape import __version__, check
 from cape.data.schema import hint
 from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
+from cape.steward.admin.compared import diff
 from cape.steward.admin.data import Day, Hash, Lines, Name, Number, PageSize, Question, Reason, Text, Wait
 from cape.steward.admin.events import Events
 from cape.steward.admin.hidden import hide, restore
+from cape.steward.admin.reserved import require_kept
 from cape.steward.admin.studied import study_file
 from cape.steward.admin.surveyed import surveyed
 from cape.steward.approvals import Held, State, Verb, state_of
@@ -37,7 +38,6 @@ from cape.study.named_files import refuse_named_files
 
 __all__ = ["Desk", "at_desk"]
 
-_MOST_DIFFERENT = 20_000  # lines of two texts that are still compared
 _MOST_FILES = 1000
 _LOG_BYTES = 1 << 24  # of the log's end, for its last lines
 _T = TypeVar("_T")
@@ -51,7 +51,8 @@ class Desk:
     Args:
         folder: the site's folder.
         linked: returns whether a link is connected; None if no daemon runs.
-        person: who reads and decides; by default the user of this process.
+        person: who reads and decides; by default the user of this process. For somebody whom the desk names,
+            a part of the policy cannot be changed (`reserved`).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Desk:
         self.folder = folder
         self._linked = linked
         self._person = Person.of_user(os.geteuid()) if person is None else _person(person)
+        self._reserved = self._person.desk
         self._watch = _Once(lambda: Events(folder))
         self._lock = threading.Lock()  # guards site.toml between the check of its hash and the change
         self._key = os.urandom(32)  # keys the hashes, so that passwords cannot be guessed from them
@@ -374,10 +376,13 @@ class Desk:
 
     def _tried(self, old: str, text: str) -> data.Tried:
         try:
-            problem, summary = self._parsed(restore(text, old))
+            new = restore(text, old)
+            if self._reserved:
+                require_kept(new, old)
+            problem, summary = self._parsed(new)
         except InvalidInput as error:
             problem, summary = hide(str(error)), None
-        return data.Tried(problem, summary, _diff(hide(old), hide(text)), self._hash(old))
+        return data.Tried(problem, summary, diff(hide(old), hide(text)), self._hash(old))
 
     def _hash(self, text: str) -> str:
         return blake2b(text.encode(), digest_size=32, key=self._key).hexdigest()
@@ -389,10 +394,10 @@ class Desk:
             return hide(str(error)), None
 
 
-def at_desk(desk: Desk, person: Person) -> Desk:
-    """Return the same desk, at which this person decides."""
+def at_desk(desk: Desk, person: Person, *, reserved: bool = False) -> Desk:
+    """Return the same desk, at which this person decides; `reserved` for the desk's user under any name."""
     other = copy.copy(desk)
-    other._person = person
+    other._person, other._reserved = person, reserved or person.desk
     return other
 
 
@@ -432,11 +437,3 @@ def _unknown(name: str, policy: Policy, coordinator: bool | None) -> InvalidInpu
         *(policy.peers if not coordinator else ()),
     ]
     return InvalidInput(f"the policy does not trust {check.show(name)}{hint(name, known) if known else ''}")
-
-
-def _diff(old: str, new: str) -> str:
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > _MOST_DIFFERENT:
-        return "" if old == new else "the texts are too long to be compared\n"
-    lines = difflib.unified_diff(before, after, "site.toml", "new", lineterm="")
-    return "".join(f"{line}\n" for line in lines)

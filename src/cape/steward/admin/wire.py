@@ -108,7 +108,8 @@ def serve(
     shared = Desk(folder, linked)
 
     def handle_of(peer: unix.Peer) -> Callable[[bytearray], bytes]:
-        return handler(shared, Person.of_user(peer.uid), may_state=peer.uid is not None and peer.uid == desk)
+        of_desk = peer.uid is not None and peer.uid == desk
+        return handler(shared, Person.of_user(peer.uid), may_state=of_desk, reserved=of_desk and desk != own)
 
     at_home = Path(path).resolve().parent == folder.path.resolve()
     return unix.Server(
@@ -122,16 +123,20 @@ def serve(
 
 
 def handler(
-    desk: Desk, user: Person | None = None, *, may_state: bool = False
+    desk: Desk, user: Person | None = None, *, may_state: bool = False, reserved: bool = False
 ) -> Callable[[bytes | bytearray], bytes]:
-    """Return a function that answers frames of a user, who may state other names or not. It never raises."""
+    """Return a function that answers frames of a user, who may state other names or not. It never raises.
+
+    `reserved` says that a part of the policy cannot be changed, whoever is stated: see the module `reserved`.
+    """
     user = user or Person.of_user(os.geteuid())
 
     def handle(frame: bytes | bytearray) -> bytes:
         try:
             asked = _read(frame)
             person = _who(getattr(asked, _PERSON), user, may_state)
-            packed = _encode(_Answer(msgspec.Raw(_encode(_do(at_desk(desk, person), asked)))))
+            told = _do(at_desk(desk, person, reserved=reserved), asked)
+            packed = _encode(_Answer(msgspec.Raw(_encode(told))))
             if len(packed) <= unix.MOST_BYTES:
                 return packed
             error = "the answer is too large; ask for fewer lines"
@@ -199,6 +204,11 @@ class Client(_Methods):
 
     def __exit__(self, *error: object) -> None:
         self._socket.close()
+
+    @property
+    def owner(self) -> int | None:
+        """The user id of the daemon, as the kernel reports it."""
+        return self._socket.peer.uid
 
     def __getattr__(self, name: str) -> Any:
         if name not in _REQUESTS:
