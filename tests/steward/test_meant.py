@@ -9,9 +9,11 @@ from email.message import EmailMessage
 import pytest
 
 from cape.errors import InvalidInput
-from cape.steward.admin.hidden import MARK, hide, restore
+from cape.steward.admin import Desk
+from cape.steward.admin.hidden import MARK, hide, restore, scrub
 from cape.steward.held import is_meant
 from cape.steward.notices import _plain
+from tests.world import World
 
 A, B = "a1" * 32, "b2" * 32
 
@@ -40,6 +42,9 @@ ODD = [
     '''data = {query = "SELECT 1", connection = """postgresql://bob:hunt\\"""er2@db/x"""}''',
     """data = "https://hunter2@host/rows.csv\"""",
     """data = "https://host/rows.parquet?sig=hunter2\"""",
+    """data = "https://host/rows.parquet?X-Amz-Credential=K&X-Amz-Signature=hunter2\"""",
+    """data = "https://host/rows.parquet?anything=hunter2\"""",
+    """data = {path = "https://host/rows.parquet?hunter2", null_values = ["?"]}""",
     """data = {query = "SELECT * FROM dblink('host=h password=hunter2', 'q')", connection = "env:X"}""",
     """data = {"omop" = 'postgresql://bob:hunter2@db/x', cohort = 3}""",
     """data.query = "SELECT 1"\ndata."connection" = "postgresql://bob:hunter2@db/x\"""",
@@ -52,6 +57,25 @@ def test_an_unchanged_policy_gets_its_secrets_back(old):
     assert tomllib.loads(restore(hide(old), old)) == tomllib.loads(old)
     edited = hide(old).replace('name = "a"', 'name = "b"')
     assert tomllib.loads(restore(edited, old))["site"]["data"] == tomllib.loads(old)["site"]["data"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://bob:hunter2@host/x",
+        "https://hunter2@host/x",
+        "https://b.s3.amazonaws.com/x?X-Amz-Signature=hunter2",
+        "az://c/x?se=1&sig=hunter2",
+        "https://host/x?hunter2",
+        "https://host/x#hunter2",
+        "postgresql://h/d?sslpassword=hunter2",
+    ],
+)
+def test_no_sentence_tells_a_secret(address):
+    told = scrub(f"2026-11-17 site 'a': {address!r} could not be read ({address}), \"{address}\"; see it")
+    assert "hunter2" not in told
+    assert told.startswith("2026-11-17 site 'a': '")
+    assert told.endswith("; see it")
 
 
 @pytest.mark.parametrize(
@@ -106,3 +130,24 @@ def test_a_mark_for_all_of_the_data_is_put_back_or_refused(change):
     with pytest.raises(InvalidInput):
         restore(hide(old).replace(*change, 1), old)
     assert restore(hide(old).replace("\n", "\r\n"), old).replace("\r", "") == old
+
+
+ADDRESSES = (
+    "https://bob:hunter2@127.0.0.1:1/rows.parquet",
+    "https://hunter2@127.0.0.1:1/rows.parquet",
+)
+
+
+def test_no_check_and_no_line_of_the_log_holds_the_secret(world: World, monkeypatch: pytest.MonkeyPatch):
+    def away(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr("cape.data.sources.pl.scan_parquet", away)
+    for address in ADDRESSES:
+        world.edit('data = "rows.csv"', f'data = "{address}"')
+        assert world.code(world.request()) == "data"
+        checked = Desk(world.site).check()
+        assert "hunter2" not in str(checked.survey)
+        assert "hunter2" not in str(checked)
+        assert "hunter2" not in (world.site.path / "site.log").read_text()
+        world.edit(f'data = "{address}"', 'data = "rows.csv"')

@@ -3,13 +3,15 @@
 Claim. A connection's secret is in no error, log or representation, and not in a study file.
 Reason. A study says `env:NAME` or `file:PATH`; what stands there is read when the database is opened, and
 given to its driver alone. Errors of drivers are dropped but for their types (`cape.data.databases.reader`).
-A file that others may read is refused.
+A file that others may read is refused. An address of a file is named without user and query string, where
+tokens and signatures stand (`nameable`).
 Tested in tests/databases/test_connections.py.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from cape import check
 from cape.errors import DataError
 
-__all__ = ["has_password", "resolved"]
+__all__ = ["has_password", "nameable", "resolved"]
 
 _SECRETS = ("password", "passwd", "pwd", "passfile", "sslpassword", "token")
 _MOST_BYTES = 10_000
@@ -30,6 +32,18 @@ def has_password(uri: str) -> bool:
         return bool(parts.password) or any(key.lower() in _SECRETS for key, _ in parse_qsl(parts.query))
     except ValueError:  # brackets that do not fit
         return "@" in uri
+
+
+def nameable(path: str) -> str:
+    """Return a path as people may see it; an address loses user, password, query string and fragment."""
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return path
+    place = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if "@" in rest[len(place) :]:  # a password with such a sign, or a query with an @
+        return f"{scheme}://..."
+    cut = "?..." if len(place) < len(rest) else ""
+    return f"{scheme}://{place.rpartition('@')[2]}{cut}"
 
 
 def resolved(site: str, connection: str) -> str:

@@ -41,7 +41,7 @@ from cape.data.readers import (
     text_scan,
 )
 from cape.data.schema import Schema
-from cape.data.secrets import resolved
+from cape.data.secrets import nameable, resolved
 from cape.errors import DataError, InvalidInput
 
 __all__ = ["Database", "identity_of", "open_source"]
@@ -216,7 +216,7 @@ def _find(site: str, source: str | Path) -> tuple[list[str], str]:
         path = str(Path(source).expanduser()) if "://" not in str(source) else str(source)
         files = [path] if "://" in path else found(path)
         if files:
-            return files, f"{path!r}"
+            return files, f"{nameable(path)!r}"
         if Path(path).is_dir():
             raise DataError(site, f"{path!r} is a folder; give its files, as in {path + '/*.parquet'!r}")
     except (OSError, ValueError, RuntimeError, re.error) as error:  # too long, a zero byte, an unknown ~user
@@ -225,7 +225,7 @@ def _find(site: str, source: str | Path) -> tuple[list[str], str]:
         raise DataError(
             site, f"no file {check.show(path, 300)} (seen from {str(Path.cwd())!r}); correct the path"
         )
-    raise DataError(site, f"{check.show(str(source))} cannot be a path ({kind}); correct it")
+    raise DataError(site, f"{check.show(nameable(str(source)))} cannot be a path ({kind}); correct it")
 
 
 def _one(site: str, paths: list[str], what: str) -> str:

@@ -17,7 +17,7 @@ from msgspec import Meta, structs
 from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
 from cape.data.identity import Identity, database_file, found, of_files, of_query, overlap
 from cape.data.omop import Omop
-from cape.data.secrets import has_password, resolved
+from cape.data.secrets import has_password, nameable, resolved
 from cape.errors import DataError, InvalidInput
 from cape.study import places
 from cape.study.places import Count, Text
@@ -131,7 +131,7 @@ class _File(SourceSpec, frozen=True, kw_only=True):
     def _refuse(self, given: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
         for key in keys:
             if key in given:
-                raise InvalidInput(f"{key} is a key of {what}, and {self.path!r} is not one")
+                raise InvalidInput(f"{key} is a key of {what}, and {nameable(self.path)!r} is not one")
 
 
 class _Query(SourceSpec, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from typing import Any
 
 from cape.desk.access.people import Person
 from cape.errors import CapeError, InvalidInput
-from cape.steward.admin.hidden import hide
+from cape.steward.admin.hidden import scrub
 
 __all__ = ["Checked", "Trail", "check"]
 
@@ -162,4 +162,4 @@ def _told(fields: Mapping[str, str]) -> dict[str, str]:
 def _value(name: str, value: str) -> str:
     if len(value) > _MOST_VALUE or any(word in name.lower() for word in _UNTOLD):
         return f"({len(value)} characters)"
-    return hide(value)
+    return scrub(value)

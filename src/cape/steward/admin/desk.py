@@ -17,7 +17,7 @@ from cape.steward.admin import data, shown
 from cape.steward.admin.compared import diff
 from cape.steward.admin.data import Day, Hash, Lines, Name, Number, PageSize, Question, Reason, Text, Wait
 from cape.steward.admin.events import Events
-from cape.steward.admin.hidden import hide, restore
+from cape.steward.admin.hidden import hide, restore, scrub
 from cape.steward.admin.reserved import require_kept
 from cape.steward.admin.studied import study_file
 from cape.steward.admin.surveyed import surveyed
@@ -81,11 +81,11 @@ class Desk:
         try:
             mine = self.mine()
         except CapeError as error:
-            problem = hide(str(error))
+            problem = scrub(str(error))
         try:
             summary = shown.summary(self.folder.policy)
         except CapeError as error:
-            problem = hide(str(error))
+            problem = scrub(str(error))
         state: data.PolicyState = (
             "broken" if summary is None else "expired" if summary.expired else "in force"
         )
@@ -311,7 +311,7 @@ class Desk:
         unsettled = () if self.folder.ledger.settled else (str(Unsettled()),)
         return data.Checked(
             policy.name,
-            tuple(map(hide, (*problems, *unsettled, *approvals.unreadable()))),
+            tuple(map(scrub, (*problems, *unsettled, *approvals.unreadable()))),
             found,
             policy.approve,
             policy.expires.isoformat(),
@@ -336,7 +336,7 @@ class Desk:
         found = text.split("\n")[:-1]
         if size > _LOG_BYTES:  # the first of them is incomplete
             found = found[1:]
-        return data.Log(tuple(map(hide, found[max(len(found) - lines, 0) :])))
+        return data.Log(tuple(map(scrub, found[max(len(found) - lines, 0) :])))
 
     def _find(self, study: str, coordinator: str | None, to: Verb) -> Held:
         who = _asker(self.folder.policy, coordinator) if coordinator else None
@@ -381,7 +381,7 @@ class Desk:
                 require_kept(new, old)
             problem, summary = self._parsed(new)
         except InvalidInput as error:
-            problem, summary = hide(str(error)), None
+            problem, summary = scrub(str(error)), None
         return data.Tried(problem, summary, diff(hide(old), hide(text)), self._hash(old))
 
     def _hash(self, text: str) -> str:
@@ -391,7 +391,7 @@ class Desk:
         try:
             return None, shown.summary(Policy.parse(text, self.folder.path / "site.toml"))
         except CapeError as error:
-            return hide(str(error)), None
+            return scrub(str(error)), None
 
 
 def at_desk(desk: Desk, person: Person, *, reserved: bool = False) -> Desk:

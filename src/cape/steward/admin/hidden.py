@@ -1,10 +1,12 @@
 """Passwords in a policy: a steward reads and edits site.toml without learning how to reach the rows.
 
-Claim. The text that `hide` returns contains no database connection and no password of an address. In a text
-that a steward has edited, `restore` puts the secrets back in place of the marks.
-Reason. The value of every key `connection` or `omop`, in any quotes, and the part of an address between user
-and host (at most 1,000 characters) are replaced by a mark, by position: the text need not be valid. If it is,
-what it says then is looked at: where a connection or a secret of an address is still in it, as by a key with
+Claim. The text that `hide` returns contains no database connection, and of an address in `data` no user,
+password or query string; `scrub` does the same to any other text, such as a line of the log. In a text that a
+steward has edited, `restore` puts the secrets back in place of the marks.
+Reason. The value of every key `connection` or `omop`, in any quotes, the part of an address before the host
+(at most 1,000 characters) and options that are named like secrets are replaced by a mark, by position: the
+text need not be valid. If it is, what it says then is looked at: where a connection, a secret of an address
+or any query string (which may be a signature) is still in `data`, as by a key with
 an escape or a password with a quote, one mark takes the place of all of `data`. Marks in an edited text stand
 for the secrets of the old text, in the same order. They are allowed only in the data of [site] and in
 comments: elsewhere, for instance as the name of a column, a summary of the policy would show the secret.
@@ -24,7 +26,7 @@ from typing import Any
 from cape.data.secrets import has_password
 from cape.errors import InvalidInput
 
-__all__ = ["MARK", "hide", "restore"]
+__all__ = ["MARK", "hide", "restore", "scrub"]
 
 MARK = "(hidden)"
 
@@ -38,14 +40,24 @@ _CONNECTION = re.compile(rf"(\b(?:connection|omop)[\"']?\s*=[ \t]*)({_STRING})",
 _SECRET = re.compile(
     r"\b(password|passwd|pwd|token|sig)\s*=\s*[^\s&]|://[^\s/@:]+@|://[^\s/@]*:[^\s/@]+@", re.I
 )
-_OPTION = re.compile(r"([?&](?:password|passwd|pwd|sslpassword|token)=)([^\s&\"']{1,1000})", re.IGNORECASE)
+_NAMES = r"password|passwd|pwd|token|sig|signature|secret|credential|key|auth"
+_OPTION = re.compile(rf"([?&](?:[\w.-]*?(?:{_NAMES}))=)([^\s&\"']{{1,1000}})", re.IGNORECASE)
+_USER = re.compile(r"(://)([^\s:/@\"'?]{1,1000})(?=@)")
+_QUERY = re.compile(r"(://[^\s\"'?#]{0,1000}[?#])([^\s\"']+)")
 _ADDRESS = re.compile(r"(://[^\s:/@\"']*:)([^\s/@\"'][^\s\"']{0,1000})(?=@)")
 
 
 def hide(text: str) -> str:
-    """Return a policy, or another text, without its secrets."""
+    """Return a policy without its secrets."""
+    if not _valid(text):
+        return scrub(text)
     found = _by_position(text)
-    return _without_data(text) if _valid(text) and (not _valid(found) or _shows(found)) else found
+    return found if _valid(found) and not _shows(found) else _without_data(text)
+
+
+def scrub(text: str) -> str:
+    """Return any text without connections, and addresses in it without user, password and query string."""
+    return _QUERY.sub(rf"\1{MARK}", _by_position(text))
 
 
 def _valid(text: str) -> bool:
@@ -57,7 +69,9 @@ def _valid(text: str) -> bool:
 
 def _by_position(text: str) -> str:
     text = _CONNECTION.sub(rf'\1"{MARK}"', text)
-    return _OPTION.sub(rf"\1{MARK}", _ADDRESS.sub(rf"\1{MARK}", text))
+    for pattern in (_ADDRESS, _OPTION, _USER):
+        text = pattern.sub(rf"\1{MARK}", text)
+    return text
 
 
 def _shows(text: str) -> bool:
@@ -67,7 +81,7 @@ def _shows(text: str) -> bool:
     if any(values.get(key) not in (None, MARK) for key in ("connection", "omop")):
         return True
     texts = [each.replace(MARK, "") for each in values.values() if isinstance(each, str)]
-    return any(has_password(each) or _SECRET.search(each) for each in texts)
+    return any(has_password(each) or _SECRET.search(each) or _QUERY.search(each) for each in texts)
 
 
 def _without_data(text: str) -> str:
@@ -111,7 +125,7 @@ def restore(text: str, old: str) -> str:
 
 def _put_back(text: str, old: str) -> str:
     """Return a text with the secrets of the old one in place of its marks, in the same order."""
-    for pattern, mark in ((_CONNECTION, f'"{MARK}"'), (_ADDRESS, MARK), (_OPTION, MARK)):
+    for pattern, mark in ((_CONNECTION, f'"{MARK}"'), (_ADDRESS, MARK), (_OPTION, MARK), (_USER, MARK)):
         secrets = iter([found[2] for found in pattern.finditer(old)])
         text = pattern.sub(partial(_put, mark, secrets), text)
         old = pattern.sub(rf"\1{mark}", old)  # an address in a connection is hidden with it

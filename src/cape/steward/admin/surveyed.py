@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from msgspec import structs
+
 from cape.data import troubles
 from cape.data.survey import survey
 from cape.data.surveyed import Survey
 from cape.errors import CapeError
+from cape.steward.admin.hidden import scrub
 from cape.steward.folder import SiteFolder
 from cape.steward.policy import Policy
 
@@ -22,6 +25,7 @@ def surveyed(folder: SiteFolder, policy: Policy) -> tuple[list[str], Survey | No
         folder.identity  # noqa: B018  raises if others can read its file
         schema = policy.schema.of_persons(policy.person)
         found = survey(policy.name, policy.data.source(), schema, lenient=True).shown()
+        found = structs.replace(found, problems=tuple(map(scrub, found.problems)))
         problems += [f"the table cannot be used: {trouble}" for trouble in troubles.stops(found)]
         if not problems:
             problems += _too_few(folder, policy, found.rows)

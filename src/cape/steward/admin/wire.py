@@ -22,7 +22,7 @@ from cape import unix
 from cape.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.admin.data import MOST_TEXT, Name
 from cape.steward.admin.desk import Desk, at_desk
-from cape.steward.admin.hidden import hide
+from cape.steward.admin.hidden import scrub
 from cape.steward.folder import SiteFolder
 from cape.steward.grant import story
 from cape.steward.persons import Person
@@ -142,9 +142,9 @@ def handler(
             error = "the answer is too large; ask for fewer lines"
             return _encode(_Answer(code="input", sentence=error))
         except InvalidInput as error:
-            return _encode(_Answer(code="input", sentence=hide(str(error))))
+            return _encode(_Answer(code="input", sentence=scrub(str(error))))
         except CapeError as error:
-            return _encode(_Answer(code="failed", sentence=hide(str(error))))
+            return _encode(_Answer(code="failed", sentence=scrub(str(error))))
         except Exception as error:  # its text may quote a cell
             with contextlib.suppress(OSError):  # a full disk
                 desk.folder.log(f"a steward's request failed: {story(error)}")
