@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from cape.data import Database
+from cape.data.database import QueryReader
 from cape.data.databases.embedded import DuckDbReader, SqliteReader
 from cape.data.databases.servers import MariaDbReader, PostgresReader
 from cape.data.faults import Unanswered
+from cape.data.sources import open_source
 from cape.errors import InvalidInput
 
 duckdb = pytest.importorskip("duckdb")
@@ -56,6 +60,63 @@ def test_one_select_is_answered(query: str, file: Path):
     assert found.rows() == 2
     for reader in (SqliteReader, PostgresReader, MariaDbReader):
         reader(query, file, None)
+
+
+URIS = ("redshift://u@h/db", "mssql://u@h/db", "oracle://u@h/db", "sqlite3:///x.db", "trino+x://h/db")
+WRITES = [
+    "DROP TABLE patients; SELECT 1",
+    "SELECT 1 DROP TABLE patients",
+    "SELECT age INTO kept FROM visits",
+    "WITH d AS (DELETE FROM visits RETURNING *) SELECT * FROM d",
+    "SELECT age FROM visits EXEC xp_cmdshell 'id'",
+    "SELECT ((1",
+]
+
+
+@pytest.mark.parametrize("query", [*MORE, *WRITES])
+@pytest.mark.parametrize("uri", URIS)
+def test_databases_whose_rows_are_fetched_get_one_select_too(
+    uri: str, query: str, monkeypatch: pytest.MonkeyPatch
+):
+    def run(*_: object) -> None:
+        raise AssertionError("it reached the driver")
+
+    monkeypatch.setattr("polars.read_database_uri", run)
+    with pytest.raises(InvalidInput, match="must be one SELECT"):
+        open_source("a", Database(query, uri))
+
+
+@pytest.mark.parametrize("query", ONE[:-1])
+def test_one_select_reaches_the_driver_of_any_database(query: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("polars.read_database_uri", lambda *_: pl.DataFrame({"age": [40, 50]}))
+    for uri in URIS:
+        assert open_source("a", Database(query, uri)).names() == ["age"]
+
+
+class _Connection:
+    """Any connection that polars would read from, and a session of Spark."""
+
+    def sql(self, query: str) -> None:
+        raise AssertionError("it reached the driver")
+
+
+class _Spark(_Connection):
+    __module__ = "pyspark.sql"
+
+
+@pytest.mark.parametrize("kind", [_Connection, _Spark])
+def test_open_connections_get_one_select_too(kind: type[_Connection]):
+    for query in MORE:
+        with pytest.raises(InvalidInput, match="must be one SELECT"):
+            open_source("a", Database(query, kind()))
+
+
+@pytest.mark.parametrize("start", ["/*!", "/*!50000", "/*M!", "/*m!100100"])
+def test_comments_that_mariadb_runs_are_refused(start: str, file: Path):
+    for reader in (lambda query: MariaDbReader(query, file, None), lambda query: QueryReader(query, None)):
+        with pytest.raises(InvalidInput, match="which MariaDB runs"):
+            reader(f"SELECT 1 AS age {start} INTO OUTFILE 'x' */")
+        reader("SELECT 1 AS age /* a comment! */")
 
 
 def test_a_file_of_duckdb_sees_no_other_file(file: Path):

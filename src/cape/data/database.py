@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from cape.data.databases import dialect_of, require_select
+
 __all__ = ["QueryReader", "UriReader"]
 
 _WHAT = "the database query"
@@ -20,6 +22,8 @@ class QueryReader:
     what, advice, text, notation = _WHAT, _ADVICE, False, None
 
     def __init__(self, query: str, connection: Any) -> None:
+        known = getattr(getattr(connection, "dialect", None), "name", "")  # of SQLAlchemy
+        require_select(query.strip().rstrip(";").rstrip(), dialect_of(str(known)))
         self._query, self._connection = query, connection
 
     def names(self) -> list[str]:
@@ -50,6 +54,7 @@ class UriReader:
     text, notation = False, None
 
     def __init__(self, query: str, uri: str) -> None:
+        require_select(query.strip().rstrip(";").rstrip(), dialect_of(uri.partition(":")[0]), strict=True)
         self._query, self._uri = query, uri
 
     def names(self) -> list[str]:

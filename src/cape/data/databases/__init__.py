@@ -7,6 +7,7 @@ are asked is for `cape.blocks.sql` to say.
 from __future__ import annotations
 
 from cape.data.databases.connect import check_timeout, open_connection, open_frame
+from cape.data.databases.one_select import dialect_of, require_select
 from cape.data.databases.reader import SqlReader
 
-__all__ = ["SqlReader", "check_timeout", "open_connection", "open_frame"]
+__all__ = ["SqlReader", "check_timeout", "dialect_of", "open_connection", "open_frame", "require_select"]

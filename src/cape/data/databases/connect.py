@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cape import check
 from cape.data.databases.embedded import DuckDbReader, RelationReader, SqliteReader
+from cape.data.databases.one_select import require_select
 from cape.data.databases.reader import SqlReader
 from cape.data.databases.servers import MariaDbReader, PostgresReader, SparkReader
 from cape.errors import DataError, InvalidInput, MissingExtra
@@ -35,6 +36,7 @@ def open_connection(
     if module == "pymysql":
         return MariaDbReader(query, connection, timeout)
     if module == "pyspark" and hasattr(connection, "sql"):
+        require_select(query.strip().rstrip(";").rstrip(), "spark")  # Spark runs commands at once
         return SparkReader(connection.sql(query))
     return None
 

@@ -10,36 +10,22 @@ import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import polars as pl
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from cape.data.databases.dialects import Dialect, Kind, Sql, Statement
+from cape.data.databases.one_select import require_select
 from cape.data.faults import Unanswered
 from cape.data.notation import Notation
 from cape.data.readers import from_values
-from cape.errors import InvalidInput
 
 __all__ = ["Row", "Session", "SqlReader", "framed", "interrupted", "reasons"]
 
 Row = tuple[Any, ...]
-
-_FIRST = (
-    sqlglot.TokenType.TABLE,
-    sqlglot.TokenType.PIVOT,
-    sqlglot.TokenType.UNPIVOT,
-    sqlglot.TokenType.SUMMARIZE,
-    sqlglot.TokenType.SELECT,
-    sqlglot.TokenType.WITH,
-    sqlglot.TokenType.FROM,
-    sqlglot.TokenType.VALUES,
-)
 
 _REASONS = {
     "timeout": "it did not answer in time; give it longer with timeout = SECONDS, or make the query cheaper",
@@ -88,7 +74,7 @@ class SqlReader(ABC):
 
     def __init__(self, query: str) -> None:
         self._query = query.strip().rstrip(";").rstrip()
-        _require_select(self._query, self.dialect)
+        require_select(self._query, self.dialect.name)
         # What statements call the rows. Names and texts of a study are in them too, and must not be that.
         self._rows = f"cape_{secrets.token_hex(8)}"
 
@@ -145,26 +131,6 @@ class SqlReader(ABC):
         name = exp.to_identifier(self._rows, quoted=True).sql(dialect=self.dialect.name)
         # The line's end closes a comment that the query may end with.
         return text.replace(name, f"({self._query}\n) AS {name}"), values
-
-
-def _require_select(query: str, dialect: Dialect) -> None:
-    """Raise unless a query is one SELECT: drivers run all statements of a text, whatever they do.
-
-    Whoever may say which rows count must not be able to write, or to run other commands, as the process that
-    reads them. The transaction is read-only besides, DuckDB sees no other file, and as databases read some
-    texts otherwise than this, PostgreSQL prepares each statement, and DuckDB counts them.
-    """
-    kinds = sqlglot.TokenType
-    found = None
-    with suppress(SqlglotError):
-        found = [token.token_type for token in sqlglot.tokenize(query, read=dialect.name)]
-    if found is not None and kinds.SEMICOLON not in found:
-        first = next((each for each in found if each != kinds.L_PAREN), kinds.SELECT)
-        # The query stands in brackets, which it must not close.
-        depths = accumulate((each == kinds.L_PAREN) - (each == kinds.R_PAREN) for each in found)
-        if first in _FIRST and min(depths, default=0) >= 0:
-            return
-    raise InvalidInput("query must be one SELECT (or WITH ... SELECT), without a semicolon inside")
 
 
 @contextmanager
