@@ -61,3 +61,22 @@ def test_a_long_value_is_cut():
     with pytest.raises(CapeError) as caught:
         check.real("x", "y" * 1000)
     assert len(str(caught.value)) < 150
+
+
+def escaped(text: str) -> str:
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 4, 5, 9, 10, 11, 80])
+@pytest.mark.parametrize(
+    "text", ["", "x" * 9, "x" * 200, "\n" * 5, "xxx\n" * 30, "\u200b" * 80, "\ud800\U000e0001"]
+)
+def test_a_plain_text_is_never_longer_than_it_may_be(text: str, most: int):
+    found = check.plain(text, most)
+    assert len(found) <= max(most, 3)
+    assert found.isprintable()
+    if len(escaped(text)) <= most:
+        assert found == escaped(text)
+    else:
+        start = found.removesuffix("...")
+        assert start in [escaped(text[:end]) for end in range(most + 1)], "no escape is cut"

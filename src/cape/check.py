@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 from cape.errors import InvalidInput
@@ -92,10 +93,15 @@ def show(value: Any, most: int = 80) -> str:
 
 
 def plain(text: str, most: int = 80) -> str:
-    """Return a text without control characters, cut to at most `most` characters."""
-    if len(text) > most:
-        text = f"{text[: most - 3]}..."
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Return a text without control characters, cut to at most `most` characters: never within an escape."""
+    if len(text) <= most and text.isprintable():
+        return text
+    signs = [sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[: most + 1]]
+    ends = list(accumulate(map(len, signs), initial=0))
+    if ends[-1] <= most:
+        return "".join(signs)
+    fits = max(number for number, end in enumerate(ends) if end <= max(most - 3, 0))
+    return "".join(signs[:fits]) + "..."
 
 
 def _range(kind: str, above: float | None, least: float | None, most: float | None) -> str:

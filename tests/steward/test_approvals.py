@@ -227,3 +227,41 @@ def test_a_decision_that_cannot_be_written_is_an_error_that_says_so(world: World
     (world.site.path / "approved").write_text("a file")
     with pytest.raises(InvalidInput, match="cannot be moved"):
         world.site.approvals.approve(world.site.approvals.find("lungs"), ANA)
+
+
+@pytest.mark.parametrize("text", ["x" * 1999 + "\n", "\u200b" * 2000, "\ud800" * 5])
+def test_whatever_is_noted_a_decision_can_be_read_again(world: World, text: str):
+    """A file that cannot be read counts for nothing: a note would undo what others approved."""
+    world.edit('approve = "auto"', 'approve = "ask"\napprovals = 2')
+    assert world.code(world.request()) == "approval"
+    approvals = world.site.approvals
+    approvals.approve(approvals.find("lungs"), ANA, 2)
+    approvals.approve(approvals.find("lungs"), Person("ben"), 2, note=text)
+    assert len(approvals.studies("approved")[0].approvals) == 2
+    approvals.refuse(approvals.find("lungs", to="refuse"), ANA, text)
+    assert [held.name for held in approvals.studies("refused")] == ["lungs"]
+    assert approvals.unreadable() == []
+
+
+def test_a_question_that_is_too_long_as_it_is_written_is_refused(world: World):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    world.code(world.request())
+    approvals = world.site.approvals
+    approvals.approve(approvals.find("lungs"), ANA, 2)
+    with pytest.raises(InvalidInput, match="at most 500 characters"):
+        approvals.ask(approvals.find("lungs"), ANA, "\u200b" * 500)
+    assert [held.persons for held in approvals.studies("waiting")] == [1]
+
+
+def test_a_decision_that_could_not_be_read_again_is_not_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    world.edit('approve = "auto"', 'approve = "ask"')
+    world.code(world.request())
+    approvals = world.site.approvals
+    approvals.approve(approvals.find("lungs"), ANA, 2)
+    monkeypatch.setattr("cape.steward.approvals.check.plain", lambda text, most: text)
+    with pytest.raises(InvalidInput, match="could not be read again"):
+        approvals.approve(approvals.find("lungs"), Person("ben"), 2, note="x" * 2001)
+    monkeypatch.undo()
+    assert [held.persons for held in approvals.studies("waiting")] == [1], "nothing was lost"

@@ -262,14 +262,22 @@ class Approvals:
         return found
 
     def _put(self, held: Held, state: State) -> Held:
-        """Write a study into the folder of a state, and remove it from the others; both are synced."""
+        """Write a study into the folder of a state, and remove it from the others; both are synced.
+
+        What could not be read back is not written: a decision would be lost, and those before it.
+        """
         name, to = held.path.name, self._folders[state]
+        text = held.text()
+        if files.parse(to / name, text) is None:
+            raise InvalidInput(
+                "the decision cannot be kept, because its file could not be read again; write a shorter text"
+            )
         try:
             if not to.is_dir():
                 to.mkdir(mode=0o700)
                 give_to_owner(to)
                 sync_folder(to.parent)
-            write_whole(to / name, held.text())
+            write_whole(to / name, text)
             for folder in self._folders.values():
                 if folder != to and (folder / name).exists():
                     (folder / name).unlink()
