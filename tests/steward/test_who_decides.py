@@ -50,6 +50,11 @@ def world(tmp_path: Path) -> World:
         (["José", "jose\u0301", "jose"], 1),
         (["Müller, Eva", "müller,  eva"], 1),
         *((["ana", f"a{sign}na"], 1) for sign in INVISIBLE),
+        (["ana@clinic.org", "ana\u0345@clinic.org", "\u0345ana"], 1),
+        (["ana@clinic.org", '"ana"@clinic.org', "'ana'", "“ana”@clinic.org"], 1),
+        (["ana@clinic.org", "ana+2@clinic.org", "ana+ben"], 1),
+        (["+ana@x", "+ben@x"], 2),
+        (["aweiss", "ana.weiss@clinic.org"], 2),  # nobody could know: docs/stewards.md says so
         (["\u3164", "\u2800"], 2),
         (["@x", "@y"], 2),
         ([], 0),

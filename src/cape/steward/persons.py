@@ -1,16 +1,18 @@
 """Who decides: persons by name, and how many different ones there are.
 
 Claim. Approvals that `count` takes for those of two persons were given under names that differ in more than
-case, spelling in Unicode, accents, spaces, signs that cannot be seen, or what follows an @; and neither was
-stated by anybody but the kernel or the desk.
+case, spelling in Unicode, accents, spaces, quotes, signs that cannot be seen, or what follows a + or an @;
+and neither was stated by anybody but the kernel or the desk.
 Reason. A person is a name. Over the administrative socket, the name is that of the operating-system user whom
 the kernel reports; only the user who runs the desk (`cape site serve --desk USER`) may state another name,
 that of the person who has logged in there (`cape.steward.admin.wire`). So `ana` at the command line and
 `Ana@clinic.org` at the desk are one person, as is `Ana Weiss <ana@clinic.org>`, and two people who share the
 part before the @ count as one. The site's own user and root are one person, under any address: whoever works
 as one of them can usually become the other.
-What this cannot prevent: whoever can write to the site's folder, or change its policy, decides alone; and a
-provider that gives somebody two accounts, such as one with a letter of another alphabet that looks the same.
+What this cannot prevent: whoever can write to the site's folder, or change its policy, decides alone;
+somebody whose operating-system user (aweiss) is not what stands before the @ of their login
+(ana.weiss@clinic.org) is two persons, which docs/stewards.md and `cape site check` say; and so is somebody to
+whom a provider gives two accounts, such as one with a letter of another alphabet that looks the same.
 Tested in tests/steward/test_who_decides.py.
 """
 
@@ -28,8 +30,8 @@ from cape.steward.keyring import person as checked
 __all__ = ["Person", "count", "same"]
 
 _ADDRESS = re.compile(r"<([^<>]*@[^<>]*)>\s*$")
-_UNSEEN = "C", "M", "Z", "So"  # control signs, accents, spaces; among other symbols some show nothing
-_BLANK = "\u115f\u1160"  # letters that show nothing; NFKC makes the second of two others
+_UNSEEN = "C", "M", "Z", "So", "Pi", "Pf"  # control signs, accents, spaces, symbols that show nothing, quotes
+_LEFT_OUT = "\u115f\u1160\"'`"  # letters that show nothing (NFKD makes the second of two others), and quotes
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,18 @@ def _account(name: str) -> str:
     """Return what can be seen of a name, or of its address, before the @ and after a domain's backslash."""
     address = _ADDRESS.search(name)
     plain = _visible(name if address is None else address[1])
-    return plain.partition("@")[0].rpartition("\\")[2] or plain or name
+    account = plain.partition("@")[0].rpartition("\\")[2]
+    return account.partition("+")[0] or account or plain or name
 
 
 def _visible(text: str) -> str:
-    """Return a text without accents, spaces and signs that cannot be seen, all in one case."""
-    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    return "".join(c for c in folded if c not in _BLANK and not unicodedata.category(c).startswith(_UNSEEN))
+    """Return a text without accents, spaces, quotes and signs that cannot be seen, all in one case."""
+    return _bare(_bare(text).casefold())  # some accents become letters in another case
+
+
+def _bare(text: str) -> str:
+    kept = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in kept if c not in _LEFT_OUT and not unicodedata.category(c).startswith(_UNSEEN))
 
 
 def _user(uid: int | None) -> str:

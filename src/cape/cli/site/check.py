@@ -21,6 +21,12 @@ from cape.study import places
 __all__ = ["check"]
 
 
+_FOUR_EYES = (
+    "Warning: approvals = {} counts names. A steward who approves at the command line and at the desk must "
+    "have an operating-system user that is what stands before the @ of the login, or counts as two persons."
+)
+
+
 def check(
     study_file: Annotated[
         Path | None, typer.Argument(metavar="[STUDY]", help="A study file to check.", show_default=False)
@@ -64,6 +70,8 @@ def _show(console: Console, checked: Checked) -> None:
     for name, known in (("coordinators", checked.coordinators), ("peers", checked.peers)):
         if not known:
             console.print(escape(f"No {name} yet: nothing can be answered. See `cape site trust --help`."))
+    if checked.approvals > 1:
+        console.print(escape(_FOUR_EYES.format(checked.approvals)))
     if checked.survey is not None:
         show(console, checked.survey)
         console.print("[dim]This is for you only; nobody else learns it.[/dim]")

@@ -332,6 +332,7 @@ class Checked(Told, frozen=True):
     waiting: tuple[str, ...]
     delta: float
     analyses: tuple[Analysis, ...] | None
+    approvals: int = 1
 
 
 class Log(Told, frozen=True):

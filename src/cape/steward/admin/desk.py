@@ -320,6 +320,7 @@ class Desk:
             tuple(check.plain(held.name) for held in approvals.studies("waiting")),
             policy.release.delta,
             verdicts,
+            policy.approvals,
         )
 
     def log(self, lines: Lines = 100) -> data.Log:
