@@ -66,3 +66,41 @@ def test_a_model_is_read_from_a_file_of_limited_size(tmp_path: Path):
         cape.model_from_json(tmp_path / "large.json")
     with pytest.raises(InvalidInput, match="cannot be read"):
         cape.model_from_json(tmp_path / "none.json")
+
+
+SOURCES = """
+[study]
+name = "lungs"
+[privacy]
+epsilon = 1
+delta = 1e-6
+[schema]
+age = {{low = 18, high = 90}}
+[sites]
+{sites}
+[[analysis]]
+kind = "mean"
+columns = ["age"]
+"""
+
+
+def test_a_check_of_a_study_looks_for_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two sites that name the same file would be refused, which would say that it is there."""
+    world = World(tmp_path / "w")
+    desk = Desk(world.site)
+    told = desk.check(SOURCES.format(sites="a = {}\nb = {}\nc = {}"))
+
+    def looked(*_: object) -> None:
+        raise AssertionError("it looked for a file")
+
+    monkeypatch.setattr("cape.study.sites.of_files", looked)
+    monkeypatch.setattr("cape.data.identity.glob.glob", looked)
+    folder = world.site.path
+    for sites in (
+        f'a = "{folder}/rows*"\nb = "{folder}/rows**"\nc = "/**/zz*"',
+        f'a = {{path = "{folder}/rows.csv", separator = ";"}}\nb = {{path = "{folder}/rows.csv"}}\nc = {{}}',
+        'a = {query = "SELECT 1", connection = "sqlite:////etc/x"}\nb = {}\nc = "data.csv"',
+    ):
+        assert desk.check(SOURCES.format(sites=sites)) == told
+    with pytest.raises(InvalidInput, match=r"\[sites\] a"):
+        desk.check(SOURCES.format(sites="a = 5\nb = {}\nc = {}"))

@@ -28,6 +28,7 @@ from cape.privacy import Budget
 from cape.study import places
 from cape.study.blanks import refuse_blanks
 from cape.study.document import Terms
+from cape.study.named_files import without_sources
 from cape.study.places import Text
 from cape.study.sites import SourceSpec, read_sites, require_person
 
@@ -107,9 +108,14 @@ class Study:
         return study
 
     @classmethod
-    def parse(cls, text: str, path: Path) -> Study:
-        """Return the study of a text; `path` is its file, for errors and relative paths."""
+    def parse(cls, text: str, path: Path, *, elsewhere: bool = False) -> Study:
+        """Return the study of a text; `path` is its file, for errors and relative paths.
+
+        With `elsewhere`, what it says of where rows are is left out, and no file is looked for.
+        """
         document = places.parse(path, text)
+        if elsewhere:
+            document = without_sources(document)
         with places.at(str(path)):
             refuse_blanks(document)
             return _read(path, document)

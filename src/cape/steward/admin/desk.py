@@ -304,7 +304,7 @@ class Desk:
         verdicts = None
         if study is not None:
             refuse_named_files(places.parse(Path(where), study))
-            asked = document(Study.parse(study, Path(where)))
+            asked = document(Study.parse(study, Path(where), elsewhere=True))
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
         problems, found = surveyed(self.folder, policy)
         approvals = self.folder.approvals
