@@ -18,7 +18,7 @@ from cape import unix
 from cape.errors import CapeError, InvalidInput
 from cape.steward import SiteFolder
 from cape.steward.admin import SOCKET, Client, Desk, serve
-from cape.steward.admin.data import MOST_TEXT
+from cape.steward.admin.data import MOST_POLICY, MOST_TEXT
 from cape.steward.admin.wire import handler
 from tests.world import SECRET, World, document
 
@@ -129,9 +129,11 @@ def test_modes_of_the_socket(world: World, tmp_path: Path):
 
 def test_texts_are_bounded(client: Client):
     with pytest.raises(InvalidInput, match="at most 1024 kB"):
-        client.try_policy("é" * MOST_TEXT)
+        client.check("é" * MOST_TEXT)
     with pytest.raises(InvalidInput, match="cannot be read, or is too long"):
-        client.try_policy("x" * (MOST_TEXT + 1))
+        client.check("x" * (MOST_TEXT + 1))
+    tried = client.try_policy("x" * (MOST_POLICY + 1))
+    assert "at most 64 kB" in str(tried.problem)
     with pytest.raises(InvalidInput, match="UTF-8"):
         client.approve("\udcff")
     with pytest.raises(InvalidInput, match="cannot be read, or is too long"):

@@ -132,6 +132,29 @@ def test_a_mark_for_all_of_the_data_is_put_back_or_refused(change):
     assert restore(hide(old).replace("\n", "\r\n"), old).replace("\r", "") == old
 
 
+HIDDEN = '"d\\u0061ta" = {"conn\\u0065ction" = "hunter2"}\n'
+SLOW = [
+    'x = """\n' + "data =\n" * 2000 + '"""\n' + HIDDEN,
+    "".join(f"data.x{number} = 1\n" for number in range(2000)) + 'data."conn\\u0065ction" = "hunter2"\n',
+    'data = """\n' * 2000,
+]
+
+
+@pytest.mark.parametrize("lines", SLOW)
+def test_few_places_are_tried_whatever_the_text(lines: str, monkeypatch: pytest.MonkeyPatch):
+    """A text that the desk sends must not keep the daemon busy."""
+    loads, read = tomllib.loads, list[int]()
+
+    def counted(text: str) -> dict[str, object]:
+        read.append(len(text))
+        return loads(text)
+
+    monkeypatch.setattr("cape.steward.admin.hidden.tomllib.loads", counted)
+    text = f'[site]\nname = "a"\n{lines}'
+    assert "hunter2" not in hide(text)
+    assert sum(read) < 400 * len(text)
+
+
 ADDRESSES = (
     "https://bob:hunter2@127.0.0.1:1/rows.parquet",
     "https://hunter2@127.0.0.1:1/rows.parquet",

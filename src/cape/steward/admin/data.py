@@ -17,6 +17,7 @@ from cape.steward.held import MOST_QUESTION
 from cape.steward.notify import Kind
 
 __all__ = [
+    "MOST_POLICY",
     "MOST_TEXT",
     "Analysis",
     "Approval",
@@ -56,7 +57,9 @@ __all__ = [
 ]
 
 MOST_TEXT = 1 << 20
-"""Bytes of a study's or a policy's text."""
+"""Bytes of a study's text."""
+MOST_POLICY = 1 << 16
+"""Characters of a new text of a policy."""
 
 Name = Annotated[str, Meta(max_length=400)]
 Text = Annotated[str, Meta(max_length=MOST_TEXT)]

@@ -376,6 +376,9 @@ class Desk:
         return places.read(self.folder.path / "site.toml", "policy")
 
     def _tried(self, old: str, text: str) -> data.Tried:
+        if len(text) > data.MOST_POLICY:  # to look for secrets in a long one takes long
+            long = f"a policy may have at most {data.MOST_POLICY >> 10} kB here; edit site.toml itself"
+            return data.Tried(long, None, "", self._hash(old))
         try:
             new = restore(text, old)
             if self._reserved:

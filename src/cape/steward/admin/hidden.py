@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from cape.data.secrets import has_password
@@ -33,7 +33,9 @@ MARK = "(hidden)"
 _LINE = f'data = "{MARK}"\n'
 _NOTHING = "# The policy holds a secret that cannot be hidden here: write [site] with a line for data.\n"
 _DATA = re.compile(r"""\s*(data|"data"|'data')\s*[.=]""")
+_SITE = re.compile(r"""\s*\[\s*(site|"site"|'site')\s*\]""")
 _MOST_LINES = 50  # of what says where rows are
+_MOST_STARTS = 3
 
 _STRING = r"\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|\"(?:\\.|[^\"\\\n])*\"?|'[^'\n]*'?|[^\s\"',}#][^,}#\n]*"
 _CONNECTION = re.compile(rf"(\b(?:connection|omop)[\"']?\s*=[ \t]*)({_STRING})", re.DOTALL)
@@ -94,16 +96,44 @@ def _without_data(text: str) -> str:
 
 
 def _data_lines(text: str) -> range | None:
-    """Return the lines of a policy that say where the rows are; None if they say something else besides."""
+    """Return the lines of a policy that say where the rows are; None if they say something else besides.
+
+    Few places in [site] are tried, and read by themselves first: the text may be made to take long.
+    """
     lines = text.splitlines(keepends=True)
     wanted = tomllib.loads(text)
     wanted["site"]["data"] = MARK
-    for start in (place for place, line in enumerate(lines) if _DATA.match(line)):
+    for start in islice(_starts(lines), _MOST_STARTS):
         for stop in range(start + 1, min(start + _MOST_LINES, len(lines)) + 1):
-            with suppress(tomllib.TOMLDecodeError, RecursionError):
-                if tomllib.loads("".join([*lines[:start], _LINE, *lines[stop:]])) == wanted:
-                    return range(start, stop)
+            keys = _keys("".join(lines[start:stop]))
+            if keys is not None and keys != ["data"]:
+                break
+            if keys and _loaded("".join([*lines[:start], _LINE, *lines[stop:]])) == wanted:
+                return range(start, stop)
     return None
+
+
+def _starts(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the lines in [site] that begin to say where the rows are."""
+    inside = False
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith("["):
+            inside = _SITE.match(line) is not None
+        if inside and _DATA.match(line):
+            yield place
+
+
+def _keys(text: str) -> list[str] | None:
+    """Return the keys that some lines assign; None if they are not whole."""
+    found = _loaded(text)
+    return None if found is None else list(found)
+
+
+def _loaded(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
 
 
 def restore(text: str, old: str) -> str:
