@@ -11,7 +11,10 @@ from scipy.stats import norm
 from cape.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward.admin import Desk
+from cape.steward.book import Book
 from cape.steward.keyring import public_text
+from cape.steward.policy import Policy
+from cape.steward.preview import Verdict, preview
 from tests.world import SECRET, World, document
 
 
@@ -268,3 +271,35 @@ def test_people_are_counted_for_the_steward(world: World, desk: Desk):
     assert (desk.people().count, desk.people().unit) == (400, "row")
     world.edit('data = "rows.csv"', 'data = "gone.csv"')
     assert desk.people().count is None
+
+
+def test_verdicts_are_computed_again_only_if_something_changed(
+    world: World, desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    computed: list[str] = []
+
+    def counted(policy: Policy, book: Book, study: dict[str, str], coordinator: bytes) -> list[Verdict]:
+        computed.append(study["name"])
+        return preview(policy, book, study, coordinator)
+
+    monkeypatch.setattr("cape.steward.admin.verdicts.preview", counted)
+    for name in ("x", "y"):
+        assert world.code(world.request(document(name=name))) == "approval"
+    first = desk.inbox()
+    assert sorted(computed) == ["x", "y"]
+    assert desk.inbox() == first
+    assert len(computed) == 2
+    desk.approve("x")
+    before = len(computed)
+    world.granted(world.request(document(name="x")))  # a line in the ledger
+    after = desk.inbox()
+    assert len(computed) == before + 2
+    assert after.of("waiting")[0].limits != first.of("waiting")[0].limits
+    world.edit("min_rows = 100", "min_rows = 101")
+    desk.inbox()
+    assert len(computed) == before + 4
+    world.edit('approve = "ask"', 'approve = "ask"\n# a remark')
+    desk.inbox()
+    assert len(computed) == before + 4, "the policy says the same"
+    monkeypatch.setattr("cape.steward.admin.verdicts._MOST_KEPT", 1)
+    assert [each.study for each in desk.inbox().studies] == ["y", "x"]

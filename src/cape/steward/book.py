@@ -155,6 +155,11 @@ class Book:
         return len(self._now.days)
 
     @property
+    def head(self) -> bytes:
+        """The chain value of the last line that was read, which depends on all lines."""
+        return self._now.chains[-1]
+
+    @property
     def year(self) -> int:
         """The calendar year (UTC) whose budgets count: it never goes back."""
         last, now = self._now.last, self._clock().astimezone(UTC)

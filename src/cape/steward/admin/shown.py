@@ -11,6 +11,7 @@ from cape import check
 from cape.data.schema import hint
 from cape.errors import InvalidInput
 from cape.steward.admin import data
+from cape.steward.admin.verdicts import verdicts
 from cape.steward.amount import Allowance, total
 from cape.steward.approvals import Held, State
 from cape.steward.book import Book, Places
@@ -19,7 +20,7 @@ from cape.steward.keyring import fingerprint, public_text
 from cape.steward.ledger import Amount, Answers, Line
 from cape.steward.lines import SETTLED
 from cape.steward.policy import Policy
-from cape.steward.preview import Verdict, preview
+from cape.steward.preview import Verdict
 from cape.steward.verify import Verified
 
 __all__ = [
@@ -81,8 +82,8 @@ def study(policy: Policy, book: Book, held: Held, state: State, answers: Answers
     """Return a study with this site's verdicts in this year; `answers` are those to any of its analyses."""
     left = held.counting(answers)
     ended = state == "approved" and left.persons < policy.approvals
-    verdicts = preview(policy, book, held.study, held.coordinator)
-    answered = [each for each in verdicts if each.refusal is None]
+    told = verdicts(policy, book, held)
+    answered = [each for each in told if each.refusal is None]
     whole = sum((each.cost for each in answered), Amount())
 
     def stated(name: str) -> str:
@@ -102,13 +103,13 @@ def study(policy: Policy, book: Book, held: Held, state: State, answers: Answers
         stated("scheme"),
         stated("neighbours"),
         check.plain(", ".join(map(str, held.study.get("sites") or ())), _LONG),
-        analyses(policy, verdicts),
+        analyses(policy, told),
         len(answered),
         whole.mu,
         whole.epsilon(policy.release.delta),
         policy.release.delta,
         tuple(limits(policy, book, [held.coordinator], whole)),
-        tuple(dict.fromkeys(name for each in verdicts for name in each.columns)),
+        tuple(dict.fromkeys(name for each in told for name in each.columns)),
         check.plain(str(held.study.get("where") or ""), _LONG),
         *_unit(held),
         _why(policy, held, answers, "waiting" if ended else state),
