@@ -52,3 +52,9 @@ def test_root_runs_no_command_of_the_sites_user(cape: Cape, world: World):
     done = cape("site", "notify", "--site", world.site.path)
     assert done.code == 2
     assert "root would run it" in done.err
+
+
+def test_root_serves_no_folder_of_another_user(cape: Cape, world: World):
+    done = cape("site", "serve", "--site", world.site.path)
+    assert done.code == 2
+    assert "run this as that user" in done.err

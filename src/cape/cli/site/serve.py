@@ -65,6 +65,10 @@ def serve(
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no rows in a core file
     here = SiteFolder(folder)
+    if os.geteuid() == 0 and here.path.stat().st_uid != 0:
+        raise InvalidInput(
+            f"{here.path} belongs to another user, who could lead root to any file; run this as that user"
+        )
     policy = here.policy
     here.ledger.spent()  # finds an unusable ledger now, and not at the first study
     _warn(here, policy)
