@@ -6,11 +6,11 @@ steward has edited, `restore` puts the secrets back in place of the marks.
 Reason. The value of every key `connection` or `omop`, in any quotes, the part of an address before the host
 (at most 1,000 characters) and options that are named like secrets are replaced by a mark, by position: the
 text need not be valid. If it is, what it says then is looked at: where a connection, a secret of an address
-or any query string (which may be a signature) is still in `data`, as by a key with
-an escape or a password with a quote, one mark takes the place of all of `data`. Marks in an edited text stand
-for the secrets of the old text, in the same order. They are allowed only in the data of [site] and in
-comments: elsewhere, for instance as the name of a column, a summary of the policy would show the secret.
-Tested in tests/steward/test_desk.py.
+or any query string (which may be a signature) is still in `data`, as by a key with an escape or a password
+with a quote, one mark takes the place of all of `data`. Marks in an edited text stand for the secrets of the
+old text, in the same order. They are allowed only in the data of [site] and in comments: elsewhere, for
+instance as the name of a column, a summary of the policy would show the secret.
+Tested in tests/steward/test_desk.py and tests/steward/test_meant.py.
 """
 
 from __future__ import annotations
