@@ -68,8 +68,8 @@ def decide(folder: Path, out: int, seed: int) -> None:
         os.write(out, f"{json.dumps(['done', *told])}\n".encode())
 
 
-def killed(folder: Path, seed: int, after: float) -> list[list[str]]:
-    """What a process wrote that was killed so many seconds after it began to decide."""
+def killed(folder: Path, seed: int, lines: int, after: float) -> list[list[str]]:
+    """What a process wrote that was killed so many seconds after it wrote so many lines."""
     ready, out = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -78,7 +78,9 @@ def killed(folder: Path, seed: int, after: float) -> list[list[str]]:
         finally:
             os._exit(1)
     os.close(out)
-    first = os.read(ready, 1)
+    first = part = os.read(ready, 1 << 12)
+    while part and first.count(b"\n") < lines:
+        first += (part := os.read(ready, 1 << 12))
     time.sleep(after)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
@@ -97,7 +99,7 @@ def test_decisions_survive_every_kill_and_none_is_made(tmp_path: Path, kills: in
     known, done, between = look(folder), 0, 0
     for kill in range(kills):
         begun = None
-        for what, *told in killed(folder, kill, draw.uniform(0.0, 0.08)):
+        for what, *told in killed(folder, kill, draw.randrange(1, 20), draw.uniform(0.0, 0.02)):
             begun = told if what == "begin" else None
             if what == "done":
                 known, done = play(known, *told), done + 1

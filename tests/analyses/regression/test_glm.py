@@ -331,7 +331,7 @@ def test_perfect_separation_has_wide_intervals():
     [
         ({"target": "ill", "family": "poisson"}, "must be a number with bounds for family 'poisson'"),
         ({"target": "level", "family": "poisson"}, "lower bound of at least 0 for family 'poisson', not -12"),
-        ({"target": "count", "family": "gamma"}, "lower bound of above 0 for family 'gamma', not 0"),
+        ({"target": "count", "family": "gamma"}, "lower bound above 0 for family 'gamma', not 0"),
         ({"target": "count", "family": "binomial"}, "two categories for family 'binomial'.*'ordinal'"),
         ({"target": "stage", "family": "binomial"}, "the schema gives it 4"),
         ({"target": "ill", "family": "ordinal"}, "3 to 20 categories for family 'ordinal'"),
@@ -359,7 +359,7 @@ def test_a_family_that_does_not_fit_is_refused_before_anything_is_spent(describe
     [
         ({"family": "weibull"}, "family must be one of"),
         ({"family": ["poisson"]}, "family must be one of"),
-        ({"family": "poisson", "link": "logit"}, "link of family 'poisson' must be one of log"),
+        ({"family": "poisson", "link": "logit"}, "link of family 'poisson' must be log, not 'logit'"),
         ({"family": "binomial", "link": "log"}, "one of logit, probit and cloglog"),
         ({"family": "poisson", "rounds": 1}, "rounds"),
         ({"family": "poisson", "offset": 3}, "offset must be a column"),

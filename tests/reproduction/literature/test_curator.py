@@ -45,7 +45,7 @@ def test_a_method_for_a_trusted_curator_spends_everything_and_says_whom_one_trus
     assert release.guarantee.epsilon == BUDGET.epsilon
     assert "a trusted curator saw every row" in release.guarantee.statement
     assert "mu" not in release.guarantee.statement
-    assert "epsilon = 1" in str(release)
+    assert "epsilon = 1" in " ".join(str(release).split())  # lines end where the terminal does
     ages = np.concatenate([t["age"].to_numpy() for t in TABLES.values()]).clip(18, 90)
     assert release.value == pytest.approx(((ages - 54) / 36).sum(), abs=0.01)
 

@@ -115,7 +115,8 @@ class GLM(ByScores):
         links = [name for of, name in LIKELIHOODS if of == family] or ["logit"]
         link = links[0] if link is None else link
         if not isinstance(link, str) or link not in links:
-            raise InvalidInput(f"link of family {family!r} must be one of {joined(links)}, not {link!r}")
+            allowed = links[0] if len(links) == 1 else f"one of {joined(links)}"
+            raise InvalidInput(f"link of family {family!r} must be {allowed}, not {link!r}")
         for what, name in (("offset", offset), ("weights", weights)):
             if name is not None and not isinstance(name, str):
                 raise InvalidInput(f"{what} must be a column's name, not {name!r}")

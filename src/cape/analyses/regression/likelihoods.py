@@ -126,9 +126,9 @@ class Numbers(Likelihood):
                 "gives it categories, for which there are families 'binomial', 'multinomial' and 'ordinal'"
             )
         if self.least is not None and (column.low < self.least or (self.open and column.low == self.least)):
-            wanted = f"above {self.least:g}" if self.open else f"at least {self.least:g}"
+            wanted = f"above {self.least:g}" if self.open else f"of at least {self.least:g}"
             raise InvalidInput(
-                f"target {target!r} must have a lower bound of {wanted} for family {self.family!r}, not "
+                f"target {target!r} must have a lower bound {wanted} for family {self.family!r}, not "
                 f"{column.low:g}"
             )
 

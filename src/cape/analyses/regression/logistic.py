@@ -127,10 +127,14 @@ class LogisticRegression(ByScores):
         share = min(max((1 + mean) / 2, 0.0), 1.0)
         rare, doubt = min(share, 1 - share) * first.count, noise / 2 * first.count
         if rare < max(_RARE, CLEAR * doubt):
-            warn(
-                f"at most {rare + CLEAR * doubt:.3g} of {first.count:.0f} rows can be told to be in one of "
-                f"the categories of {self.target!r}: what sets it apart is not known"
-            )
+            most = rare + CLEAR * doubt
+            if most >= first.count / 2:
+                warn(f"noise hides how many rows are in each category of {self.target!r}")
+            else:
+                warn(
+                    f"at most {most:,.0f} of {first.count:,.0f} rows are in one of the categories of "
+                    f"{self.target!r}: too few to tell what sets it apart"
+                )
         return f"Released share of {self._classes(schema)[1]!r}: {share:.3f} (noise {noise / 2:.2g})."
 
     def _classes(self, schema: Schema) -> tuple[Any, ...]:
