@@ -23,7 +23,7 @@ class QueryReader:
 
     def __init__(self, query: str, connection: Any) -> None:
         known = getattr(getattr(connection, "dialect", None), "name", "")  # of SQLAlchemy
-        require_select(query.strip().rstrip(";").rstrip(), dialect_of(str(known)))
+        require_select(query, dialect_of(str(known)))
         self._query, self._connection = query, connection
 
     def names(self) -> list[str]:
@@ -54,7 +54,7 @@ class UriReader:
     text, notation = False, None
 
     def __init__(self, query: str, uri: str) -> None:
-        require_select(query.strip().rstrip(";").rstrip(), dialect_of(uri.partition(":")[0]), strict=True)
+        require_select(query, dialect_of(uri.partition(":")[0]), strict=True)
         self._query, self._uri = query, uri
 
     def names(self) -> list[str]:

@@ -18,7 +18,16 @@ from cape import check
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Reach, ends, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
-from cape.analyses.regression.scores import LOGISTIC, Belief, Point, Scale, Step, check_few, score_query
+from cape.analyses.regression.scores import (
+    LOGISTIC,
+    Belief,
+    Point,
+    Scale,
+    Step,
+    check_few,
+    left_of,
+    score_query,
+)
 from cape.arrays import Floats
 from cape.blocks import Design
 from cape.blocks.units import Units
@@ -128,6 +137,11 @@ class ByScores(Analysis):
     def _first(self) -> float:
         """What stands before x: about as large as an entry of x."""
         return INTERCEPT / math.sqrt(len(self.features))
+
+    @property
+    def _constant(self) -> float:
+        """The entry of x that is the same in all rows; 0 if there is none."""
+        return self._first / math.hypot(1.0, self._first) if self.intercept else 0.0
 
     def _design(self, scores: bool) -> Design:
         """Return how a row becomes a vector: for scores it starts with the intercept."""
@@ -259,7 +273,7 @@ class ByScores(Analysis):
         sampling, noise = (
             np.sqrt(np.maximum(np.diag(to @ each @ to.T), 0.0)) for each in (last.sampling, free.noise)
         )
-        off = last.left_after(steps[-2] if len(steps) > 1 else None)
+        off = left_of(steps)
         error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ off)
         drawn = np.abs(to @ free.pull) @ possible
         possible = np.maximum(possible, np.abs(free.mean))

@@ -32,7 +32,7 @@ from cape.analyses.regression.choices_model import ChoiceModel
 from cape.analyses.regression.choices_shares import Shares, fit_of, unseen_labels
 from cape.analyses.regression.inference import Reach, ends, largest
 from cape.analyses.regression.joint import Joint, rows_of
-from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few
+from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few, left_of
 from cape.arrays import Floats
 from cape.blocks import Choices, Design
 from cape.blocks.block import T_BITS
@@ -315,7 +315,7 @@ class ChoiceRegression(ByScores):
         sampling, noise = (
             np.sqrt(np.maximum(np.diag(to @ each @ to.T), 0.0)) for each in (last.sampling, free.noise)
         )
-        off = last.left_after(steps[-2] if len(steps) > 1 else None)
+        off = left_of(steps)
         error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ off)
         most, drawn = np.abs(to) @ possible, np.abs(to @ free.pull) @ possible
         possible = np.maximum(possible, np.abs(free.mean))
@@ -383,11 +383,6 @@ class ChoiceRegression(ByScores):
         (block,) = self._query(first.point, schema, "replace-one").blocks
         assert isinstance(block, Choices)
         return Shares.of(first, block, self._constant)
-
-    @property
-    def _constant(self) -> float:
-        """The entry of x that is the same in all rows."""
-        return self._first / math.hypot(1.0, self._first)
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

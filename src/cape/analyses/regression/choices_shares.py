@@ -2,7 +2,7 @@
 
 All of it is post-processing. Where steps start, scores about the constant depend on the category alone, so
 that their sum is a combination of the numbers of rows.
-Tested in tests/analyses/regression/test_glm.py.
+Tested in tests/analyses/regression/test_glm.py and test_glm_ugly.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cape.analyses.regression.diagnostics import deviance_of, share_of
 from cape.analyses.regression.scores import Step
 from cape.arrays import Floats
 from cape.blocks import Choices
@@ -68,15 +69,9 @@ class Shares:
 
 def fit_of(last: Step, shares: Shares | None) -> tuple[Estimate, Estimate]:
     """Return the deviance, and McFadden's pseudo-R²."""
-    gained = float(last.change @ last.curvature @ last.change)
-    value = max(last.deviance - gained, 0.0)
-    deviance = Estimate("deviance", value, 0.0, last.deviance_noise, (0.0, math.inf))
-    constant, noise = (0.0, 0.0) if shares is None else shares.deviance
-    if not constant > 3 * math.hypot(noise, deviance.privacy):
-        return deviance, Estimate("pseudo-R²", math.nan, 0.0, math.inf, (0.0, 1.0))
-    share = min(max(1 - value / constant, 0.0), 1.0)
-    error = math.hypot(deviance.privacy, (1 - share) * noise) / constant
-    return deviance, Estimate("pseudo-R²", share, 0.0, error, (0.0, 1.0))
+    deviance = deviance_of(last)
+    found = None if shares is None else share_of(deviance, *shares.deviance)
+    return deviance, found or Estimate("pseudo-R²", math.nan, 0.0, math.inf, (0.0, 1.0))
 
 
 def unseen_labels(

@@ -6,7 +6,7 @@ weights, whose share is released; for others it is the quadratic form of the slo
 is said to be approximate. The variance of a gaussian family is the deviance per row. That of others is seen
 in the spread of scores: where these were clipped, targets that are far out show as less than they are, and
 the interval of a dispersion has no upper end.
-Tested in tests/analyses/regression/test_glm.py.
+Tested in tests/analyses/regression/test_glm.py and test_glm_ugly.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cape.blocks.families import NegativeBinomial
 from cape.engine.estimates import unknown
 from cape.engine.query import Estimate
 
-__all__ = ["dispersion", "explained", "score_test"]
+__all__ = ["AtLeast", "deviance_of", "dispersion", "explained", "score_test", "share_of"]
 
 _FEW = 3.0  # times its noise: below that a number is not known
 
@@ -50,20 +50,29 @@ def explained(
     `first` is the entry of x that is the same in all rows, 0 if there is none; `plain` says that rows differ
     in features and target alone, without an offset and weights.
     """
-    deviance = _deviance(steps[-1])
-    value, noise = deviance.value, deviance.privacy
-    constant, beside = _constant(steps, likelihood, first, plain)
-    if not constant > max(_FEW * math.hypot(noise, beside), 0.0):
-        return deviance, unknown("pseudo-R²", 0.0, 1.0)
-    share = min(max(1 - value / constant, 0.0), 1.0)
-    error = math.hypot(noise, (1 - share) * beside) / constant
-    return deviance, Estimate("pseudo-R²", share, 0.0, error, (0.0, 1.0))
+    deviance = deviance_of(steps[-1])
+    found = share_of(deviance, *_constant(steps, likelihood, first, plain))
+    return deviance, unknown("pseudo-R²", 0.0, 1.0) if found is None else found
 
 
-def _deviance(last: Step) -> Estimate:
+def deviance_of(last: Step) -> Estimate:
+    """Return the deviance after the last step."""
     gained = float(last.change @ last.curvature @ last.change)
     value = max(last.deviance - gained, 0.0)
     return Estimate("deviance", value, 0.0, last.deviance_noise, (0.0, math.inf))
+
+
+def share_of(deviance: Estimate, constant: float, beside: float) -> Estimate | None:
+    """Return which share of a constant's deviance is explained; None if noise hides it.
+
+    `beside` is the noise in that of the constant, beside that of the model's own deviance.
+    """
+    value, noise = deviance.value, deviance.privacy
+    if not constant > _FEW * math.hypot(noise, beside):
+        return None
+    share = min(max(1 - value / constant, 0.0), 1.0)
+    error = math.hypot(noise, (1 - share) * beside) / constant
+    return Estimate("pseudo-R²", share, 0.0, error, (0.0, 1.0))
 
 
 def _constant(
@@ -91,7 +100,7 @@ def _constant(
     noise = last.curvature_noise * float(weights @ weights) + 2 * last.score_noise * math.sqrt(
         float(weights @ weights)
     )
-    return _deviance(last).value + max(quadratic, 0.0), noise
+    return deviance_of(last).value + max(quadratic, 0.0), noise
 
 
 def dispersion(step: Step, likelihood: Likelihood, first: float) -> Estimate | None:
@@ -100,7 +109,7 @@ def dispersion(step: Step, likelihood: Likelihood, first: float) -> Estimate | N
         return None
     scale, width = likelihood.next(step, first), len(step.score)
     if likelihood.family == "gaussian":
-        total, freedom = _deviance(step), max(step.count - width, 1.0)
+        total, freedom = deviance_of(step), max(step.count - width, 1.0)
         value = total.value / freedom
         sampled = value * math.sqrt(2 / freedom)
         return Estimate("dispersion", value, sampled, total.privacy / freedom, (0.0, math.inf))

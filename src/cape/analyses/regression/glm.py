@@ -206,11 +206,6 @@ class GLM(ByScores):
         assert isinstance(self.likelihood, Numbers)
         return replace(step, deviation=self.likelihood.next(step, self._constant).deviation)
 
-    @property
-    def _constant(self) -> float:
-        """The entry of x that is the same in all rows."""
-        return self._first / math.hypot(1.0, self._first) if self.intercept else 0.0
-
     def _shift(self, schema: Schema) -> float:
         """What the predictor typically has beside w·x."""
         return 0.0 if self.offset is None else Shape(schema.number(self.offset)).expected.mean

@@ -38,6 +38,7 @@ Tested in tests/analyses/regression/test_logistic_sensitivity.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -62,6 +63,7 @@ __all__ = [
     "Step",
     "check_few",
     "clipping",
+    "left_of",
     "score_query",
 ]
 
@@ -283,7 +285,7 @@ class Step:
     @property
     def silent(self) -> bool:
         """Whether noise is too small to make earlier steps worth their while."""
-        return self.score_noise == 0 or self._noise_part < SILENT
+        return self.score_noise == 0 or self.noise_part < SILENT
 
     @property
     def settled(self) -> bool:
@@ -331,7 +333,7 @@ class Step:
         return math.sqrt(max(square, 0.0) / self.count / self.point.scale.weight)
 
     @property
-    def _noise_part(self) -> float:
+    def noise_part(self) -> float:
         """The variance of noise in scores, over that from sampling rows."""
         return self.score_noise**2 * len(self.score) / max(float(np.trace(self.spread)), _TINY)
 
@@ -347,20 +349,6 @@ class Step:
     def left(self) -> Floats:
         """How far it may have ended from where scores are 0: second order in what it changed."""
         return np.asarray(LEFT * self.point.scale.bend * self.moved * (self.point.turn.T @ self.change))
-
-    def left_after(self, before: Step | None) -> Floats:
-        """Return the same, after another step.
-
-        Where noise is small, a step that changed predictors by a part r of what the one before did is not
-        near the end yet: the changes that follow add up to r / (1 - r) of it.
-        """
-        if before is None or not all(each._noise_part < _SMALL for each in (before, self)):
-            return self.left
-        part = min(self.moved / max(before.moved, _TINY), _SLOWEST)
-        if part < _SLOW:
-            return self.left
-        slow = part / (1 - part) * (self.point.turn.T @ self.change)
-        return np.asarray(np.where(np.abs(slow) > np.abs(self.left), slow, self.left))
 
     @property
     def sampling(self) -> Floats:
@@ -414,6 +402,22 @@ class Step:
             min(4 * scale.weight * most, scale.most_weight * longest**2),
             scale,
         )
+
+
+def left_of(steps: Sequence[Step]) -> Floats:
+    """Return how far the last step may have ended from where scores are 0.
+
+    Where noise is small, a step that changed predictors by a part r of what the one before did is not near
+    the end yet: the changes that follow add up to r / (1 - r) of it.
+    """
+    last = steps[-1]
+    if len(steps) == 1 or any(each.noise_part > _SMALL for each in steps[-2:]):
+        return last.left
+    part = min(last.moved / max(steps[-2].moved, _TINY), _SLOWEST)
+    if part < _SLOW:
+        return last.left
+    slow = part / (1 - part) * (last.point.turn.T @ last.change)
+    return np.asarray(np.where(np.abs(slow) > np.abs(last.left), slow, last.left))
 
 
 def clipping(

@@ -36,7 +36,7 @@ def open_connection(
     if module == "pymysql":
         return MariaDbReader(query, connection, timeout)
     if module == "pyspark" and hasattr(connection, "sql"):
-        require_select(query.strip().rstrip(";").rstrip(), "spark")  # Spark runs commands at once
+        require_select(query, "spark")  # Spark runs commands at once
         return SparkReader(connection.sql(query))
     return None
 

@@ -24,7 +24,7 @@ from sqlglot.errors import SqlglotError
 
 from cape.errors import InvalidInput
 
-__all__ = ["dialect_of", "require_select"]
+__all__ = ["dialect_of", "require_select", "trimmed"]
 
 _FIRST = (
     sqlglot.TokenType.TABLE,
@@ -60,8 +60,14 @@ def dialect_of(scheme: str) -> str:
     return _DIALECTS.get(scheme.partition("+")[0].lower(), "")
 
 
+def trimmed(query: str) -> str:
+    """Return a query without a semicolon at its end."""
+    return query.strip().rstrip(";").rstrip()
+
+
 def require_select(query: str, dialect: str, *, strict: bool = False) -> None:
-    """Raise `InvalidInput` unless a query, without a semicolon at its end, is one SELECT."""
+    """Raise `InvalidInput` unless a query, but for a semicolon at its end, is one SELECT."""
+    query = trimmed(query)
     if not _begins_and_ends(query, dialect):
         raise InvalidInput("query must be one SELECT (or WITH ... SELECT), without a semicolon inside")
     if dialect in ("mysql", "") and _RUN_COMMENT.search(query):

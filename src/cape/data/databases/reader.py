@@ -18,7 +18,7 @@ import polars as pl
 from sqlglot import exp
 
 from cape.data.databases.dialects import Dialect, Kind, Sql, Statement
-from cape.data.databases.one_select import require_select
+from cape.data.databases.one_select import require_select, trimmed
 from cape.data.faults import Unanswered
 from cape.data.notation import Notation
 from cape.data.readers import from_values
@@ -73,7 +73,7 @@ class SqlReader(ABC):
     dialect: Dialect
 
     def __init__(self, query: str) -> None:
-        self._query = query.strip().rstrip(";").rstrip()
+        self._query = trimmed(query)
         require_select(self._query, self.dialect.name)
         # What statements call the rows. Names and texts of a study are in them too, and must not be that.
         self._rows = f"cape_{secrets.token_hex(8)}"

@@ -1,12 +1,22 @@
-"""Two texts of a policy, line by line."""
+"""Texts of a policy that may not be valid: what they say, and how two of them differ line by line."""
 
 from __future__ import annotations
 
 import difflib
+import tomllib
+from typing import Any
 
-__all__ = ["diff"]
+__all__ = ["diff", "loaded"]
 
 _MOST_DIFFERENT = 20_000  # lines of two texts that are still compared
+
+
+def loaded(text: str) -> dict[str, Any] | None:
+    """Return what a text says; None if it is not valid TOML."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
 
 
 def diff(old: str, new: str) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 from cape.data.secrets import has_password
 from cape.errors import InvalidInput
+from cape.steward.admin.compared import loaded
 
 __all__ = ["MARK", "hide", "restore", "scrub"]
 
@@ -63,10 +64,7 @@ def scrub(text: str) -> str:
 
 
 def _valid(text: str) -> bool:
-    try:
-        return isinstance(tomllib.loads(text).get("site"), dict)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return False
+    return isinstance((loaded(text) or {}).get("site"), dict)
 
 
 def _by_position(text: str) -> str:
@@ -108,7 +106,7 @@ def _data_lines(text: str) -> range | None:
             keys = _keys("".join(lines[start:stop]))
             if keys is not None and keys != ["data"]:
                 break
-            if keys and _loaded("".join([*lines[:start], _LINE, *lines[stop:]])) == wanted:
+            if keys and loaded("".join([*lines[:start], _LINE, *lines[stop:]])) == wanted:
                 return range(start, stop)
     return None
 
@@ -125,15 +123,8 @@ def _starts(lines: Sequence[str]) -> Iterator[int]:
 
 def _keys(text: str) -> list[str] | None:
     """Return the keys that some lines assign; None if they are not whole."""
-    found = _loaded(text)
+    found = loaded(text)
     return None if found is None else list(found)
-
-
-def _loaded(text: str) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return None
 
 
 def restore(text: str, old: str) -> str:

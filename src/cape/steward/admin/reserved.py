@@ -12,10 +12,10 @@ Tested in tests/steward/test_reserved.py.
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 from cape.errors import CapeError, InvalidInput
+from cape.steward.admin.compared import loaded
 from cape.steward.notify import NOBODY, Notify, pinned
 from cape.study import places
 
@@ -35,23 +35,16 @@ _BROKEN = f"{_OWN}the file in force is not valid TOML, so it is not known what m
 
 def require_kept(text: str, old: str) -> None:
     """Raise `InvalidInput` if a new text changes what the desk's user may not change."""
-    before = _parsed(old)
+    before = loaded(old)
     if before is None:
         raise InvalidInput(_BROKEN)
-    after = _parsed(text)
+    after = loaded(text)
     if after is None:
         return  # refused for that
     if _of_rows(before) != _of_rows(after):
         raise InvalidInput(_ROWS)
     if repr(before.get("notify")) != repr(after.get("notify")) and not _sends_where_it_did(before, after):
         raise InvalidInput(_NOTICES)
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return None
 
 
 def _of_rows(document: dict[str, Any]) -> str:
