@@ -1,4 +1,4 @@
-"""The edge: memory that a message of any shape takes before its signature is checked."""
+"""The edge: memory that a message takes before its signature is checked, and the cost of judging a study."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,10 +18,13 @@ from typing import Any
 
 import msgspec
 
+from assurance.inputs.hostile import HOSTILE, SCHEMA, Hostile, request
 from benchmarks.harness import Result, Skip, bench, peak_bytes
+from cape.analyses.registry import KINDS
 
 MEGABYTE = 1 << 20
 SIZES = (1, 16, 256)  # megabytes
+MOST_MEGABYTES = 256  # for a study that is judged
 ALLOWANCE = 1 << 19  # bytes that a small message may take beside: pages that the allocator touches anyway
 
 Shape = Callable[[int], bytes]
@@ -137,6 +142,57 @@ def child(where: str) -> None:
                 found[name] = max(ratio, found[name])
                 del data
     print(json.dumps(found))
+
+
+@bench("edge.cost")
+def cost_of_judging() -> Result:
+    """Seconds of CPU, and memory over 256 MB, that judging takes before anybody approved: the worst study."""
+    found = {hostile.name: _judged(hostile) for hostile in HOSTILE}
+    value = max(max(seconds, megabytes / MOST_MEGABYTES) for seconds, megabytes, _ in found.values())
+    dearest = sorted(found.items(), key=lambda each: -max(each[1][0], each[1][1] / MOST_MEGABYTES))
+    detail: dict[str, Any] = {name: f"{s:.2f} s, {mb:.0f} MB, {code}" for name, (s, mb, code) in dearest[:12]}
+    codes = Counter(code for _, _, code in found.values())
+    return Result(value, 1.0, "lower", detail={"studies": len(found), "answers": codes, "dearest": detail})
+
+
+def _judged(hostile: Hostile) -> tuple[float, float, str]:
+    """Return the CPU time and memory of a trial, and the site's answer, in a process of its own."""
+    code = f"from benchmarks.edge import judge; judge({hostile.name!r})"
+    one = os.environ | {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=one
+    )
+    if done.returncode:
+        raise RuntimeError(f"{hostile.name}: {done.stderr[-2000:]}")
+    seconds, megabytes, answer = json.loads(done.stdout)
+    return seconds, megabytes, answer
+
+
+def judge(name: str) -> None:
+    """Print what a site with a plain policy takes to judge a hostile study."""
+    from cape.privacy import noise_for_mu
+    from cape.secagg import Identity
+    from cape.steward import Refusal, SiteFolder
+    from cape.steward.template import plain_policy
+
+    hostile = next(each for each in HOSTILE if each.name == name)
+    noise_for_mu(1.0, 0.5, 2, 1e-9)  # what is loaded once
+    with TemporaryDirectory() as folder:
+        site, office = SiteFolder.create(Path(folder) / "a"), Identity()
+        peers = {each: Identity().public for each in "bc"}
+        (site.path / "site.toml").write_text(
+            plain_policy("a", SCHEMA, list(KINDS), coordinators={"office": office.public}, peers=peers)
+        )
+        (site.path / "rows.csv").write_text("n0\n1\n")
+        plain = Hostile("plain", {"kind": "mean", "columns": ["n0"]})
+        roster = {"a": site.identity.public, **peers}
+        site.consider(request(plain, office, roster).pack())
+        data = request(hostile, office, roster).pack()
+        _reset_peak()
+        before, began = peak_bytes(), time.process_time()
+        answer = site.consider(data)
+        took, held = time.process_time() - began, peak_bytes() - before
+    print(json.dumps([took, held / MEGABYTE, answer.code if isinstance(answer, Refusal) else "offer"]))
 
 
 def _taker(where: str, folder: Path) -> Callable[[bytes], Any]:

@@ -13,7 +13,7 @@ from cape.secagg import Identity
 from cape.steward import Policy, Request, SiteFolder
 from cape.steward.codes import Denied
 from cape.steward.keyring import Card, fingerprint, load_identity, make_identity, public_text, read_public
-from cape.steward.review import check_question
+from cape.steward.review import check_question, check_terms
 from cape.steward.template import site_toml
 from cape.study import Study
 from cape.study.document import ParsedAnalysis, document, read
@@ -216,10 +216,11 @@ def test_a_new_policy_accepts_a_study_that_leaves_colluding_and_min_sites_out(tm
 
     if sites == 3:  # the paper's rule supposes that nobody colludes, and a site does not
         with pytest.raises(Denied, match="write colluding = 1 under"):
-            check_question(policy, asked())
+            check_terms(policy, asked())
         study = asked("colluding = 1")
     else:
         study = asked()
+    check_terms(policy, study)
     check_question(policy, study)
     parties = study.setting.parties
     assert parties.lying

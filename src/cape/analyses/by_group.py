@@ -41,13 +41,14 @@ from cape.engine.arguments import names
 from cape.engine.estimates import Estimate, Estimates, warn_of_unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
 from cape.engine.result import Release
-from cape.errors import TooNoisyWarning
+from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Figure, Intervals, Mark
 from cape.show.figures import DOTS, Panel
 
 __all__ = ["ByGroup"]
 
 _BETWEEN = " | "
+_MOST_ARRAYS = 1 << 18  # of all groups
 
 
 @dataclass(frozen=True, init=False)
@@ -122,9 +123,22 @@ def _groups(asked: ByGroup, schema: Schema) -> list[str]:
     return [f"{_BETWEEN}{asked.by}={value}" for value in schema.category(asked.by).values]
 
 
+def _effort(asked: ByGroup, schema: Schema, results: Sequence[int]) -> float:
+    """Return the time that all groups take, of which each asks for itself."""
+    one, groups = asked.of_one, len(schema.category(asked.by or "").values)
+    columns = len(getattr(one, "columns", ())) + len(getattr(one, "categories", ()))
+    each = one.effort(schema, [size // groups for size in results])
+    return groups * (each + (1 + len(results)) * (2e-5 + 1e-6 * columns))
+
+
 def _query(asked: ByGroup, schema: Schema, neighbours: Neighbours) -> Query:
-    each = asked.of_one.query(schema, "add-remove")
-    return _together(asked, [each] * len(_groups(asked, schema)), neighbours)
+    each, groups = asked.of_one.query(schema, "add-remove"), len(_groups(asked, schema))
+    if groups * len(each.flat_scales) > _MOST_ARRAYS:
+        raise InvalidInput(
+            f"{groups:,} groups by {asked.by!r} with {len(each.flat_scales):,} tables or sums each are more "
+            f"than {_MOST_ARRAYS:,}; ask for fewer columns, or merge categories under [derive]"
+        )
+    return _together(asked, [each] * groups, neighbours)
 
 
 def _together(asked: ByGroup, queries: Sequence[Query | None], neighbours: Neighbours) -> Query:
@@ -285,6 +299,7 @@ def _of_group(panel: Panel, name: str) -> Panel:
 
 
 _GROUPED: dict[str, Callable[..., Any]] = {
+    "effort": _effort,
     "query": _query,
     "finish": _finish,
     "conduct": _conduct,

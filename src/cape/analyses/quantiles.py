@@ -32,6 +32,7 @@ MOST_SEARCHED = 9
 """How many quantiles are searched for. The last stage of a search leaves noise that grows with the root of
 their number; from about 12 (Gaussian) or 15 (Laplace) on, counts in bins are better."""
 _BINS = 256
+_MOST_BINS = 1 << 22  # of all columns
 
 _CURVE = "The share of people below each value; the band is the 95% interval at each point."
 
@@ -151,6 +152,11 @@ class _FromTree(ByGroup):
     bins: int
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        if len(self.columns) * self.bins > _MOST_BINS:
+            raise InvalidInput(
+                f"{len(self.columns):,} columns in {self.bins:,} bins each have more than {_MOST_BINS:,} "
+                "together; use fewer bins, or fewer columns"
+            )
         levels = len(sizes(self.bins, self.laplace))
         if neighbours == "replace-one":
             total = 1 / levels if self.laplace else 1 / math.sqrt(levels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,7 @@ from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise, Query
 from cape.errors import InvalidInput
+from cape.privacy.residuals import groups_of, scales_effort
 from cape.show import Table
 
 __all__ = ["Tables", "cut"]
@@ -106,6 +108,22 @@ class Tables(Analysis):
     def tables_asked(self) -> Workload:
         """Return the tables that matter, by the places of their columns, with their weights."""
         return _asked(self.columns, self.ways, self.workload, self.weights)
+
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return the time for all sets of columns, and for the best noise of each group of them."""
+        if self.workload is not None:
+            sets = groups = sum(1 << len(columns) for columns, _ in self.workload)
+            kinds = [1] * len(self.columns)
+        else:
+            sets = sum(math.comb(len(self.columns), many) for many in range(self.ways + 1))
+            given = dict(self.weights or ())
+            axes = zip(self.axes(schema), self.columns, strict=True)
+            alike = Counter((levels(axis, schema), given.get(name, 1.0)) for axis, name in axes)
+            kinds = list(alike.values())
+            groups = groups_of(kinds, self.ways)
+        best = 0.0 if self.laplace else scales_effort(kinds, groups)
+        found: float = super().effort(schema, results)
+        return found + 1e-5 * sets + best
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         axes = self.axes(schema)

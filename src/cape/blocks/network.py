@@ -22,6 +22,8 @@ from cape.noise.stream import SecureStream
 
 __all__ = ["ACTIVATIONS", "LOSSES", "Network"]
 
+_AT_ONCE = 1 << 20  # weights that are drawn at once
+
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "identity")
 LOSSES = ("cross-entropy", "squared")
 
@@ -89,8 +91,11 @@ class Network:
         for matrix in self.matrices(parameters):
             fan_in, fan_out = len(matrix) - 1, matrix.shape[1]
             fans = fan_in if self.activation == "relu" else fan_in + fan_out
-            uniform = (stream.words((fan_in, fan_out)) >> np.uint64(11)) * 2.0**-52 - 1.0
-            matrix[:-1] = uniform * math.sqrt(6.0 / fans)
+            rows = max(1, _AT_ONCE // fan_out)
+            for start in range(0, fan_in, rows):
+                part = matrix[start : min(start + rows, fan_in)]
+                uniform = (stream.words(part.shape) >> np.uint64(11)) * 2.0**-52 - 1.0
+                part[:] = uniform * math.sqrt(6.0 / fans)
         return parameters
 
     def check_parameters(self, parameters: ArrayLike) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -97,8 +98,10 @@ class Query:
             check.real("l1", self.l1, above=0.0)
         if self.blocks:
             check.real("sensitivity", self.sensitivity, above=0.0)
-        for scale in self.flat_scales:
-            check.real("scales", scale, above=0.0)
+        scales = self.flat_scales
+        if not all(type(scale) is float and 0.0 < scale < math.inf for scale in scales):
+            for scale in scales:
+                check.real("scales", scale, above=0.0)
 
     @property
     def private(self) -> bool:
@@ -252,6 +255,16 @@ class Analysis(ABC):
     def stages(self) -> tuple[float, ...]:
         """Return how the share is divided among the queries that are asked one after the other."""
         return (1.0,)
+
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return a bound on the seconds of CPU that `conduct` takes to its next query, given such results.
+
+        `results` has the size of the result of each earlier stage. The bound itself is computed at once: a
+        site lets a question that would take long wait for approval (`cape.steward.decide`). By default the
+        first query and `query` take no more than a second, whatever the arguments are, and after each stage
+        a matrix with as many entries as its result is decomposed a few times.
+        """
+        return sum((4e-4 + 1e-5 * size + 8e-8 * size * math.sqrt(size) for size in results), 0.0)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask, and ask again once the answer is there: yields as many queries as there are stages.

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -33,7 +34,7 @@ from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Parties, Scheme
 from cape.errors import InvalidInput
 from cape.noise import Kind, LaplacePart
-from cape.privacy import Budget, laplace, noise_for_mu
+from cape.privacy import Budget, laplace, noise_for_mu, subsampling
 from cape.privacy.budget import BESIDE
 
 __all__ = ["Setting", "Stages", "slack"]
@@ -222,6 +223,14 @@ class Stages:
         share = self.cost(asked) if self.scheme.private else self.share
         nothing = None if asked else Query((), (), 0.0)
         return self.setting.guarantee(self.scheme, float(share) or 1.0, nothing, self.slack if asked else 0.0)
+
+    def effort(self, analysis: Analysis, results: Sequence[int] = ()) -> float:
+        """Return a bound on the seconds of CPU to the next query of an analysis and its calibration.
+
+        `results` has the size of the result of each earlier stage.
+        """
+        asked = self.setting.asked(analysis, self.scheme)
+        return asked.effort(self.setting.schema, results) + subsampling.effort(self.sampling)
 
     @property
     def terms(self) -> str:

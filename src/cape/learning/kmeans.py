@@ -60,9 +60,19 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import TooNoisyWarning, outside
+from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.learning.clusters import KMeansModel
-from cape.learning.seeds import Spread, cluster, halves, public_stream, spread
+from cape.learning.seeds import (
+    Spread,
+    cluster,
+    cluster_effort,
+    halves,
+    made_up,
+    nearest,
+    public_stream,
+    spread,
+    spread_effort,
+)
 from cape.noise.law import GAUSSIAN, Law, coarse
 from cape.show.numbers import count
 
@@ -81,6 +91,7 @@ _PARTS_L1 = 1.0, 0.75, 0.5, 2.0  # the same for Laplace noise, as parts of epsil
 _SEED_WEIGHT = 2.0  # of counts in the first release, under Laplace noise
 _MIDDLE = 1 / 3  # the squared length of a centre, on average, if rows fill their bounds evenly
 _MOST_CLUSTERS = 1000
+_MOST_NUMBERS = 1 << 20  # of the points of the first release
 
 
 def sensitivity(neighbours: Neighbours, weight: float = 1.0) -> float:
@@ -156,8 +167,7 @@ def _densest(analysis: KMeans, columns: tuple[tuple[str, Column, Any], ...]) -> 
     schema = Schema({name: column for name, column, _ in columns})
     points = _places(analysis, tuple((name, column) for name, column, _ in columns))
     x = typical.rows(analysis.design, schema, _TYPICAL)
-    nearest = ((x[:, None] - points) ** 2).sum(axis=2).argmin(axis=1)
-    return float(np.bincount(nearest).max()) / _TYPICAL
+    return float(np.bincount(nearest(x, points)).max()) / _TYPICAL
 
 
 @lru_cache(maxsize=16)
@@ -278,8 +288,25 @@ class KMeans(Analysis):
         seeds, parted, step, last = self._parts
         return (seeds, *[parted] * self._halved, *[step] * (self.steps - 1), last)
 
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return the time for the places of the first release, and for clusters of its summary."""
+        if self.clusters == 1:
+            return 0.0
+        width = self.design.width(schema)
+        found = spread_effort(self._places(schema), width)
+        if results:
+            found += (1 + self._halved) * cluster_effort(
+                self._places(schema), self.clusters, width, _RESTARTS
+            )
+        return found + 1e-3 * len(results)
+
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a step at centres that do not depend on data: plans are made with it."""
+        if self._places(schema) * self.design.width(schema) > _MOST_NUMBERS:
+            raise InvalidInput(
+                f"{self.clusters:,} clusters of rows with {self.design.width(schema):,} entries need more "
+                f"than {_MOST_NUMBERS:,} numbers in one release; use fewer clusters, or fewer columns"
+            )
         return self._ask(schema, self._start(schema), neighbours, "")
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
@@ -386,15 +413,15 @@ class KMeans(Analysis):
 
     def places(self, schema: Schema) -> Spread:
         """Return the points whose neighbourhoods the first release counts."""
-        width = self.design.width(schema)
-        return self._seeds(schema, max(_SEEDS if width > 1 else 0, _SEEDS_EACH * self.clusters))
-
-    def _seeds(self, schema: Schema, many: int) -> Spread:
+        many = self._places(schema)
         return spread(self.design, schema, many, public_stream(self.seed, f"spread {many}"))
 
+    def _places(self, schema: Schema) -> int:
+        """Return how many points the first release has, at most."""
+        return max(_SEEDS if self.design.width(schema) > 1 else 0, _SEEDS_EACH * self.clusters)
+
     def _start(self, schema: Schema) -> Floats:
-        points = self._seeds(schema, self.clusters).points
-        return points[np.arange(self.clusters) % len(points)]
+        return made_up(self.design, schema, self.clusters, public_stream(self.seed, "start"))
 
     def _ask(
         self, schema: Schema, centres: Floats, neighbours: Neighbours, note: str, *, seeds: bool = False

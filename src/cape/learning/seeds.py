@@ -20,13 +20,24 @@ from cape.blocks.design import Design
 from cape.data import Number, Schema
 from cape.noise import SecureStream
 
-__all__ = ["Spread", "cluster", "halves", "nearest", "public_stream", "spread"]
+__all__ = [
+    "Spread",
+    "cluster",
+    "cluster_effort",
+    "halves",
+    "made_up",
+    "nearest",
+    "public_stream",
+    "spread",
+    "spread_effort",
+]
 
 
 _DRAWN = 64  # made-up rows for each point of a spread
 _OFFSET = 0.3  # of a cell's radius, from a centre to those of its halves
 _SETTLED = 8  # steps that even them out
 _STEPS = 50  # the most of one run on a summary, which has few points
+_AT_ONCE = 1 << 18  # distances that are held in memory
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ def spread(design: Design, schema: Schema, many: int, stream: SecureStream) -> S
     Rows are made up, each column spread evenly over its bounds or categories, turned to vectors as sites do
     it, and divided by a few steps of k-means: in any number of dimensions cells come out compact and alike.
     """
-    rows = _made_up(design, schema, _DRAWN * many, stream)
+    rows = made_up(design, schema, _DRAWN * many, stream)
     points = rows[:many].copy()
     for _ in range(_SETTLED):
         found = nearest(rows, points)
@@ -84,9 +95,31 @@ def halves(centres: Floats, variance: float, stream: SecureStream) -> Spread:
 
 
 def nearest(rows: Floats, points: Floats) -> Integers:
-    """Return which point is nearest to each row."""
-    distance = (points**2).sum(axis=1) - 2 * rows @ points.T
-    return np.asarray(distance.argmin(axis=1))
+    """Return which point is nearest to each row; memory does not grow with the product of the two."""
+    squares = (points**2).sum(axis=1)
+    found = np.empty(len(rows), np.int64)
+    step = max(1, _AT_ONCE // len(points))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        found[start : start + step] = (squares - 2 * part @ points.T).argmin(axis=1)
+    return found
+
+
+def spread_effort(many: int, width: int) -> float:
+    """Return a bound on the seconds of CPU that `spread` takes."""
+    rows = _DRAWN * many
+    return (_SETTLED + 1) * rows * (many * _pair(width) + width * 1.2e-8)
+
+
+def cluster_effort(points: int, many: int, width: int, restarts: int) -> float:
+    """Return a bound on the seconds of CPU that `cluster` takes, if no run settles before its last step."""
+    step = points * many * _pair(width) + width * (6e-6 + points * 4e-9)
+    return restarts * (_STEPS * step + many * (4e-5 + points * width * 4e-9))
+
+
+def _pair(width: int) -> float:
+    """Return the seconds that the distance of one row and one point takes."""
+    return 7e-9 + 5e-11 * width
 
 
 def cluster(points: Floats, weights: Floats, many: int, stream: SecureStream, restarts: int) -> Floats:
@@ -99,7 +132,7 @@ def cluster(points: Floats, weights: Floats, many: int, stream: SecureStream, re
     best, least = points[:many], math.inf
     for _ in range(restarts):
         centres = _lloyd(points, weights, _plus_plus(points, weights, many, stream))
-        distance = ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+        distance = ((points - centres[nearest(points, centres)]) ** 2).sum(axis=1)
         cost = float(weights @ distance)
         if cost < least - 1e-12 * total:
             best, least = centres, cost
@@ -140,7 +173,7 @@ def _lloyd(points: Floats, weights: Floats, centres: Floats) -> Floats:
     return centres
 
 
-def _made_up(design: Design, schema: Schema, many: int, stream: SecureStream) -> Floats:
+def made_up(design: Design, schema: Schema, many: int, stream: SecureStream) -> Floats:
     """Return vectors of rows that fill the schema evenly."""
     parts: list[Floats] = []
     for name in design.sources:

@@ -42,7 +42,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Literal
@@ -51,7 +51,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-__all__ = ["Columns", "Relation", "Scales", "optimal_scales", "subsets", "total_variance", "worst_case"]
+__all__ = [
+    "Columns",
+    "Relation",
+    "Scales",
+    "groups_of",
+    "optimal_scales",
+    "scales_effort",
+    "subsets",
+    "total_variance",
+    "worst_case",
+]
 
 Floats = NDArray[np.float64]
 Relation = Literal["add-remove", "replace-one", "open"]
@@ -209,6 +219,24 @@ def optimal_scales(
         if group in by_group:
             std[columns] = by_group[group]
     return Scales(std, total, gap, exact)
+
+
+def groups_of(kinds: Iterable[int], ways: int) -> int:
+    """Return how many groups of sets of at most so many columns there are, given how many each kind has."""
+    found = [1] + [0] * ways
+    for many in kinds:
+        found = [sum(found[m - k] for k in range(min(many, m) + 1)) for m in range(ways + 1)]
+    return sum(found)
+
+
+def scales_effort(kinds: Collection[int], groups: int) -> float:
+    """Return a bound on the seconds of CPU that `optimal_scales` takes, for kinds of so many columns."""
+    if len(kinds) < 2:
+        return 0.0
+    relations = math.prod(many + 1 for many in kinds)
+    if relations <= min(_MOST_RELATIONS, _MOST_NUMBERS // groups):
+        return 1e-9 * relations * groups**2 + 1e-4 * groups
+    return 4e-4 * groups
 
 
 def worst_case(values: Sequence[int], std: Mapping[Columns, float], relation: Relation) -> float:

@@ -7,7 +7,14 @@ Reason. A request is accepted once, and only while it is valid: its nonce is on 
 (`nonces`). Everything in an offer is computed here, by `review`, from the question alone; `grant` turns an
 offer into a grant. A refusal repeats the policy, and says nothing of the data except whether the table can be
 used.
-Tested in tests/steward/test_decide.py, test_endpoint.py and test_kills.py.
+
+Claim. Until it is approved or paid for, a request takes at most about a second of CPU and 256 MB, whatever it
+holds, and never while another request waits for a lock.
+Reason. Its size, and the values in it, are limited before it is decoded. What a question asks for first is
+computed from arguments with limits; what may take longer, to the stage that is asked, has a bound that is
+known beforehand (`Analysis.effort`), and is not computed above it (`takes_long`).
+Tested in tests/steward/test_decide.py, test_effort.py, test_endpoint.py and test_kills.py; measured over
+hostile studies in benchmarks/edge.py.
 """
 
 from __future__ import annotations
@@ -38,10 +45,13 @@ from cape.steward.review import (
     check_columns,
     check_question,
     check_roster,
+    check_terms,
+    is_large,
     limits_of,
     price,
     question,
     same_grid,
+    takes_long,
     whole_price,
 )
 from cape.steward.wire import MOST_NUMBERS
@@ -146,13 +156,24 @@ class Decider:
             )
         asked = question(request.study, request.number, request.model)
         check_roster(policy, asked, request.roster, self.own)
-        check_question(policy, asked)
+        check_terms(policy, asked)
         if request.stage >= len(asked.stages):
             raise Denied(Code.REQUEST, f"the analysis has only {len(asked.stages)} stages")
         if ledger.has(request.run, request.stage, request.coordinator):
             raise Denied(
                 Code.RUN, "this stage of the run was asked before; a retry is a new release with a new run"
             )
+        limits, basis = limits_of(policy, asked, request.study_hash), basis_of(policy, asked)
+        begun = ledger.begun(request.run, request.coordinator)
+        approved = None
+        unpaid = request.trial or not begun
+        if unpaid and takes_long(asked, self.sessions.sizes(request)):
+            approved = self._check_approval(request, long=True)
+            with denying():
+                ledger.check(request.coordinator, whole_price(policy, asked), limits, basis)
+        check_question(policy, asked)
+        if unpaid and approved is None and is_large(asked):
+            approved = self._check_approval(request, long=True)
         session = self.sessions.at(request, asked)
         query, (calibration, local_std) = session.pending(), session.calibrate()
         check_columns(policy, asked, query)
@@ -161,9 +182,7 @@ class Decider:
         same_grid(calibration, request.grid)
         cost, once = (charged(policy, asked, each) for each in price(asked, request.stage, query, local_std))
         parameters = _secagg_parameters(request, asked, calibration.size)
-        approved = self._check_approval(request)
-        limits, basis = limits_of(policy, asked, request.study_hash), basis_of(policy, asked)
-        begun = ledger.begun(request.run, request.coordinator)
+        approved = approved or self._check_approval(request)
         due = cost if begun else cost + once
         if due != Amount():  # `reserve` checks again in the transaction that writes
             with denying():
@@ -187,8 +206,10 @@ class Decider:
             self.log,
         )
 
-    def _check_approval(self, request: Request) -> Callable[[Answers], bool]:
+    def _check_approval(self, request: Request, *, long: bool = False) -> Callable[[Answers], bool]:
         """Deny a study that the steward refused, or has not approved yet where the policy says "ask".
+
+        One that takes `long` to judge needs an approval whatever the policy says.
 
         Return what says the same again when the answer is paid for: a decision may have come meanwhile.
         """
@@ -198,7 +219,7 @@ class Decider:
                 Code.STEWARD,
                 "this site's steward has refused the study; `cape site approve` at the site reverses that",
             )
-        if self.policy.approve == "auto":
+        if self.policy.approve == "auto" and not long:
             return lambda answers: approvals is None or not approvals.refused(request)
         needed = self.policy.approvals
         answers = self.ledger.answers(request.study_hash, request.coordinator, request.number, request.run)
@@ -217,10 +238,10 @@ class Decider:
             raise Denied(Code.STEWARD, "too many studies wait for this site's steward; ask again later")
         if held is not None and held.question is not None:
             raise Denied(Code.APPROVAL, ASKS + held.question.text)
-        raise Denied(
-            Code.APPROVAL,
-            "the study is held until this site's steward approves it (`cape site approve`); ask again later",
-        )
+        sentence = "the study is held until this site's steward approves it (`cape site approve`)"
+        if long:
+            sentence += f": analysis {request.number} takes more than a second, or much memory, to judge"
+        raise Denied(Code.APPROVAL, f"{sentence}; ask again later")
 
     def _rows(self, session: AnalysisSession, bits: int) -> int:
         """Return the number of rows, or deny without saying how many there are.

@@ -12,7 +12,16 @@ from cape.steward.amount import Amount, Basis, Limit
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.grant import denying
 from cape.steward.policy import Policy
-from cape.steward.review import basis_of, check_question, columns_of, limits_of, question, whole_price
+from cape.steward.review import (
+    basis_of,
+    check_question,
+    check_terms,
+    columns_of,
+    limits_of,
+    question,
+    takes_long,
+    whole_price,
+)
 from cape.study.document import ParsedAnalysis, hash_of
 
 __all__ = ["Verdict", "preview"]
@@ -56,10 +65,14 @@ def preview(
         try:
             asked = question(dict(study), number)
             kind, description = asked.analysis.kind, asked.analysis.sentence
-            columns = _columns(asked)
             _check_names(policy, asked)
             cost = whole_price(policy, asked)
-            check_question(policy, asked)
+            check_terms(policy, asked)
+            if takes_long(asked):  # whatever it asks for is compared with the policy once it is approved
+                description += " (its columns are checked once it is approved)"
+            else:
+                columns = _columns(asked)
+                check_question(policy, asked)
             limits = limits_of(policy, asked, hash_of(study))
             with denying():
                 ledger.check(coordinator or b"", planned + cost, limits, basis_of(policy, asked))

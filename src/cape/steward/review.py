@@ -31,16 +31,21 @@ __all__ = [
     "charged",
     "check_question",
     "check_roster",
+    "check_terms",
     "columns_of",
+    "is_large",
     "limits_of",
     "price",
     "question",
     "same_grid",
+    "takes_long",
     "whole_price",
 ]
 
 _CLOSE = 1 + 1e-9
 _BESIDE = Fraction(1, 10)  # of delta: what samples and sparse graphs may add to what a study states
+_LONG = 1.0  # seconds of CPU
+_LARGE = 1 << 21  # numbers of one release
 _STAGES = 1000  # whose sparse graphs may fail, of a study that states no delta
 
 
@@ -55,8 +60,22 @@ def question(study: dict[str, object], number: int, model: object = None) -> Par
     raise Denied(Code.REQUEST, f"the study is invalid: {problem}")
 
 
-def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
-    """Deny an analysis that the policy does not allow."""
+def takes_long(asked: ParsedAnalysis, results: Sequence[int] = ()) -> bool:
+    """Return whether finding out what is asked may take more than a second, after results of these sizes.
+
+    That is known beforehand, from the question alone. Whoever asks may ask again and again without paying:
+    what takes long waits until a steward approves it, or its run is in the ledger.
+    """
+    return asked.stages.effort(asked.analysis, results) > _LONG
+
+
+def is_large(asked: ParsedAnalysis) -> bool:
+    """Return whether more numbers are asked for than a site holds in memory without having approved it."""
+    return sum(array.size for array in _query(asked).arrays(asked.setting.schema)) > _LARGE
+
+
+def check_terms(policy: Policy, asked: ParsedAnalysis) -> None:
+    """Deny a kind, noise, adjacency, person or parties that the policy does not allow."""
     kind = asked.analysis.kind
     if kind not in policy.analyses:
         raise Denied(
@@ -86,9 +105,13 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
             f"{setting.neighbours!r} to adjacency under [allow] in site.toml",
         )
     check_person(policy, asked)
-    check_columns(policy, asked, _query(asked))
     if scheme.masked:
         _check_parties(policy, asked)
+
+
+def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
+    """Deny a question of columns that the policy does not allow, or at a price that it does not."""
+    check_columns(policy, asked, _query(asked))
     if not policy.release.covers(whole_price(policy, asked)):
         raise Denied(
             Code.RELEASE,
@@ -281,7 +304,7 @@ def charged(policy: Policy, asked: ParsedAnalysis, cost: Amount) -> Amount:
 def whole_price(policy: Policy, asked: ParsedAnalysis) -> Amount:
     """Return what all stages of a release together cost this site's ledger."""
     stages = asked.stages
-    if not _query(asked).blocks:
+    if not takes_long(asked) and not _query(asked).blocks:
         return Amount()
     given_up = _given_up(asked) if stages.sampling < 1 else 0
     extra = len(stages) * _beside(asked) + given_up

@@ -13,6 +13,7 @@ from cape.steward.book import Book
 from cape.steward.held import Held
 from cape.steward.keyring import fingerprint
 from cape.steward.policy import Policy
+from cape.steward.review import takes_long
 from cape.steward.template import assignments
 from cape.study.document import read
 
@@ -82,6 +83,8 @@ def _made(study: Mapping[str, Any], number: int, rows: int) -> data.PlanLine:
     try:
         asked = read(study, number)
         title = f"{number}. {asked.analysis.sentence}"
+        if takes_long(asked):
+            return data.PlanLine(number, title, problem="This analysis takes too long to be planned here.")
         entries = sum(array.size for array in asked.query.arrays(asked.setting.schema))
         if entries > _MOST_ENTRIES:
             return data.PlanLine(
