@@ -60,8 +60,8 @@ def test_a_head_states_the_totals_and_is_signed(tmp_path: Path):
     head = head_of(ledger)
     assert (head.ledger, head.lines, head.key) == (ledger.id, 3, KEY.public)
     assert head.spent == {
-        Basis(): Amount(Fraction(1, 7), Fraction(1, 10**9)),
-        Basis("add-remove"): Amount(Fraction(1, 5), pure=Fraction(1, 3)),
+        Basis(): Amount(Fraction(1, 7), Fraction(1, 10**9)).rounded_up(),
+        Basis("add-remove"): Amount(Fraction(1, 5), pure=Fraction(1, 3)).rounded_up(),
     }
     assert Head.unpack(head.pack()) == head
     assert not head.contradicts(head_of(ledger, 2))

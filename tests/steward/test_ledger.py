@@ -293,13 +293,15 @@ def test_the_names_of_sessions_are_remembered(ledger: Ledger):
 def test_sums_are_exact_and_never_pass_the_limit(tmp_path_factory, costs):
     ledger = Ledger.create(tmp_path_factory.mktemp("ledger") / "l", own)
     limit, expected = Limit("of this site", Amount(Fraction(2))), Fraction(0)
-    for cost in costs:
+    for stated in costs:
+        cost = Amount(stated).rounded_up().mu_squared
+        assert stated <= cost < stated + Fraction(1, 10**290)
         if expected + cost <= 2:
-            ledger.reserve(entry(cost=cost), [limit])
+            ledger.reserve(entry(cost=stated), [limit])
             expected += cost
         elif cost:
             with pytest.raises(BudgetExceeded):
-                ledger.reserve(entry(cost=cost), [limit])
+                ledger.reserve(entry(cost=stated), [limit])
     assert ledger.spent().mu_squared == expected
 
 

@@ -2,7 +2,7 @@
 
 Claim. The stages of an analysis together cost at most the mu that its share of the budget buys.
 Reason. Without sampling, stage i is given the part p_i of the share, so mu_i² = p_i share mu²; the parts are
-fractions that add up to exactly 1, and mu² adds. With Poisson sampling all stages are alike, and their
+decimals that add up to exactly 1, and mu² adds. With Poisson sampling all stages are alike, and their
 noise is that of `privacy.noise_for_mu`: the whole run is dominated by one Gaussian release of mu² = share
 mu², but for a slack that the promise adds to delta. The slacks of shares that add up to 1 are together at
 most the part `BESIDE` of delta, which the mu of a budget leaves to them: its own (epsilon, delta) holds with
@@ -42,6 +42,7 @@ __all__ = ["Setting", "Stages", "slack"]
 _SLACK = 1e-5  # of delta: fifty runs over samples that state all of it fit into what is left beside
 _LEAST_SLACK = 1e-12  # below, the accountant's own rounding is as large
 _LEAST_SAMPLING = 1e-5
+_DECIMALS = 10**40  # of parts: floats that are calibrated to them do not change
 
 
 def slack(delta: float, share: float = 1.0) -> float:
@@ -176,14 +177,7 @@ class Stages:
             raise InvalidInput(f"a scheme for {scheme.noise} noise cannot make {setting.noise} noise")
         if setting.noise == "laplace" and scheme.private:
             _require_laplace(analysis, setting, sampling)
-        total = sum(given)
-        return cls(
-            setting.of(analysis),
-            scheme,
-            Fraction(repr(share)),
-            tuple(part / total for part in given),
-            sampling,
-        )
+        return cls(setting.of(analysis), scheme, Fraction(repr(share)), _parts(given), sampling)
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -295,6 +289,23 @@ class Stages:
         )
         whole = setting.of_person(query).l1
         return found, found.local_noise / whole if whole else 0.0
+
+
+def _parts(given: Sequence[Fraction]) -> tuple[Fraction, ...]:
+    """Return parts of 1 in these proportions, each a decimal, which add up to exactly 1.
+
+    Decimals keep a ledger's sums short: those of thirds, sevenths and elevenths are ever longer fractions.
+    """
+    total, before, spent = sum(given), Fraction(0), 0
+    parts = []
+    for each in given:
+        before += each
+        upto = math.floor(before / total * _DECIMALS)
+        parts.append(Fraction(upto - spent, _DECIMALS))
+        spent = upto
+    if min(parts) <= 0:
+        raise InvalidInput("a stage must not have so much less of the budget than another")
+    return tuple(parts)
 
 
 def _require_laplace(analysis: Analysis, setting: Setting, sampling: float) -> None:

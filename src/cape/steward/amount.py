@@ -69,6 +69,8 @@ _LEAST = Fraction(1, 10**300)  # below this, `gaussian.delta` may be too small
 _MIXED = Fraction(1, 10**10)  # of delta, for both kinds together; `Budget.mu` leaves more than that
 _PAIRS = 16
 _BESIDE = Fraction(repr(BESIDE))  # of delta, for `extra`
+_DIGITS = 300  # after the point, of what a ledger is charged
+_ONE = 10**_DIGITS
 
 
 class Incomparable(CapeError):
@@ -118,6 +120,15 @@ class Amount:
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.mu_squared + other.mu_squared, self.extra + other.extra, self.pure + other.pure)
+
+    def rounded_up(self) -> Amount:
+        """Return it on the grid of `_DIGITS` decimals: itself if it is on it, else the next above.
+
+        Exact sums of amounts on it stay on it; without it, sums of thirds, sevenths and elevenths need ever
+        longer fractions, until no ledger holds them. What people write in decimals is on it, and so is the
+        square of a mu above 1e-20, which is a binary fraction: ten releases of a tenth add up to the whole.
+        """
+        return Amount(_up(self.mu_squared), _up(self.extra), _up(self.pure))
 
     def times(self, count: int) -> Amount:
         """Return a multiple of it."""
@@ -240,6 +251,10 @@ def total(parts: Mapping[Basis, Amount], adjacency: str | None = None) -> Amount
 def _epsilon(delta: float, mu: float, pure: Fraction) -> float:
     """Return an epsilon; it takes a millisecond, and pages show the same ones again and again."""
     return laplace.composed_epsilon(delta, mu, [pure])
+
+
+def _up(value: Fraction) -> Fraction:
+    return value if _ONE % value.denominator == 0 else Fraction(math.ceil(value * _ONE), _ONE)
 
 
 def _float(value: Fraction) -> float:

@@ -8,11 +8,12 @@ written here.
 Reason. `reserve` checks run, stage and all limits and writes the line in one transaction that holds the
 write lock from its start (BEGIN IMMEDIATE), so that no other can read the same totals; it returns once SQLite
 has synced the log (WAL, synchronous = FULL). Only then is there a grant. A process that dies between the two
-leaves the ledger too high, never too low. Amounts are fractions, added exactly, under one adjacency
-(`amount`). Triggers forbid changing or deleting a line; every line holds a hash of the lines before it, and
-the site's signature of that hash and of the totals (`heads`), so that a line changed by hand is detected, and
-a ledger that was replaced as a whole contradicts heads that others keep (`verify`). Time never runs backwards
-in it: a clock that is set back does not reopen an old year.
+leaves the ledger too high, never too low. Amounts are rounded up to a decimal grid, once, and added exactly,
+under one adjacency (`amount`); running totals keep the time for a line from growing (`running`). Triggers
+forbid changing or deleting a line; every line holds a hash of the lines before it, and the site's signature
+of that hash and of the totals (`heads`), so that a line changed by hand is detected, and a ledger that was
+replaced as a whole contradicts heads that others keep (`verify`). Time never runs backwards in it: a clock
+that is set back does not reopen an old year.
 Tested in tests/steward/test_ledger.py, test_heads.py and test_kills.py.
 
 A missing ledger is an error; only `Ledger.create` makes one. The file is `ledger_file`'s; `lines` defines
@@ -32,12 +33,13 @@ from typing import Any, NamedTuple
 
 from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.secagg.keys import Identity
+from cape.steward import running
 from cape.steward.amount import Amount, Basis, Limit, total
 from cape.steward.gaps import Gap, Unsettled, gap_of, is_known, note, open_gaps
 from cape.steward.heads import Head, chain_of, of_json, start, to_json
 from cape.steward.ledger_file import LedgerFile, make
 from cape.steward.lines import COLUMNS, SETTLED, Entry, Line, line_of, values_of
-from cape.steward.reading import chain_at, earlier, head_of, sums, totals_at
+from cape.steward.reading import chain_at, earlier, head_of, totals_at
 
 __all__ = ["NOTHING", "Amount", "Answers", "Entry", "Ledger", "Limit", "Line", "require_covered"]
 
@@ -128,10 +130,12 @@ class Ledger(LedgerFile):
                 raise Refused(
                     "this site's policy, or its steward's approval, has changed meanwhile; ask again"
                 )
-            charged = entry.cost if begun else entry.cost + entry.once
+            charged = (entry.cost if begun else entry.cost + entry.once).rounded_up()
             now = self._now(db)
             if charged != Amount():
-                require_covered(partial(sums, db), entry.coordinator, now.year, charged, limits, entry.basis)
+                require_covered(
+                    partial(running.sums, db), entry.coordinator, now.year, charged, limits, entry.basis
+                )
             return _insert(db, entry, charged, now, self.id, self._signer())
 
     def spent(
@@ -142,7 +146,7 @@ class Ledger(LedgerFile):
         It is under one adjacency: the one named, or replace-one if any line is stated so.
         """
         with self._connected() as db:
-            return total(sums(db, coordinator, year), adjacency)
+            return total(running.sums(db, coordinator, year), adjacency)
 
     def has(self, run: bytes, stage: int, coordinator: bytes) -> bool:
         """Return whether this coordinator has reserved this stage of a run."""
@@ -150,7 +154,7 @@ class Ledger(LedgerFile):
 
     def may_have(self, run: bytes, stage: int, coordinator: bytes) -> bool:
         """Return whether a stage was reserved, here or in lines that were lost before a gap was settled."""
-        return self._holds("kind = ?", SETTLED) or self.has(run, stage, coordinator)
+        return self._holds(f"kind = '{SETTLED}'") or self.has(run, stage, coordinator)
 
     def begun(self, run: bytes, coordinator: bytes) -> bool:
         """Return whether this coordinator has reserved any stage of a run."""
@@ -227,7 +231,8 @@ class Ledger(LedgerFile):
         with self._connected() as db:
             db.execute("BEGIN")
             year = self._now(db).year
-            require_covered(partial(sums, db), coordinator, year, cost, limits, basis or Basis())
+            spent = partial(running.sums, db)
+            require_covered(spent, coordinator, year, cost.rounded_up(), limits, basis or Basis())
 
     @property
     def year(self) -> int:
@@ -263,8 +268,8 @@ class Ledger(LedgerFile):
             BadMessage: it names the site's key, which did not sign it.
         """
         with self._connected() as db:
-            ours = {bytes.fromhex(key) for (key,) in db.execute("SELECT DISTINCT key FROM releases")} | {own}
-            if head.key not in ours:
+            used = db.execute("SELECT 1 FROM releases WHERE key = ? LIMIT 1", (head.key.hex(),)).fetchone()
+            if head.key != own and used is None:
                 return True
             head.verify()
             if is_known(db, self.id, head):
@@ -314,9 +319,9 @@ class Ledger(LedgerFile):
         return self._identity()
 
     def _now(self, db: sqlite3.Connection) -> datetime:
-        (last,) = db.execute("SELECT max(at) FROM releases").fetchone()
+        last = db.execute("SELECT at FROM releases ORDER BY id DESC LIMIT 1").fetchone()
         now = self._clock().astimezone(UTC)
-        return now if last is None else max(now, datetime.fromisoformat(last))
+        return now if last is None else max(now, datetime.fromisoformat(last[0]))
 
 
 def require_covered(
@@ -377,6 +382,7 @@ def _insert(
         f"INSERT INTO releases (id, {', '.join(COLUMNS)}, chain, signature) VALUES ({marks})",
         (count + 1, *values, chain.hex(), head.signature.hex()),
     )
+    running.add(db, entry.study_hash, entry.coordinator.hex(), now.year, entry.basis, charged)
     return count + 1
 
 

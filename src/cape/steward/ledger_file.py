@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from cape import check
 from cape.errors import CapeError, InvalidInput
+from cape.steward import running
 from cape.steward.heads import ID_BYTES
 from cape.steward.lines import COLUMNS, SETTLED
 
@@ -38,13 +39,11 @@ CREATE TABLE releases (
     chain TEXT NOT NULL, signature TEXT NOT NULL,
     UNIQUE (coordinator, run, stage)
 );
-CREATE INDEX spent ON releases (
-    year, coordinator, adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra
-);
 CREATE INDEX answers ON releases (coordinator, study_hash, number);
 CREATE INDEX settled ON releases (plan) WHERE kind = '{SETTLED}';
 CREATE TABLE runs (run TEXT PRIMARY KEY, at TEXT NOT NULL);
 CREATE TABLE gaps (digest TEXT PRIMARY KEY, head BLOB NOT NULL, at TEXT NOT NULL);
+{running.TABLES}
 """
 _TRIGGER = """
 CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}
@@ -100,6 +99,7 @@ class LedgerFile:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._connected() as db, db:  # commits, or rolls back if anything is raised
             db.execute("BEGIN IMMEDIATE")
+            running.refresh(db)
             yield db
 
 

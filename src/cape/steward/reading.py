@@ -1,14 +1,13 @@
-"""Reads a ledger's file: chain values, totals and heads by number of lines, and exact sums."""
+"""Reads a ledger's file: chain values, totals and heads by number of lines."""
 
 from __future__ import annotations
 
 import sqlite3
-from fractions import Fraction
 
 from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head, before, of_json, start
 
-__all__ = ["chain_at", "earlier", "head_of", "sums", "totals_at"]
+__all__ = ["chain_at", "earlier", "head_of", "totals_at"]
 
 
 def chain_at(db: sqlite3.Connection, ledger: bytes, lines: int) -> bytes | None:
@@ -37,28 +36,3 @@ def earlier(db: sqlite3.Connection, ledger: bytes, lines: int) -> tuple[bytes, .
     """Return the chain values that a head after so many lines states beside its own."""
     found = [chain_at(db, ledger, each) for each in before(lines)]
     return tuple(each for each in found if each is not None)
-
-
-def sums(
-    db: sqlite3.Connection, coordinator: bytes | None, year: int | None, study: str | None = None
-) -> dict[Basis, Amount]:
-    """Add up exactly; SQLite counts equal amounts, so that long runs are cheap.
-
-    Settled amounts count for every coordinator, because their coordinator is unknown, and for no study: they
-    would block all studies that state less. The steward refuses those that were running (docs/stewards.md).
-    """
-    columns = "adjacency, unit, unit_rows, unit_sites, sampled, loss, amount, extra"
-    rows = db.execute(
-        f"SELECT {columns}, count(*) FROM releases WHERE (?1 IS NULL OR year = ?1) "
-        "AND (?2 IS NULL OR coordinator = ?2 OR coordinator = '') AND (?3 IS NULL OR study_hash = ?3) "
-        f"GROUP BY {columns}",
-        (year, None if coordinator is None else coordinator.hex(), study),
-    )
-    found: dict[Basis, Amount] = {}
-    for adjacency, unit, per_site, sites, sampled, loss, amount, extra, times in rows:
-        if loss not in ("mu", "epsilon"):
-            raise ValueError("unknown loss")
-        basis = Basis(adjacency, unit, per_site, sites, bool(sampled))
-        each = Amount(**{"mu_squared" if loss == "mu" else "pure": Fraction(amount)}, extra=Fraction(extra))
-        found[basis] = found.get(basis, Amount()) + each.times(times)
-    return found

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cape.errors import BadMessage, CapeError, InvalidInput
+from cape.steward import running
 from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head, before, chain_of, of_json, start, to_json
 from cape.steward.ledger_file import APPLICATION, FORMAT
@@ -93,7 +94,11 @@ def _verify(db: sqlite3.Connection, keys: set[bytes], heads: Sequence[Head]) -> 
         raise ValueError("no ledger")
     ((name,),) = db.execute("SELECT id FROM ledger").fetchall()
     rows = db.execute(f"SELECT id, chain, signature, {', '.join(COLUMNS)} FROM releases ORDER BY id")
-    return verify_rows(bytes.fromhex(name), rows, keys, heads)
+    found = verify_rows(bytes.fromhex(name), rows, keys, heads)
+    if not found.problems:  # else the lines may not add up to anything
+        for problem in running.problems(db):
+            found.say(problem)
+    return found
 
 
 def verify_rows(
