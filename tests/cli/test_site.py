@@ -406,7 +406,7 @@ def test_the_inbox_says_who_asks_and_what_is_left(cape: Cape, world: World):
 
 def test_parts_of_the_ledger_and_csv(cape: Cape, world: World):
     world.granted(world.request())
-    cost = Amount(Fraction(1, 9))
+    cost = Amount(Fraction(1, 8))
     world.site.ledger.reserve(
         Entry(b"k" * 32, "=cmd()", "ab" * 32, 1, "mean", "m", "cape", b"r" * 16, 0, b"p", cost)
     )
@@ -418,7 +418,7 @@ def test_parts_of_the_ledger_and_csv(cape: Cape, world: World):
 
     assert [line["study"] for line in shown()] == ["lungs", "'=cmd()"]
     assert [line["study"] for line in shown("--study", "lungs")] == ["lungs"]
-    assert [line["mu_squared"] for line in shown("--study", "abab")] == ["1/9"]
+    assert [line["mu_squared"] for line in shown("--study", "abab")] == ["1/8"]
     assert [line["study"] for line in shown("--coordinator", "office")] == ["lungs"]
     assert [line["coordinator"] for line in shown("--coordinator", fingerprint(b"k" * 32))] == [""]
     assert shown("--year", "2001") == []

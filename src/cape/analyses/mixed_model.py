@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.caution import CAUTION
 from cape.analyses.heterogeneity_model import published
 from cape.analyses.mixture import Mixture
 from cape.analyses.regression.effects import effects
@@ -92,7 +93,7 @@ class MixedEffectsModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return how the numbers were found, and which sites are hidden."""
-        found = []
+        found = [CAUTION]
         hidden = [name for name, known in zip(self.sites, self.used, strict=True) if not known]
         if hidden and any(self.used):
             found.append(
@@ -115,6 +116,7 @@ class MixedEffectsModel(Shown):
         """Return it as plain data."""
         return plain(
             {
+                "caution": CAUTION,
                 "target": self.target,
                 "by": self.by,
                 "coefficients": self.coefficients,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Rows, Tested, WaldTest
 from cape.arrays import Floats
@@ -136,12 +137,13 @@ class ChoiceModel(Tested, Shown):
         if math.isfinite(self.pseudo_r2.value):
             low, high = self.pseudo_r2.interval()
             fit = f"Pseudo-R² (McFadden) {number(self.pseudo_r2.value)} ({number(low)} to {number(high)})."
-        return [_KINDS[self.family], fit, "Standard errors are robust."]
+        return [CAUTION, _KINDS[self.family], fit, "Standard errors are robust."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients per what `per` says."""
         return plain(
             {
+                "caution": CAUTION,
                 "target": self.target,
                 "family": self.family,
                 "link": "logit",

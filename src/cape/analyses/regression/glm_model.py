@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cape.analyses.caution import CAUTION
 from cape.analyses.regression.diagnostics import AtLeast
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
@@ -162,6 +163,15 @@ class GLMModel(Tested, Portable):
         """The predictor at typical values of the features, if there are such."""
         return reference(self.joint, self.schema)
 
+    @property
+    def _caution(self) -> dict[str, str]:
+        """What is to be said of its intervals: nothing of a logistic regression's."""
+        return {} if (self.family, self.link) == ("binomial", "logit") else {"caution": CAUTION}
+
+    def portable(self) -> dict[str, Any]:
+        """Return it as plain data for other programs."""
+        return self._caution | super().portable()
+
     def notes(self) -> Sequence[str]:
         """Return what the estimates are, and how the model fits."""
         fit = [_said(self.deviance), _said(self.pseudo_r2)]
@@ -182,7 +192,7 @@ class GLMModel(Tested, Portable):
             what += "" if self.offset is None else f", with {self.schema.label(self.offset)} (offset) 0,"
             notes.insert(0, self.reference.said(what, self._mean))
         notes.append("Standard errors are robust: they do not assume the variance that the family has.")
-        return notes
+        return [*self._caution.values(), *notes]
 
     def _mean(self, predictor: float) -> float:
         return float(self._likelihood.mean(np.array([predictor]))[0])
@@ -192,6 +202,7 @@ class GLMModel(Tested, Portable):
         fits = {"deviance": self.deviance, "pseudo_r2": self.pseudo_r2, "dispersion": self.dispersion}
         return plain(
             {
+                **self._caution,
                 "target": self.target,
                 "family": self.family,
                 "link": self.link,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cape import check
+from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.survival.cox_told import CoxBaseline
@@ -170,6 +171,7 @@ class CoxModel(Tested, Shown):
         """Return what errors are, the concordance, and the test of proportional hazards."""
         low, high = self.concordance.interval()
         notes = [
+            CAUTION,
             "Standard errors are robust, and count the noise.",
             f"Concordance under the model, log-hazards taken to be normal: {number(self.concordance.value)} "
             f"({number(low)} to {number(high)}).",
@@ -193,6 +195,7 @@ class CoxModel(Tested, Shown):
         said = plainly(self.estimates, self.coefficients, self.schema)
         return plain(
             {
+                "caution": CAUTION,
                 "time": self.time,
                 "event": self.event,
                 "had": self.had,

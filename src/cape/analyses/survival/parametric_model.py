@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
 from cape.arrays import Floats
@@ -141,7 +142,7 @@ class SurvivalRegressionModel(Tested, Shown):
 
     def notes(self) -> Sequence[str]:
         """Return what errors are, and the shape."""
-        notes = ["Standard errors are robust, and count the noise."]
+        notes = [CAUTION, "Standard errors are robust, and count the noise."]
         for each in self.shape:
             low, high = each.interval()
             notes.append(f"Shape of Weibull's law: {number(each.value)} ({number(low)} to {number(high)}).")
@@ -154,6 +155,7 @@ class SurvivalRegressionModel(Tested, Shown):
         centre = units.back(np.array([self.centre]))[0].tolist()
         return plain(
             {
+                "caution": CAUTION,
                 "time": self.time,
                 "event": self.event,
                 "had": self.had,
