@@ -165,7 +165,8 @@ def project(tmp_path: Path) -> Path:
     (made / "tests").mkdir(parents=True)
     (made / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     shutil.copy(ROOT / "conftest.py", made)
-    shutil.copy(ROOT / "tests" / "checkout.py", made / "tests")
+    for name in ("__init__.py", "checkout.py"):
+        shutil.copy(ROOT / "tests" / name, made / "tests")
     return made
 
 
