@@ -96,7 +96,7 @@ clean:
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	grep -v '^mpmath==' constraints.txt > .venv-torch/constraints.txt
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-torch/constraints.txt \
-		-e '.[accounting]' pytest torch==2.13.0
+		-e '.[accounting]' pytest pytest-randomly torch==2.13.0
 	touch $@
 
 # NVFLARE wants older versions of packages that `make test` does not need it for.

@@ -20,7 +20,7 @@ from benchmarks.harness import Result, Skip, bench
 PEERS, VERSION = Path(".venv-peers").absolute(), "0.6.6"
 MODELS = ("LinearRegression", "LogisticRegression", "KMeans", "PCA")
 MORE = ("GaussianNB", "StandardScaler")
-PYTEST = "-m pytest -q -rA -c /dev/null -p no:cacheprovider --tb no --rootdir"
+PYTEST = "-m pytest -q -rA -c /dev/null -p no:cacheprovider -p no:randomly --tb no --rootdir"
 DOWNLOAD = "-m pip download --quiet --no-deps --no-binary diffprivlib --dest"
 RENAMED = (
     (r"from diffprivlib\.models\.\w+ import", "from cape.sklearn import"),

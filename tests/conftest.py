@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -16,6 +17,7 @@ settings.register_profile(slices.THOROUGH, deadline=None, derandomize=True, prin
 settings.register_profile("cape", settings.get_profile(slices.THOROUGH), max_examples=20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "cape"))
 
+LONG = 10.0  # seconds of a test that starts before others
 MEMORY = "/dev/shm"  # where a sync costs nothing; what a killed process has written is still there
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
@@ -33,8 +35,20 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile(slices.THOROUGH)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before tests are shuffled, and before -m chooses
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
+    mark(config, items)
+    if config.getoption("--slice"):
+        choose(config, items)
+    done = yield
+    items.sort(key=lambda item: seconds(item) < LONG)  # one that comes last leaves the other cores idle
+    return done
+
+
+def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow which cases of a test are, in the order in which the files have them."""
     named, places = set(), Counter[str]()
     for item in items:
         for name in ("quick_cases", "slow_cases"):
@@ -52,13 +66,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unknown = named - {item.nodeid for item in items}
     if unknown and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         raise pytest.UsageError(f"a marker names cases that there are not: {', '.join(sorted(unknown))}")
-    if config.getoption("--slice"):
-        turn, count = config.getoption("--slice")
-        slow = {item.nodeid: seconds(item) for item in items if seconds(item)}
-        taken = set(slices.slices(slow, count)[turn])
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
-        items[:] = [item for item in items if item.nodeid in taken]
-        items.sort(key=seconds, reverse=True)  # a long one that comes last leaves the other cores idle
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of a slice."""
+    turn, count = config.getoption("--slice")
+    slow = {item.nodeid: seconds(item) for item in items if seconds(item)}
+    taken = set(slices.slices(slow, count)[turn])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
+    items[:] = [item for item in items if item.nodeid in taken]
 
 
 def seconds(item: pytest.Item) -> float:

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
+from tests.checkout import ROOT
 from tests.slices import THOROUGH, examples, read, slices
 
 SECONDS = {f"test {number}": 1.0 + number % 7 for number in range(50)} | {"long": 40.0}
@@ -37,3 +44,58 @@ def test_property_tests_have_all_their_examples_in_the_thorough_profile_alone():
         assert [examples(most).max_examples for most in (5, 40, 300)] == [5, 10, 60]
     finally:
         settings.load_profile(before)
+
+
+PROJECT = """
+import pytest
+
+
+@pytest.mark.one_in(5, seconds=2)
+@pytest.mark.parametrize("case", range(40))
+def test_of_many(case):
+    assert case >= 0
+
+
+@pytest.mark.slow(30)
+def test_long():
+    pass
+
+
+@pytest.mark.slow(20)
+def test_shorter():
+    pass
+"""
+
+
+@pytest.fixture
+def shuffled(tmp_path: Path):
+    """A function that returns the names of the tests of a project, as they are run with a seed."""
+    (tmp_path / "tests").mkdir()
+    for name in ("__init__.py", "conftest.py", "slices.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+    (tmp_path / "tests" / "test_it.py").write_text(PROJECT)
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+    def names(seed: int, *options: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        command += ["-p", "pytest_randomly", f"--randomly-seed={seed}", *options]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+
+    return names
+
+
+def test_in_any_order_the_same_cases_are_quick(shuffled):
+    first, second = (shuffled(seed, "-m", "not slow") for seed in (1, 2))
+    assert set(first) == {f"test_of_many[{case}]" for case in range(0, 40, 5)}
+    assert set(second) == set(first)
+    assert second != first
+
+
+@pytest.mark.slow(2)
+def test_in_any_order_a_slice_has_the_same_tests_and_long_ones_come_first(shuffled):
+    slices_of = {seed: [shuffled(seed, f"--slice={turn}/2") for turn in (0, 1)] for seed in (1, 2)}
+    assert [set(part) for part in slices_of[1]] == [set(part) for part in slices_of[2]]
+    assert slices_of[1] != slices_of[2]
+    assert [part[0] for parts in slices_of.values() for part in parts] == ["test_long", "test_shorter"] * 2

@@ -28,6 +28,7 @@ from cape.flare.kits import make_kits
 from cape.flare.process import _alone, _require_free
 from cape.steward import SiteFolder
 from cape.steward.daemon import Daemon
+from tests.checkout import secret
 
 
 @dataclass
@@ -157,6 +158,13 @@ def _options(unit: Path) -> dict[str, str]:
 def test_only_the_owner_can_read_a_kit(kits: Path) -> None:
     for path in kits.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_the_keys_of_a_kit_would_be_seen_in_the_checkout_under_any_name(kits: Path, tmp_path: Path) -> None:
+    keys = [path for path in kits.rglob("*.key") if path.is_file()]
+    assert len(keys) >= 5  # the aggregator's, the coordinator's and three sites'
+    for key in keys:
+        assert secret(Path(shutil.copy(key, tmp_path / "notes.txt"))) is not None, key
 
 
 @pytest.mark.parametrize("kit", ["aggregator", "sites/a"])

@@ -74,9 +74,14 @@ def test_demo_as_json(cape, tmp_path):
 
 @pytest.mark.slow(2.2)
 def test_the_picture_goes_to_a_folder_of_its_own_if_none_is_named(cape, monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    here, elsewhere = tmp_path / "checkout", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
     picture = json.loads(cape("demo", "--json").out)["picture"]
-    assert picture.startswith(str(tmp_path))
+    assert picture.startswith(str(elsewhere))
+    assert not list(here.iterdir()), "where it was started, it leaves nothing"
 
 
 def test_the_guarantee_beside_theorem_1(cape):

@@ -42,7 +42,7 @@ name = @NAME@
 class CoordinatorFolder:
     """Everything that a coordinator owns.
 
-    >>> folder = CoordinatorFolder.create("office", "office")
+    >>> folder = CoordinatorFolder("office")  # `create` makes one, with a new key
     >>> folder.trust(Card.load(Path("cleveland.card")))
     >>> folder.roster(["cleveland", "hungary"])
     """

@@ -64,7 +64,7 @@ def _utc() -> datetime:
 class Ledger(LedgerFile):
     """The ledger of one site. Processes and threads may share the file; each call is one transaction.
 
-    >>> ledger = Ledger.create("ledger.sqlite", lambda: identity)
+    >>> ledger = Ledger(folder / "ledger.sqlite", lambda: identity)  # `create` makes one
     >>> ledger.reserve(entry, limits)  # written, signed and synced when it returns
     1
 
