@@ -183,8 +183,12 @@ def trimmed(names: list[str]) -> list[str]:
 
 
 def from_values(name: str, values: list[Any]) -> pl.Series:
-    """Return Python values as a column; as objects, to be looked at one by one, if their types differ."""
-    if not any(isinstance(value, Decimal) and not value.is_finite() for value in values):  # polars panics
+    """Return Python values as a column; as objects, to be looked at one by one, if their types differ.
+
+    Decimals are objects too. In one column polars gives all of them as many digits after the point as any
+    one has, and makes a null of one that has no room left for its own digits.
+    """
+    if not any(isinstance(value, Decimal) for value in values):
         try:
             return pl.Series(name, values, strict=True)
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
