@@ -7,14 +7,14 @@ otherwise, than before.
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cape.blocks import persons
@@ -58,6 +58,25 @@ OBJECTS = st.one_of(
     MOMENTS,
     st.sampled_from([pd.NA, pd.NaT, pd.Timestamp("2020-01-31"), np.float32(0.1), np.float64(7), np.int8(7)]),
     st.sampled_from([np.datetime64("NaT"), np.datetime64("2020-01-31"), np.bool_(True)]),
+)
+
+CELLS = st.one_of(  # what drivers of databases give
+    st.integers(),
+    st.sampled_from([2**53 + 1, 2**63 + 5, -(2**63)]),
+    st.floats(),
+    st.booleans(),
+    TEXTS,
+    st.binary(max_size=3),
+    st.decimals(),
+    st.sampled_from([Decimal("1E+37"), Decimal("0.001")]),
+    st.dates(date(100, 1, 1), date(9900, 1, 1)),
+    st.datetimes(
+        datetime(100, 1, 1),
+        datetime(9900, 1, 1),
+        timezones=st.sampled_from([None, UTC]),
+    ),
+    st.timedeltas(timedelta(-1000), timedelta(1000)),
+    st.times(),
 )
 
 
@@ -155,6 +174,20 @@ def test_texts_are_what_one_id_at_a_time_gives(kind, data):
     assert found.name == "id"
     assert found.to_list() == slow_texts(ids).to_list()
     assert found.to_list() == [slow_texts(ids[place : place + 1])[0] for place in range(len(ids))]
+
+
+@examples(300)
+@given(ids=lists(CELLS))
+@example(ids=[2**53 + 1, 1.5])
+@example(ids=[1.5, 2**53 + 1])
+@example(ids=[7, True])
+@example(ids=[Decimal("1E+37"), Decimal("0.001")])
+@example(ids=[datetime(2020, 1, 31), datetime(2020, 1, 31, tzinfo=UTC)])
+def test_an_id_is_the_same_among_all_others(ids):
+    """Two ids beyond 2^53 were one person where somebody else's was a fraction."""
+    assert as_texts(from_values("id", ids)).to_list() == [
+        as_texts(from_values("id", [each]))[0] for each in ids
+    ]
 
 
 @examples(200)
