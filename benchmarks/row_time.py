@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
+from shutil import copyfile
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +40,16 @@ ODD_LINES = {
     "too many cells": b"30,20,F,2000-01-01,5,6",
     "an empty line": b"",
 }
+
+
+ODD_CELLS = {  # what one row is set to
+    "a text among numbers": "age = 'x'",
+    "bytes among numbers": "age = x'00'",
+    "a number among categories": "sex = 5",
+    "a whole number among fractions": "age = 30",
+    "a missing cell": "age = NULL",
+}
+ODD_SQLITE_IDS = {"a fraction": "id = 1.5", "a text": "id = 'x'", "2^62": "id = 4611686018427387904"}
 
 
 @bench("edge.id-time")
@@ -79,14 +92,59 @@ def one_odd_line() -> Result:
         return _worst(tables, work)
 
 
-def _lines() -> list[bytes]:
+@bench("edge.sqlite-time")
+def one_odd_cell() -> Result:
+    """The same for a cell of another type than its column's others in SQLite: what is left, the worst."""
+    from cape.blocks import Gram, Moments, Table
+    from cape.data import Database, Number, Person, Schema
+
+    plain = Schema(age=(18, 90), bmi=(15, 40), sex=["F", "M"])
+    dated = Schema(dict(plain) | {"at": Number("2000-01-01", "2030-01-01")}).only("at > '2000-01-01'")
+    persons = Schema(age=(18, 90), bmi=(15, 40)).of_persons(Person("id", rows=2))
+    several = [Moments(("age", "bmi")), Gram(("age", "bmi", "sex"))]
+    asked = {
+        "summed there": (plain, several, ODD_CELLS),
+        "fetched": (dated, several, ODD_CELLS),
+        "persons": (persons, [Moments(("age", "bmi"))], ODD_SQLITE_IDS),
+    }
+    found: dict[str, Any] = {}
+    with TemporaryDirectory() as folder:
+        even, rows = Path(folder, "even.db"), _cells()
+        _filled(even, rows)
+        for how, (schema, blocks, odd) in asked.items():
+            tables = {"even": even}
+            for number, (name, change) in enumerate(odd.items()):
+                tables[name] = Path(folder, f"{number}.db")
+                copyfile(even, tables[name])
+                with closing(sqlite3.connect(tables[name])) as opened, opened:
+                    opened.execute(f"UPDATE rows SET {change} WHERE rowid = {ROWS // 2}")
+
+            def work(path: Path, schema: Any = schema, blocks: Any = blocks) -> None:
+                source = Database("SELECT * FROM rows", f"sqlite:///{path}")
+                Table("a", source, schema, unreadable="missing").sums(blocks)
+
+            found[how] = _worst(tables, work, 5)
+    worst = max(result.value for result in found.values())
+    return Result(worst, 2.5, "lower", detail={how: result.detail for how, result in found.items()})
+
+
+def _filled(path: Path, rows: list[tuple[Any, ...]]) -> None:
+    with closing(sqlite3.connect(path)) as opened, opened:
+        opened.execute("CREATE TABLE rows (id, age, bmi, sex, at)")
+        numbered = ((i // 2, *row) for i, row in enumerate(rows))
+        opened.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", numbered)
+
+
+def _cells() -> list[tuple[float, float, str, str]]:
     rng = np.random.default_rng(0)
-    ages, bmis = rng.uniform(18, 90, ROWS), rng.uniform(15, 40, ROWS)
-    cells = zip(ages.tolist(), bmis.tolist(), rng.integers(0, 2, ROWS).tolist(), strict=True)
-    return [
-        f"{age:.1f},{bmi:.2f},{'FM'[sex]},20{i % 25:02d}-{1 + i % 12:02d}-{1 + i % 28:02d}".encode()
-        for i, (age, bmi, sex) in enumerate(cells)
-    ]
+    ages, bmis = rng.uniform(18, 90, ROWS).round(1), rng.uniform(15, 40, ROWS).round(2)
+    sexes = np.array(["F", "M"])[rng.integers(0, 2, ROWS)]
+    dates = [f"20{i % 25:02d}-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(ROWS)]
+    return list(zip(ages.tolist(), bmis.tolist(), sexes.tolist(), dates, strict=True))
+
+
+def _lines() -> list[bytes]:
+    return [",".join(map(str, row)).encode() for row in _cells()]
 
 
 def _written(lines: list[bytes], path: Path) -> Path:
@@ -94,9 +152,9 @@ def _written(lines: list[bytes], path: Path) -> Path:
     return path
 
 
-def _worst(tables: Mapping[str, Any], work: Callable[[Any], Any]) -> Result:
+def _worst(tables: Mapping[str, Any], work: Callable[[Any], Any], repeat: int = REPEAT) -> Result:
     """Return the largest ratio of a table's time to that of "even", and all of them."""
-    seconds = _interleaved(tables, work)
+    seconds = _interleaved(tables, work, repeat)
     ratios = {name: each / seconds["even"] for name, each in seconds.items() if name != "even"}
     detail = {"milliseconds": round(1000 * seconds["even"], 1)} | {
         name: round(ratio, 3) for name, ratio in ratios.items()
@@ -104,11 +162,11 @@ def _worst(tables: Mapping[str, Any], work: Callable[[Any], Any]) -> Result:
     return Result(max(ratios.values()), BAR, "lower", detail=detail)
 
 
-def _interleaved(tables: Mapping[str, Any], work: Callable[[Any], Any]) -> dict[str, float]:
+def _interleaved(tables: Mapping[str, Any], work: Callable[[Any], Any], repeat: int) -> dict[str, float]:
     """Return the median time of each table's turns: all have one in every round, in another order each."""
     order = np.random.default_rng(1)
     names, taken = list(tables), {name: list[float]() for name in tables}
-    for _ in range(REPEAT):
+    for _ in range(repeat):
         for place in order.permutation(len(names)):
             start = time.process_time()  # of this process alone, on a machine that is shared
             work(tables[names[place]])
