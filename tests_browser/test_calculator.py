@@ -12,6 +12,7 @@ import cape
 from cape import privacy
 from cape.noise.law import Law
 from cape.privacy import correlated
+from cape.show.numbers import at_most
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0, 50.0)
 DELTAS = (1e-15, 1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.01, 0.1, 0.4)
@@ -118,6 +119,7 @@ def test_the_form_shows_what_the_formulas_say(page):
     said = page.locator("[data-says=budget]")
     assert float(said.get_attribute("data-budget")) == pytest.approx(mu, rel=1e-9)
     assert f"mu = {mu:.4f}" in said.inner_text()
+    assert f"wins at most {at_most(privacy.laplace.bet(mu))} of such bets" in said.inner_text()
     curator = (90 - 18) / 2000 / (mu * math.sqrt(0.25))
     shown = page.locator("tr[data-scheme=cape]")
     assert float(shown.get_attribute("data-noise")) == pytest.approx(curator * math.sqrt(10 / 7), rel=1e-9)

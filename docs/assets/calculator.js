@@ -27,6 +27,7 @@
     return x.toLocaleString("en", {minimumFractionDigits: places, maximumFractionDigits: places});
   };
   const percent = (x, n = 3) => digits(100 * x, n) + "%";
+  const atMost = x => (Math.ceil(1000 * x - 1e-9) / 10).toFixed(1) + "%";  // as cape.show.numbers has it
   const element = (tag, text, more = {}) => Object.assign(document.createElement(tag), {textContent: text}, more);
 
   function read() {
@@ -80,7 +81,7 @@
     budget.textContent = (found.law === "gaussian" ? `The budget is mu = ${digits(found.budget, 4)}, with Gaussian noise. `
       : "A budget without delta is pure: the noise is Laplace's. ")
       + `Somebody who knows every other row and bets on which of two rows is a person's wins at most `
-      + `${percent(found.bet)} of such bets; blind guessing wins 50%. `
+      + `${atMost(found.bet)} of such bets; blind guessing wins 50%. `
       + `Somebody who may accuse 5% wrongly finds at most ${percent(found.found)} of those whose row it is; `
       + `blind guessing finds 5%.`;
     budget.dataset.law = found.law;

@@ -231,6 +231,8 @@ def test_whatever_an_aggregate_is_called_it_is_that_persons_alone(name):
         (Decimal("7"), "7"),
         (Decimal("7.50"), "7.5"),
         (Decimal("100000000000000001"), "100000000000000001"),
+        (Decimal("1E+37"), "1" + "0" * 37),  # a null beside 0.123, if both were made decimals of one column
+        (Decimal("1E+1000"), "1E+1000"),
         (True, "True"),
         (datetime(2020, 1, 31), "2020-01-31 00:00:00"),
         (b"\xff", "b'\\xff'"),

@@ -57,6 +57,21 @@ def test_tables_are_written_as_documents(cape, done, kind, file, inside):
         assert "<hearts>" not in text  # the study's name is escaped
 
 
+def test_a_sheet_holds_no_formula(cape, done):
+    """Labels are categories, which may come from outside."""
+    stored = json.loads((done / "results.json").read_text())
+    table = stored["analyses"][0]["tables"][0]
+    table["columns"][0], table["rows"][0][0] = "=1+1", "=HYPERLINK(1)"
+    stored["analyses"][0]["notes"] = ["=2+2"]
+    (done / "results.json").write_text(json.dumps(stored))
+    assert cape("results", done, "--format", "xlsx").code == 0
+    packed = zipfile.ZipFile(done / "tables.xlsx")
+    for text in ("=1+1", "=HYPERLINK(1)", "=2+2"):
+        assert f">{text}<" in packed.read("xl/sharedStrings.xml").decode()
+    sheets = [packed.read(name).decode() for name in packed.namelist() if name.startswith("xl/worksheets/s")]
+    assert not any("<f>" in sheet for sheet in sheets)
+
+
 def test_a_folder_without_results_and_a_strange_file_are_refused_in_a_sentence(cape, tmp_path):
     missing = cape("results", tmp_path)
     assert missing.code == 2

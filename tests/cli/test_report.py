@@ -65,7 +65,7 @@ def test_the_report_says_what_a_board_asks(page):
         "three clinics",
         "What is guaranteed to each person",
         "epsilon = 2 at delta = 1e-06",
-        "blind guessing finds 5%",
+        "they would be right at most",
         "the aggregator and 1 of the 3 sites together",
         "One row is one person: nobody has several, at one site or at several.",
         "Mean of age and weight",

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from cape.desk.site import PAGES
 from cape.privacy import gaussian
 from cape.steward import Amount, Entry, SiteFolder
 from cape.steward.admin import SOCKET, Desk, serve
 from cape.steward.keyring import fingerprint, public_text
 from cape.steward.persons import Person
 from tests.cli.conftest import SECRET, Cape
+from tests.desk.visitor import Visitor, desk
 from tests.steward.test_approvals import ODD
 from tests.world import World, document
 
@@ -402,6 +404,19 @@ def test_the_inbox_says_who_asks_and_what_is_left(cape: Cape, world: World):
     last = cape("site", "log", "-n", "1", "--site", world.site.path).out
     assert re.search(r"of 'office' by '[^']+': no consent\\nforged\n$", last), "who decided, and why"
     assert len(last.splitlines()) == 1
+
+
+@pytest.mark.parametrize("study", [" =1+1", "x;=1+1", "＝1+1", "lungs"])
+def test_the_csv_is_the_desks_and_holds_no_formula(cape: Cape, world: World, study: str, tmp_path: Path):
+    cost = Amount(Fraction(1, 9))
+    world.site.ledger.reserve(
+        Entry(b"k" * 32, study, "ab" * 32, 1, "mean", "m", "cape", b"r" * 16, 0, b"p", cost)
+    )
+    done = cape("site", "ledger", "--csv", "--site", world.site.path)
+    assert done.out == Visitor(desk(PAGES, tmp_path, world.site), "viewer").get("/ledger.csv").text
+    (line,) = csv.DictReader(io.StringIO(done.out))
+    assert line["study"].replace("'", "") == study
+    assert ("'" in line["study"]) == (study != "lungs")
 
 
 def test_parts_of_the_ledger_and_csv(cape: Cape, world: World):

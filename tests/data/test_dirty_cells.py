@@ -234,7 +234,8 @@ OBJECTS = st.one_of(
     st.binary(max_size=4),
     st.decimals(),
     st.dates(),
-    st.sampled_from([10**400, -(10**400), Decimal("sNaN"), "\ud800", datetime.datetime.max, pd.NaT, [1], {}]),
+    st.sampled_from([10**400, -(10**400), Decimal("sNaN"), Decimal("1E+1000"), Decimal("1E-1000")]),
+    st.sampled_from(["\ud800", datetime.datetime.max, pd.NaT, [1], {}]),
 )
 
 
@@ -341,6 +342,72 @@ def test_a_line_that_is_too_long_is_put_aside(tmp_path: Path, monkeypatch: pytes
         assert rows == 5
         missing, _ = sums_of([GOOD[0], b",,,,", fits, b",,,,", GOOD[1]], tmp_path / "rows.csv")
         assert equal(found, missing)
+
+
+def cells_of(data: list[bytes], path: Path) -> list[tuple[str | None, ...]]:
+    path.write_bytes(b"\n".join([b"a,b,c", *data, b""]))
+    reader = open_source("alpha", str(path), lenient=True)
+    return [row for batch in reader.batches(["a", "b", "c"], 1000) for row in batch.rows()]
+
+
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        (b'",",a","""""', (lines.BROKEN,) * 3),
+        (b'"",x "y" z,1', (None, 'x "y" z', "1")),
+        (b'1,x "y, z" u', ("1", 'x "y', ' z" u')),
+        (b'1,"x ""y"", z",', ("1", 'x "y", z', None)),
+        (b'1,"2"x,3', (lines.BROKEN,) * 3),
+        (b'""1a""', (lines.BROKEN,) * 3),
+        (b'1," 2" ,3', (lines.BROKEN,) * 3),
+        (b'1,2,"3",x"y",5', (lines.BROKEN,) * 3),
+    ],
+)
+def test_what_quotes_mean_depends_on_their_line_alone(
+    line: bytes, cells: tuple[str, ...], tmp_path: Path
+) -> None:
+    """polars took the first for two cells or refused it, by its place among 64 bytes."""
+    for length in range(0, 140, 3):
+        above, below = [b"7,8," + b"9" * length], [b"1,2,3"] * (length % 50)
+        assert cells_of([*above, line, *below], tmp_path / "rows.csv")[1] == cells
+
+
+def test_only_a_line_with_a_quote_in_the_wrong_place_is_read_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line that the parser refused had the 16 MB around it read up to three times, which takes longer."""
+    alone: list[bytes] = []
+    read: list[bytes] = []
+    by_itself, parsed = lines.LineReader._alone, lines.LineReader._parse
+    monkeypatch.setattr(
+        lines.LineReader, "_alone", lambda self, line: alone.append(line) or by_itself(self, line)
+    )
+    monkeypatch.setattr(
+        lines.LineReader, "_parse", lambda self, text, width: read.append(text) or parsed(self, text, width)
+    )
+    good = [b"1,2,3", b'"1","2","3"', b'1,"x ""y"" z",3', b'1,x 5" 6" y,3', b'"1",2,"3"\r', b"1,2,3,4"]
+    cells_of([*good, b'1,"2"x,3', *good, b'"1",2"",3', *good], tmp_path / "rows.csv")
+    assert alone == [b'1,"2"x,3', b'"1",2"",3']
+    assert len(read) == 1
+
+
+def test_lines_that_a_parser_refuses_for_any_reason_are_still_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = [b"1,2,3", b'"1",,"x, y"', b'1,"2"x,3', b"1,2,3,4", b"1", b""]
+    wanted = cells_of(data, tmp_path / "rows.csv")
+    reader = open_source("alpha", str(tmp_path / "rows.csv"), lenient=True)
+    names = reader.names()
+
+    def refuse(*given: Any, **more: Any) -> Any:
+        raise pl.exceptions.ComputeError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lines.pl, "read_csv", refuse)
+        patch.setattr(lines.LineReader, "names", lambda self: names)
+        patch.setattr(lines.LineReader, "_header", lambda self, file: (names, file.readline() and 1))
+        found = [row for batch in reader.batches(["a", "b", "c"], 1000) for row in batch.rows()]
+    assert found == wanted
 
 
 def test_many_broken_lines_are_found_among_many(tmp_path: Path) -> None:

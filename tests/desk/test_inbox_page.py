@@ -10,12 +10,15 @@ import pytest
 from msgspec import structs
 from scipy.stats import norm
 
+from cape.cli import words as cli_words
 from cape.desk.site import PAGES, inbox, words
 from cape.steward.admin import Desk
 from cape.steward.folder import MISSING
 from cape.steward.keyring import fingerprint
+from cape.study import Study
+from cape.study.document import document as written_as
 from tests.desk.visitor import Visitor, desk
-from tests.world import SECRET, World, ask, document
+from tests.world import HISTOGRAM, MEAN, SECRET, World, ask, document
 
 ASKED = [
     {"kind": "mean", "columns": ["age", "weight"], "share": 0.25},
@@ -225,6 +228,31 @@ def test_a_bet_is_on_what_the_study_protects(kept: World):
     assert "bets 1 to 1 on whether a person is in the data" in words.bet(
         structs.replace(study, neighbours="add-remove")
     )
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_bet_is_the_same_at_the_desk_and_in_plan_and_report(tmp_path: Path, noise: str, neighbours: str):
+    """The command line said how many somebody finds who may accuse 5% wrongly, and called that the bet."""
+    world = World(tmp_path / "w", epsilon=(8.0, 8.0, 8.0))
+    world.edit('approve = "auto"', 'approve = "ask"')
+    if neighbours == "add-remove":
+        world.hide_sizes()
+    study = world.study(MEAN, HISTOGRAM, epsilon=2.0, neighbours=neighbours)
+    if noise == "laplace":
+        path = world.folder / "lungs.toml"
+        path.write_text(path.read_text().replace("delta = 1e-6\n", ""))
+        study = Study.load(path)
+    assert world.code(world.request(written_as(study))) == "approval"
+    (held,) = Desk(world.site).inbox().of("waiting")
+    promised = study.guarantee(study.total(study.analyses).spent)
+    (percent,) = re.findall(r"right at most ([\d.]+%)", words.bet(held))
+    assert float(percent[:-1]) > 55
+    for said in (cli_words.bet(promised), cli_words.guarantee(promised)[1]):
+        assert said.endswith(
+            f"With all the answers together they would be right at most {percent} of the time."
+        )
+        assert words.bet(held).partition(" Tossing")[0][1:] in said
 
 
 def test_a_page_that_is_out_of_date_reverses_no_refusal(steward: Visitor, world: World, tmp_path: Path):

@@ -66,7 +66,7 @@ def test_the_chain_is_green_up_to_the_line_that_broke():
     ("share", "told"), [(0.5, "50.0%"), (0.5388, "53.9%"), (0.53801, "53.9%"), (1.0, "100.0%")]
 )
 def test_what_is_at_most_is_rounded_up(share: float, told: str):
-    assert words.percent(share) == told
+    assert words.at_most(share) == told
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from cape.blocks import Custom
 from cape.engine.query import Query, ResumePoint
+from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages, slack
 from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
@@ -297,3 +299,12 @@ def test_what_cannot_be_promised_is_not_paid_for():
     with pytest.raises(InvalidInput):
         together.release(Rounds("age", EDGES, (1, 1), sampling=0.1), 0.5)
     assert together.budget.spent == 0
+
+
+@pytest.mark.parametrize("pure", [None, 1.0])
+def test_a_bet_counts_what_is_added_to_delta(pure: float | None):
+    plain = ReleaseGuarantee(1.0, 1e-6, "cape", Parties(5, 1, 4), "replace-one", pure=pure)
+    won = ndtr(0.5) if pure is None else math.e / (1 + math.e)
+    assert plain.bet == pytest.approx(won, abs=1e-12)
+    assert replace(plain, extra=0.01).bet == pytest.approx(won + 0.005, abs=1e-12)
+    assert replace(plain, mu=math.inf, pure=None).bet == 1.0

@@ -9,6 +9,7 @@ from itertools import product
 import mpmath
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from cape.errors import InvalidInput
 from cape.privacy import Budget, gaussian, laplace
@@ -147,3 +148,14 @@ def test_a_budget_without_delta_is_pure():
         _ = budget.mu
     with pytest.raises(InvalidInput, match="epsilon must be above 0"):
         Budget(0.0)
+
+
+@pytest.mark.parametrize("extra", [0.0, 1e-3])
+def test_a_bet_is_won_as_often_as_the_best_guess_is_right(extra: float):
+    """Between two normal laws, or the answers of a randomised response, the likelier one is guessed."""
+    for mu in (0.0, 0.1, 0.2367, 1.0, 5.0):
+        assert laplace.bet(mu, (), extra) == pytest.approx(norm.cdf(mu / 2) + extra / 2, abs=1e-12)
+    for pure in (0.1, 1.0, 3.0):
+        won = math.exp(pure) / (1 + math.exp(pure))
+        assert laplace.bet(0.0, [pure], extra) == pytest.approx(won + extra / 2, abs=1e-12)
+    assert laplace.bet(math.inf, (), extra) == 1.0

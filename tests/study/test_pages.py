@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import cape
-from cape.privacy import gaussian
+from cape.privacy import gaussian, laplace
+from cape.show.numbers import at_most
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -70,9 +70,8 @@ def test_the_table_for_ethics_boards_is_computed():
     text = (ROOT / "docs/ethics.md").read_text()
     rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+)% \|$", text, re.MULTILINE)
     assert len(rows) == 6
-    for epsilon, found in rows:
-        power = ndtr(ndtri(0.05) + gaussian.mu(float(epsilon), 1e-6))
-        assert float(found) == pytest.approx(100 * power, abs=0.051)
+    for epsilon, won in rows:
+        assert f"{won}%" == at_most(laplace.bet(gaussian.mu(float(epsilon), 1e-6)))
 
 
 def test_the_table_of_bets_is_computed():
@@ -81,10 +80,19 @@ def test_the_table_of_bets_is_computed():
     assert len(rows) == 6
     for epsilon, *found in rows:
         mu = gaussian.mu(float(epsilon), 1e-6)
-        bets = 100 * ndtr([mu / 2, ndtri(0.05) + mu])
-        assert [float(value) for value in found] == pytest.approx([mu, *bets], rel=0, abs=0.051)
         assert float(found[0]) == pytest.approx(mu, abs=5.1e-5)
-    assert f"up to {100 / (1 + math.exp(-1)):.1f}% of cases" in text  # a pure epsilon of 1
+        assert f"{found[1]}%" == at_most(laplace.bet(mu))
+        assert float(found[2]) == pytest.approx(100 * ndtr(ndtri(0.05) + mu), abs=0.051)
+    told = at_most(laplace.bet(gaussian.mu(1.0, 1e-6)))
+    assert f"up to {at_most(laplace.bet(0.0, [1]))} of cases, against {told} with Gaussian noise" in text
+
+
+def test_a_bet_is_the_same_on_every_page():
+    told = {epsilon: at_most(laplace.bet(gaussian.mu(epsilon, 1e-6))) for epsilon in (1.0, 3.0)}
+    assert f"won in at most {told[1.0]} of cases" in (ROOT / "docs/patients.md").read_text()
+    text = (ROOT / "docs/assumptions.md").read_text()
+    assert f"That is {told[1.0]} for epsilon = 1" in text
+    assert f"and {told[3.0]} for epsilon = 3" in text
 
 
 def test_the_readme_is_short():

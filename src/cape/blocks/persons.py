@@ -44,6 +44,7 @@ _KNOWN_DAYS = (-700_000, 2_900_000)  # of years that Python and all time zones h
 _WHOLE = 2.0**62  # floats below it are 64-bit integers if they are whole
 _UNDECODED = "\ufffd"
 _LONGEST = 1000  # digits of a decimal that are written out
+_NONE = pl.Series("id", [None], dtype=pl.String)
 _NOBODY, _NOWHERE = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
@@ -51,18 +52,16 @@ def as_texts(ids: pl.Series) -> pl.Series:
     """Return ids as texts, null where one is missing; 7 is "7", whether an integer or a float holds it.
 
     Never raises, and what it makes of an id depends on that id alone: not on the type that others give to
-    their column, or to the batch that they come in. An id with a sign that could not be decoded is none, or
-    two persons whose ids differ in that sign would be taken for one.
+    their column, or to the batch that they come in. So does the time: the type of the column says how its
+    ids are written, and an id that takes longer takes it for itself (`edge.id-time` measures it). An id with
+    a sign that could not be decoded is none, or two persons whose ids differ in that sign would be taken for
+    one.
     """
     kind = ids.dtype
     ids = ids.alias("id")
     if kind.is_float():
-        whole = ids.cast(pl.Int64, strict=False)
-        same = (whole.cast(kind) == ids).fill_null(False) & (ids.abs() < _WHOLE)
-        texts = whole.cast(pl.String)
-        if not (same | ids.is_null()).all():
-            texts = texts.zip_with(same, _one_by_one(ids))
-    elif kind == pl.String or kind.is_integer() or kind in (pl.Categorical, pl.Enum):
+        return _floats(ids)
+    if kind == pl.String or kind.is_integer() or kind in (pl.Categorical, pl.Enum):
         texts = ids.cast(pl.String)
     elif kind.is_temporal():
         whole = ids.to_physical().cast(pl.Int64)
@@ -72,7 +71,18 @@ def as_texts(ids: pl.Series) -> pl.Series:
     else:
         texts = _one_by_one(ids)
     none = (texts.fill_null("") == "") | texts.str.contains(_UNDECODED, literal=True).fill_null(False)
-    return texts.zip_with(~none, pl.Series("id", [None], dtype=pl.String))
+    return texts.zip_with(~none, _NONE)
+
+
+def _floats(ids: pl.Series) -> pl.Series:
+    """Return floats as texts: whole ones all at once, and any other one as Python writes it."""
+    cells = ids.to_numpy().astype(np.float64)
+    missing, near = np.isnan(cells), np.abs(cells) < _WHOLE
+    whole = np.where(near, cells, 0.0).astype(np.int64)
+    texts = pl.Series("id", whole).cast(pl.String)
+    others = np.flatnonzero(~missing & (whole != cells))
+    written = [_text(each) for each in cells[others].tolist()]
+    return texts.scatter(others, pl.Series(written, dtype=pl.String)).zip_with(pl.Series(~missing), _NONE)
 
 
 def _one_by_one(ids: pl.Series) -> pl.Series:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from scipy.special import ndtr, ndtri
-
 from cape.data.files import NULLS
 from cape.engine.execute import Progress
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES
 from cape.engine.stages import Setting
 from cape.privacy import Budget
+from cape.show import bets
 from cape.show.numbers import count
 from cape.study.sites import SourceSpec
 
@@ -31,8 +30,6 @@ __all__ = [
     "sentence",
     "step",
 ]
-
-_FALSE_ALARMS = 0.05
 
 
 def percent(share: float) -> str:
@@ -110,24 +107,15 @@ def guarantee(guarantee: ReleaseGuarantee, seen: str = "all the answers together
         f"Whatever somebody concludes about a person from {seen}, they would have concluded nearly the same "
         f"{other}. How nearly is a number that holds for every person and every adversary, whatever else the "
         f"adversary knows: {loss(guarantee)}{comma} {exactly}",
-        bet(guarantee),
+        bet(guarantee, seen),
         f"This holds against {adversary(guarantee)}.",
     ]
 
 
-def bet(guarantee: ReleaseGuarantee) -> str:
-    """Return what mu, or a pure epsilon, means for an adversary who has to guess."""
-    power = float(ndtr(ndtri(_FALSE_ALARMS) + guarantee.mu))
-    if guarantee.pure is not None:
-        times = math.exp(guarantee.pure)
-        power = min(times * _FALSE_ALARMS, 1 - (1 - _FALSE_ALARMS) / times)
-    mine = "row is" if guarantee.person is None else "rows are"
-    return (
-        f"As a bet: suppose that somebody who knows all other rows tries to tell whether a person's {mine} "
-        f"in the data. If they may wrongly accuse {_FALSE_ALARMS:.0%} of "
-        f"those who are not in it, they find at most {power:.1%} of those who are; blind guessing finds "
-        f"{_FALSE_ALARMS:.0%}."
-    )
+def bet(guarantee: ReleaseGuarantee, seen: str = "all the answers together") -> str:
+    """Return what the guarantee means for an adversary who has `seen` this and has to guess."""
+    said = bets.bet(guarantee.bet, guarantee.neighbours, seen)
+    return f"As a bet: {said[:1].lower()}{said[1:]}"
 
 
 def missing_cells(sites: Mapping[str, SourceSpec]) -> str:

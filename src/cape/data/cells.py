@@ -186,10 +186,7 @@ class Lenient(Cells):
             self.unreadable[series.name] += int(unreadable.sum())
 
     def _complete(self, name: str, values: NDArray[Any], missing: Flags, offset: int) -> NDArray[Any]:
-        found = int(np.count_nonzero(missing))
-        self.unreadable[name] += found
-        if not found:
-            return values
+        self.unreadable[name] += int(np.count_nonzero(missing))
         column = self._schema.stated[name]
         return np.where(missing, column.middle if isinstance(column, Number) else 0, values)
 

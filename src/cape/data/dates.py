@@ -57,9 +57,8 @@ def days_of_texts(series: pl.Series) -> pl.Series:
     plain, found = series.str.strip_chars(), _none(series)
     for pattern, form in _FORMS.items():
         fits = plain.str.contains(pattern).fill_null(False)
-        if fits.any():
-            read = plain.filter(fits).str.slice(0, 10).str.to_date(form, strict=False)
-            found = found.scatter(fits.arg_true(), read.cast(pl.Int32).cast(pl.Float64))
+        read = plain.filter(fits).str.slice(0, 10).str.to_date(form, strict=False)
+        found = found.scatter(fits.arg_true(), read.cast(pl.Int32).cast(pl.Float64))
     return found
 
 

@@ -3,16 +3,21 @@
 Claim. What is read of a line depends on that line and the first one (the header) only: a file in which one
 line is replaced by any other gives the same number of rows, and the same cells in all other rows.
 Reason. The file is cut at line ends before anything else is looked at. A line with an odd number of quotes,
-which could run on into the next, is put aside; so is one that the parser refuses, or makes anything but one
-row of (by halving what it was read with), and one with more cells than the header. Every cell of a line that
-was put aside is `BROKEN`, a text that is neither a number nor a category. Bytes that are invalid in the
-file's encoding become U+FFFD, line by line (`cape.data.encodings`). A cell can therefore hold no line break:
-a quoted one with a line break in it makes two broken lines.
+which could run on into the next, is put aside, and so is one with more cells than the header. Where a cell
+begins with a quote and another quote stands where none should, as in "F"x, a parser of many lines must not
+see the line: what it makes of it depends on its place among 64 bytes, and so on the lines before. Such lines
+are read one by one, by Python's parser, and put aside if it refuses them. Every cell of a line that was put
+aside is `BROKEN`, a text that is neither a number nor a category. Bytes that are invalid in the file's
+encoding become U+FFFD, line by line (`cape.data.encodings`). A cell can therefore hold no line break: a
+quoted one with a line break in it makes two broken lines.
+Nor does the time that other lines take depend on a line: all are looked at for quotes, and only one that is
+read by itself takes longer, itself (`edge.row-time` measures it).
 Tested in tests/data/test_dirty_cells.py, with lines of random bytes among good ones.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +26,9 @@ from typing import BinaryIO
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from cape.arrays import Flags, Integers
 from cape.data.encodings import opened
 from cape.data.notation import BROKEN, Notation
 from cape.data.readers import trimmed
@@ -31,7 +38,7 @@ __all__ = ["BROKEN", "LineReader", "TextReader", "first_line"]
 
 _CHUNK = 1 << 24
 _LONGEST = 1 << 26  # bytes of a line; a longer one is put aside
-_QUOTE, _END = b'"', b"\n"
+_QUOTE, _END, _RETURN = b'"', b"\n", b"\r"
 
 
 class TextReader:
@@ -109,8 +116,7 @@ class LineReader(TextReader):
         names = self.names()
         for path in self._paths:
             for chunk in self._chunks(path):
-                frame = self._parse(_put_aside(chunk, self._broken(len(names))), len(names))
-                yield from self._cells(frame, names, columns).iter_slices(rows)
+                yield from self._cells(chunk, names, columns).iter_slices(rows)
 
     def _chunks(self, path: str) -> Iterator[bytes]:
         """Yield a file's lines below the header, many at a time; the last of them ends like the others."""
@@ -132,44 +138,60 @@ class LineReader(TextReader):
             if rest or skipping:
                 yield (_QUOTE if skipping else rest) + _END
 
-    def _broken(self, width: int) -> bytes:
-        """A line with a cell too many."""
-        return self._separator.encode() * width + b"-"
+    def _cells(self, lines: bytes, names: list[str], columns: Sequence[str]) -> pl.DataFrame:
+        """Return the wanted columns by name, one row for each line, with broken ones marked."""
+        frame = self._parse(self._mended(lines, len(names)), len(names))
+        whole = frame[frame.columns[len(names)]].is_null()
+        broken = pl.Series([BROKEN])
+        chosen = [frame[frame.columns[names.index(name)]].alias(name) for name in columns]
+        return pl.DataFrame([cells.zip_with(whole, broken) for cells in chosen])
+
+    def _mended(self, lines: bytes, width: int) -> bytes:
+        """Return lines that a parser of many takes, one row each, after one that says how many cells are."""
+        separator = self._separator.encode()
+        given, place = memoryview(lines), 0
+        parts: list[bytes | memoryview] = [separator * width + _END]
+        for start, end, closed in _odd(lines, separator):
+            parts += [given[place:start], self._rewritten(lines[start:end] if closed else _QUOTE, width)]
+            place = end
+        return b"".join([*parts, given[place:]])
+
+    def _rewritten(self, line: bytes, width: int) -> bytes:
+        """Return one line as every parser reads it; with a cell too many if it falls apart."""
+        cells = self._alone(line)
+        if cells is None:
+            return self._separator.encode() * width + b"-"
+        quoted = ['"' + cell.replace('"', '""') + '"' if cell else "" for cell in cells]
+        return self._separator.join(quoted).encode()
+
+    def _alone(self, line: bytes) -> list[str] | None:
+        """Return the cells of one line, None if it falls apart."""
+        try:
+            text = line.removesuffix(_RETURN).decode(errors="replace")
+            return next(csv.reader([text], delimiter=self._separator, strict=True), [])
+        except csv.Error:
+            return None
 
     def _parse(self, lines: bytes, width: int) -> pl.DataFrame:
-        """Return one row for each line; the cell past the last column is empty unless the line is broken."""
-        count = lines.count(_END)
+        """Return one row for each line but the first; the cell past the last column is null but in a broken
+        line."""
         try:
             frame = pl.read_csv(
-                io.BytesIO(self._separator.encode() * width + _END + lines),  # says how many cells there are
+                io.BytesIO(lines),
                 has_header=False,
                 separator=self._separator,
                 infer_schema=False,
                 truncate_ragged_lines=True,
                 encoding="utf8-lossy",
             ).slice(1)
-            if frame.height == count:
-                return frame
         except pl.exceptions.PolarsError:
-            pass
-        if count == 1:
-            return self._parse(self._broken(width) + _END, width)
-        cut = lines.find(_END, len(lines) // 2)  # near the middle, and never the last
-        if cut in (-1, len(lines) - 1):
-            cut = lines.rfind(_END, 0, len(lines) - 1)
-        halves = lines[: cut + 1], lines[cut + 1 :]
-        return pl.concat([self._parse(half, width) for half in halves])
-
-    def _cells(self, frame: pl.DataFrame, names: list[str], columns: Sequence[str]) -> pl.DataFrame:
-        """Return the wanted columns by name, with broken lines marked."""
-        broken = frame.columns[len(names)]
-        cells = frame.select(pl.col(frame.columns[names.index(name)]).alias(name) for name in columns)
-        if frame[broken].null_count() < len(frame):
-            whole = frame[broken].is_null()
-            cells = cells.with_columns(
-                pl.when(whole).then(name).otherwise(pl.lit(BROKEN)).alias(name) for name in columns
-            )
-        return cells
+            frame = pl.DataFrame()
+        if frame.height == lines.count(_END) - 1:
+            return frame
+        # Never, as far as is known; and were there such a line, it must be no reason to refuse.
+        each = [self._alone(line) or [] for line in lines.split(_END)[1:-1]]
+        cells = [[*(cell or None for cell in row), *[None] * (width + 1)][: width + 1] for row in each]
+        return pl.DataFrame(cells, [str(i) for i in range(width + 1)], orient="row").cast(pl.String)
 
 
 def first_line(file: BinaryIO) -> tuple[bytes, int]:
@@ -189,19 +211,49 @@ def names_in(line: bytes, separator: bytes) -> list[str]:
     return trimmed(frame.columns)
 
 
-def _put_aside(lines: bytes, broken: bytes) -> bytes:
-    """Return the lines with `broken` in the place of each that is too long or has an odd number of quotes."""
-    if _QUOTE not in lines and len(lines) <= _LONGEST:
-        return lines
+def _odd(lines: bytes, separator: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Yield where each line starts and ends that a parser of many must not see, and whether its quotes close.
+
+    They do not if it has an odd number of them, or is too long to be looked at.
+    """
     signs = np.frombuffer(lines, np.uint8)
-    ends = np.flatnonzero(signs == _END[0])
+    ends, quotes = np.flatnonzero(signs == _END[0]), np.flatnonzero(signs == _QUOTE[0])
     starts = np.concatenate([[0], ends[:-1] + 1])
-    odd = np.bitwise_xor.reduceat((signs == _QUOTE[0]).view(np.uint8), starts)
-    aside = np.flatnonzero(odd.view(bool) | (ends - starts > _LONGEST))
-    if not aside.size:
-        return lines
-    parts, place = [], 0
-    for number in aside.tolist():
-        parts += [lines[place : starts[number]], broken]
-        place = int(ends[number])
-    return b"".join([*parts, lines[place:]])
+    first = np.searchsorted(quotes, starts)  # of each line, among all quotes
+    many = np.diff(first, append=len(quotes))
+    closed = (many % 2 == 0) & (ends - starts <= _LONGEST)
+    wrong = quotes[_misplaced(signs, quotes, np.repeat(first % 2 == 1, many), separator)]
+    odd = _any_of(np.searchsorted(ends, wrong), len(ends))
+    within = quotes[np.repeat(odd, many)]
+    opening = within[_is_one_of(signs.take(within - 1, mode="clip"), separator + _END) | (within == 0)]
+    odd &= _any_of(np.searchsorted(ends, opening), len(ends))  # else its quotes are signs like others
+    for row in np.flatnonzero(odd | ~closed).tolist():
+        yield int(starts[row]), int(ends[row]), bool(closed[row])
+
+
+def _misplaced(signs: NDArray[np.uint8], quotes: Integers, second: Flags, separator: bytes) -> Flags:
+    """Return which quotes neither open a cell nor close one, and are not one of two within.
+
+    `second` says of each whether the first of its line has an odd number of quotes before it.
+    """
+    opens = second.copy()
+    opens[::2] ^= True
+    beside = signs.take(np.where(opens, quotes - 1, quotes + 1), mode="clip")  # itself, in the first place
+    wrong = ~_is_one_of(beside, _QUOTE + separator + _END)
+    last = np.flatnonzero((beside == _RETURN[0]) & ~opens)
+    wrong[last[signs[quotes[last] + 2] == _END[0]]] = False
+    return wrong
+
+
+def _is_one_of(signs: NDArray[np.uint8], wanted: bytes) -> Flags:
+    table = np.zeros(256, bool)
+    table[list(wanted)] = True
+    found: Flags = table[signs]
+    return found
+
+
+def _any_of(places: Integers, many: int) -> Flags:
+    """Return so many flags, true at these places."""
+    found = np.zeros(many, bool)
+    found[places] = True
+    return found

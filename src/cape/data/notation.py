@@ -1,7 +1,8 @@
 """How the cells of a file are written: words for missing cells, for true and false, marks in numbers, codes.
 
 Frames and databases have a null of their own, and none of this. The same cell is read in the same way by
-every reader, in every row: what it is depends on its text and the column's description alone.
+every reader, in every row: what it is depends on its text and the column's description alone. So does the
+time: what most cells are is looked up in all of them, and the rest by itself, also where there is none.
 
 The first that applies: what `recode` says for the cell's column; a category of the schema, so that one called
 "NA" is read as such; what `recode` says for all columns, or the file's label for a code, if that is a
@@ -120,29 +121,23 @@ class Notation:
         """Return a column of text as codes: null where the cell is null, or none of them."""
         found = _replaced(series, keys.texts)
         odd = found.is_null() & series.is_not_null()
-        if odd.any():
-            rest = series.filter(odd).str.strip_chars()
-            trimmed = _replaced(rest, keys.texts)
-            found = found.scatter(
-                odd.arg_true(),
-                trimmed.zip_with(trimmed.is_not_null(), _replaced(rest.str.to_lowercase(), keys.words)),
-            )
-        return found
+        rest = series.filter(odd).str.strip_chars()
+        trimmed = _replaced(rest, keys.texts)
+        words = _replaced(rest.str.to_lowercase(), keys.words)
+        return found.scatter(odd.arg_true(), trimmed.zip_with(trimmed.is_not_null(), words))
 
     def numbers(self, series: pl.Series) -> pl.Series:
         """Return a column of text as numbers: NaN for a missing cell, null for a null or no number."""
         plain = self.decimal == "." and self.thousands != "."  # what is a number everywhere is that
         found = series.cast(pl.Float64, strict=False) if plain else _constant(series, None, pl.Float64)
         odd = found.is_null() & series.is_not_null()
-        rest = series.filter(odd)
-        if len(rest):
-            rest = rest.str.strip_chars()
-            changes = self._changes(series.name)
-            texts = {old: new for old, new in changes.items() if self._number(old) is None}
-            given = _replaced(rest, texts, pl.Float64)
-            null = rest.str.to_lowercase().is_in(self._nulls)
-            parsed = self._parsed(rest).zip_with(~null, _constant(rest, math.nan, pl.Float64))
-            found = found.scatter(odd.arg_true(), given.zip_with(given.is_not_null(), parsed))
+        rest = series.filter(odd).str.strip_chars()
+        changes = self._changes(series.name)
+        texts = {old: new for old, new in changes.items() if self._number(old) is None}
+        given = _replaced(rest, texts, pl.Float64)
+        null = rest.str.to_lowercase().is_in(self._nulls)
+        parsed = self._parsed(rest).zip_with(~null, _constant(rest, math.nan, pl.Float64))
+        found = found.scatter(odd.arg_true(), given.zip_with(given.is_not_null(), parsed))
         return self.changed(found, series.name)
 
     def changed(self, numbers: pl.Series, name: str) -> pl.Series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _IPC = b"ARROW1"  # how a file of the format starts
+_EXACT = 2**53  # whole numbers up to it are doubles
 
 
 class Reader(Protocol):
@@ -183,13 +185,30 @@ def trimmed(names: list[str]) -> list[str]:
 
 
 def from_values(name: str, values: list[Any]) -> pl.Series:
-    """Return Python values as a column; as objects, to be looked at one by one, if their types differ."""
-    if not any(isinstance(value, Decimal) and not value.is_finite() for value in values):  # polars panics
+    """Return Python values as a column; as objects, to be looked at one by one, if their types differ.
+
+    Claim. What a value is depends on that value alone.
+    Reason. polars would make doubles of whole numbers that stand among fractions, and one of two above 2^53;
+    1 of True among numbers; moments of a time zone out of those that have none; and decimals with as many
+    digits after the point as any one has, or nulls where none are left before it.
+    Tested in tests/blocks/test_id_texts.py.
+    """
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds == {int, float} and all(type(value) is not int or abs(value) <= _EXACT for value in values):
+        return pl.Series(name, values, dtype=pl.Float64)
+    if _alike(kinds, values):
         try:
             return pl.Series(name, values, strict=True)
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
             pass
     return pl.Series(name, values, dtype=pl.Object)
+
+
+def _alike(kinds: set[type], values: list[Any]) -> bool:
+    """Return whether a column of one type holds values of these types as they are."""
+    if kinds == {datetime}:
+        return len({value.tzinfo is None for value in values if value is not None}) == 1
+    return len(kinds) <= 1 and not kinds & {Decimal}
 
 
 def _to_polars(frame: nw.DataFrame[Any]) -> pl.DataFrame:

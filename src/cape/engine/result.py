@@ -16,7 +16,7 @@ from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.errors import InvalidInput
-from cape.privacy import gaussian
+from cape.privacy import gaussian, laplace
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import count
 from cape.show.plain import plain
@@ -55,6 +55,13 @@ class ReleaseGuarantee:
         if self.delta == 0:
             return math.inf
         return gaussian.epsilon(self.delta, self.mu)
+
+    @property
+    def bet(self) -> float:
+        """The most often that anybody wins a bet, 1 to 1, on which of two adjacent tables is the real one."""
+        if self.pure is not None:
+            return laplace.bet(0.0, [self.pure], self.extra)
+        return laplace.bet(self.mu, (), self.extra)
 
     @property
     def loss(self) -> str:

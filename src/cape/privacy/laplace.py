@@ -38,7 +38,7 @@ from cape import check
 from cape.errors import InvalidInput
 from cape.privacy import gaussian
 
-__all__ = ["composed_epsilon", "delta", "dominating_mu", "epsilon"]
+__all__ = ["bet", "composed_epsilon", "delta", "dominating_mu", "epsilon"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Fraction
@@ -85,6 +85,15 @@ def composed_epsilon(delta: float, mu: float, pures: Sequence[Number] = ()) -> f
         return high
     found = float(brentq(lambda e: _delta(e, mu, pures) - delta, 0.0, high, xtol=1e-12, rtol=1e-12))
     return min(high, found * (1 + 1e-9) + 1e-11)
+
+
+def bet(mu: float, pures: Sequence[Number] = (), extra: float = 0.0) -> float:
+    """Return the most often that anybody wins a bet, 1 to 1, on which of two adjacent tables is the real one.
+
+    The best guess between two equally likely distributions is right with probability (1 + d) / 2, where d is
+    their total variation distance: delta at epsilon 0, and what is added to every delta (`extra`).
+    """
+    return min((1 + delta(0.0, mu, pures) + extra) / 2, 1.0)
 
 
 def _delta(at: float, mu: float, pures: Sequence[Number]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["LEVEL", "between", "count", "number", "p_said", "p_value", "rounded"]
+__all__ = ["LEVEL", "at_most", "between", "count", "number", "p_said", "p_value", "rounded"]
 
 LEVEL = 0.95  # of every interval that is shown
 _MOST_PLACES = 9  # after the point, before an exponent is shorter
@@ -58,6 +58,11 @@ def p_value(p: float) -> str:
 def p_said(p: float) -> str:
     """Return a P value as a sentence has it: 'P = 0.169', 'P <0.001'."""
     return f"P {'' if p < 0.001 else '= '}{p_value(p)}"
+
+
+def at_most(share: float) -> str:
+    """Return a probability in percent, rounded up to a tenth: what is called `at most` must be."""
+    return f"{min(math.ceil(share * 1000 - 1e-9) / 10, 100):.1f}%"
 
 
 def count(number: int, what: str) -> str:

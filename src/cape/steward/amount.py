@@ -161,13 +161,8 @@ class Amount:
 
     @property
     def bet(self) -> float:
-        """The most often that anybody wins a bet, 1 to 1, on which of two adjacent tables is the real one.
-
-        The best guess between two equally likely distributions is right with probability (1 + d) / 2, where d
-        is their total variation distance: delta at epsilon 0.
-        """
-        distance = laplace.delta(0.0, self.mu, [self.pure] if self.pure else []) + _float(self.extra)
-        return min((1 + distance) / 2, 1.0)
+        """The most often that anybody wins a bet, 1 to 1, on which of two adjacent tables is the real one."""
+        return laplace.bet(self.mu, [self.pure] if self.pure else [], _float(self.extra))
 
 
 class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from typing import Annotated
 
 import msgspec
@@ -16,6 +14,7 @@ from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.errors import InvalidInput
+from cape.show.plain import csv_rows
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Ledger, Line
 
@@ -73,7 +72,8 @@ def ledger(
         del told["runs"], told["next"]
         screen.print_json(told)
     elif as_csv:
-        _print_csv(book)
+        rows = [Line.__struct_fields__, *map(msgspec.structs.astuple, book.releases)]
+        typer.echo(csv_rows(rows), nl=False)
     else:
         _show(screen.console(), book, some=(coordinator, year, study) != (None, None, None))
 
@@ -95,18 +95,6 @@ def _whole(
         runs += page.runs
         releases += page.releases
     return msgspec.structs.replace(page, runs=tuple(runs), releases=tuple(releases))
-
-
-def _print_csv(book: Ledger) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(Line.__struct_fields__)
-    for line in book.releases:
-        writer.writerow([_cell(getattr(line, name)) for name in Line.__struct_fields__])
-
-
-def _cell(value: object) -> object:
-    """Return a value that a spreadsheet does not take for a formula: study names come from outside."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def _show(console: Console, book: Ledger, *, some: bool) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -18,13 +15,13 @@ from starlette.responses import Response, StreamingResponse
 from cape.desk.page import Page, is_fragment, render, site
 from cape.desk.site import pictures, words
 from cape.errors import CapeError, InvalidInput
+from cape.show.plain import csv_rows
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Ledger, Line, Verified
 
 __all__ = ["PAGES"]
 
 _PAGE = 50
-_FORMULA = re.compile(r"(^|[;\t|])\s*[=+@\-＝＋＠－]")  # also after what some take for the end of a cell
 _AT_ONCE = 2000  # lines that are checked without being asked
 _CHECKING = threading.Lock()
 _NEVER = Verified(False, "", 0, "", "", None, (), "")
@@ -105,9 +102,9 @@ def _some(request: Request, chosen: dict[str, Any], after: int | None) -> Ledger
 
 
 def _csv(request: Request, chosen: dict[str, Any], book: Ledger) -> Iterator[str]:
-    yield _rows([Line.__struct_fields__])
+    yield csv_rows([Line.__struct_fields__])
     while True:
-        yield _rows([list(map(_cell, msgspec.structs.astuple(line))) for line in book.releases])
+        yield csv_rows(map(msgspec.structs.astuple, book.releases))
         if book.next is None:
             return
         book = _some(request, chosen, book.next)
@@ -139,17 +136,6 @@ def _coordinators(desk: Client | Desk) -> list[str]:
 
 def _saved(name: str) -> dict[str, str]:
     return {"content-disposition": f'attachment; filename="{name}"'}
-
-
-def _rows(rows: list[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Return a value that a spreadsheet does not take for a formula: study names come from outside."""
-    return f"'{value}" if isinstance(value, str) and _FORMULA.search(value) else value
 
 
 PAGES = (

@@ -8,26 +8,22 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from cape.desk.site.pictures import meter
-from cape.show.numbers import count
+from cape.show import bets
+from cape.show.numbers import at_most, count
 from cape.steward.admin.data import Limit, People, Study
 
 __all__ = [
     "Allowed",
     "allowances",
+    "at_most",
     "bet",
     "delta",
     "epsilon",
-    "percent",
     "short",
     "strength",
     "time",
     "touched",
 ]
-
-
-def percent(share: float) -> str:
-    """Return a probability in percent, rounded up to a tenth: what is called `at most` must be."""
-    return f"{min(math.ceil(share * 1000 - 1e-9) / 10, 100):.1f}%"
 
 
 def epsilon(value: float) -> str:
@@ -58,16 +54,7 @@ def time(at: str) -> str:
 
 def bet(study: Study) -> str:
     """Return what a study costs each person, as a bet."""
-    what = (
-        "whether a person is in the data"
-        if study.neighbours == "add-remove"
-        else "which of two things a person's record says, for instance ill or healthy"
-    )
-    return (
-        f"Suppose that somebody knows the records of everybody else, and bets 1 to 1 on {what}. Tossing a "
-        "coin, they would be right 50% of the time. With all answers of this study they would be right at "
-        f"most {percent(study.bet)} of the time."
-    )
+    return bets.bet(study.bet, study.neighbours, "all answers of this study")
 
 
 def short(study: Study) -> str:
@@ -78,7 +65,7 @@ def short(study: Study) -> str:
         return f"Somebody asks {asked} about {read} of your table. {price}"
     price = (
         f"Approving it costs each person epsilon {epsilon(study.cost)}: somebody who bets on one of them "
-        f"would be right at most {percent(study.bet)} of the time, instead of 50%."
+        f"would be right at most {at_most(study.bet)} of the time, instead of 50%."
         if study.answered
         else "Approving it costs nobody anything, because your policy answers nothing of it."
     )
