@@ -158,6 +158,8 @@ def _all() -> Iterator[Hostile]:
     yield Hostile("Cox, 399 features, forged", _of("cox", **survival), 3)
     yield Hostile("Cox, 150 features, forged", _of("cox", **survival | {"features": _N[1:151]}), 2)
     yield Hostile("Weibull, 399 features, forged", _of("survival-regression", **survival), 3)
+    yield Hostile("Weibull, 3,980 entries", _of("survival-regression", **survival | {"features": _C}))
+    yield Hostile("Cox, 995 entries", _of("cox", **survival | {"features": _C[:5]}))
     yield Hostile("Cox in 8,192 cells", _of("cox", time="n0", event="t0", features=_N[1:9], strata=_T[1:5]))
     yield Hostile("second moments of 3,980 entries", _of("linear-regression", target="n0", features=_C))
     targets = {"binomial": "t0", "gamma": "cost", "multinomial": "stage", "ordinal": "stage"}
@@ -173,6 +175,8 @@ def _all() -> Iterator[Hostile]:
     mixed = _of("mixed-model", target="n0", features=_N[1:], random=["intercept"])
     yield Hostile("a mixed model, 399 features, forged", mixed, 3)
     yield Hostile("a mixed model of 200 groups", mixed | {"features": _N[1:10], "by": "c0"}, 2)
+    yield Hostile("a mixed model of 3,980 entries", mixed | {"features": _C})
+    yield Hostile("means by a number", _of("mean", _N[2:], by="n1"))
     score = {"target": "t0", "link": "logit", "intercept": -1.0, "coefficients": dict.fromkeys(_N, 0.02)}
     yield Hostile("a score of 400 columns", _of("evaluate", model=score, threshold=0.3))
     yield Hostile("a long condition", _of("count", where=_LONG_RULE[:3900].rpartition(" or ")[0]))

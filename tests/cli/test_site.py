@@ -421,7 +421,7 @@ def test_the_csv_is_the_desks_and_holds_no_formula(cape: Cape, world: World, stu
 
 def test_parts_of_the_ledger_and_csv(cape: Cape, world: World):
     world.granted(world.request())
-    cost = Amount(Fraction(1, 8))
+    cost = Amount(Fraction(1, 16))
     world.site.ledger.reserve(
         Entry(b"k" * 32, "=cmd()", "ab" * 32, 1, "mean", "m", "cape", b"r" * 16, 0, b"p", cost)
     )
@@ -433,13 +433,13 @@ def test_parts_of_the_ledger_and_csv(cape: Cape, world: World):
 
     assert [line["study"] for line in shown()] == ["lungs", "'=cmd()"]
     assert [line["study"] for line in shown("--study", "lungs")] == ["lungs"]
-    assert [line["mu_squared"] for line in shown("--study", "abab")] == ["1/8"]
+    assert [line["mu_squared"] for line in shown("--study", "abab")] == ["1/16"]
     assert [line["study"] for line in shown("--coordinator", "office")] == ["lungs"]
     assert [line["coordinator"] for line in shown("--coordinator", fingerprint(b"k" * 32))] == [""]
     assert shown("--year", "2001") == []
     assert cape("site", "ledger", "--coordinator", "ofice", "--site", world.site.path).code == 2
     told = json.loads(cape("site", "ledger", "--json", "--study", "abab", "--site", world.site.path).out)
-    assert told["shown"]["mu"] == pytest.approx(1 / 3)
+    assert told["shown"]["mu"] == pytest.approx(1 / 4)
     assert told["total"]["mu"] > told["shown"]["mu"]
 
 

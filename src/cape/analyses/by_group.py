@@ -128,7 +128,7 @@ def _effort(asked: ByGroup, schema: Schema, results: Sequence[int]) -> float:
     one, groups = asked.of_one, len(schema.category(asked.by or "").values)
     columns = len(getattr(one, "columns", ())) + len(getattr(one, "categories", ()))
     each = one.effort(schema, [size // groups for size in results])
-    return groups * (each + (1 + len(results)) * (2e-5 + 1e-6 * columns))
+    return groups * (each + (1 + len(results)) * (4e-5 + 1.5e-6 * columns))
 
 
 def _query(asked: ByGroup, schema: Schema, neighbours: Neighbours) -> Query:

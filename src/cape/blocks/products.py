@@ -27,6 +27,7 @@ from cape.noise import exact_products
 __all__ = ["GroupedProducts", "Products"]
 
 _MOST_SUMS = 1 << 22
+_MOST_ENTRIES = 1000
 _TERMS = (Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1), Term(1, (0.0, 1.0)), Term(2))
 
 
@@ -66,6 +67,11 @@ class GroupedProducts(Block):
     def products(self, schema: Schema) -> tuple[Products, ...]:
         """Return what each array holds."""
         width = self.design.width(schema)
+        if width > _MOST_ENTRIES:
+            raise InvalidInput(
+                f"the features have {width:,} entries; at most {_MOST_ENTRIES:,} are possible by site: use "
+                "fewer features, or categories with fewer values"
+            )
         x, y = range(1, width + 1), width + 1
         alone = self.entries(schema)
         found = [

@@ -11,7 +11,8 @@ Tested in tests/steward/test_decide.py: each refusal once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 
 from cape.blocks import Block
@@ -66,12 +67,14 @@ def takes_long(asked: ParsedAnalysis, results: Sequence[int] = ()) -> bool:
     That is known beforehand, from the question alone. Whoever asks may ask again and again without paying:
     what takes long waits until a steward approves it, or its run is in the ledger.
     """
-    return asked.stages.effort(asked.analysis, results) > _LONG
+    with _about_the_study():
+        return asked.stages.effort(asked.analysis, results) > _LONG
 
 
 def is_large(asked: ParsedAnalysis) -> bool:
     """Return whether more numbers are asked for than a site holds in memory without having approved it."""
-    return sum(array.size for array in _query(asked).arrays(asked.setting.schema)) > _LARGE
+    with _about_the_study():
+        return sum(array.size for array in asked.query.arrays(asked.setting.schema)) > _LARGE
 
 
 def check_terms(policy: Policy, asked: ParsedAnalysis) -> None:
@@ -123,10 +126,19 @@ def check_question(policy: Policy, asked: ParsedAnalysis) -> None:
 
 def _query(asked: ParsedAnalysis) -> Query:
     """Return what is asked, or deny what does not fit the columns of the study, or its model."""
-    try:
+    with _about_the_study():
         return asked.query
+
+
+@contextmanager
+def _about_the_study() -> Iterator[None]:
+    """Deny what does not fit the columns of a study, with a sentence about the request alone."""
+    try:
+        yield
     except InvalidInput as error:
         problem = str(error)
+    else:
+        return
     raise Denied(Code.REQUEST, f"the study is invalid: {problem}")
 
 

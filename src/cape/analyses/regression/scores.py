@@ -152,11 +152,11 @@ class Point:
         return self.bound >= most * longest and self.curve >= weight * longest**2
 
 
-def check_few(weights: int) -> None:
+def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
     """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
-    if weights > MOST_WEIGHTS:
+    if weights > most:
         raise InvalidInput(
-            f"the model has {weights:,} coefficients; at most {MOST_WEIGHTS:,} are possible: use fewer "
+            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
             "features, or categories with fewer values"
         )
 

@@ -17,7 +17,7 @@ import numpy as np
 from cape import check
 from cape.analyses.regression.formula import expand
 from cape.analyses.regression.inference import largest, unreliable, widest
-from cape.analyses.regression.scores import Belief
+from cape.analyses.regression.scores import Belief, check_few
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
 from cape.analyses.survival.cox_steps import HazardStep, Place, believed, clipping
@@ -41,6 +41,7 @@ SPREAD = 1.0  # the standard deviation of log-hazards over people that is expect
 # range, which is a ratio of 22,000.
 MOST_MOVED = 10.0
 _MOST_ROUNDS = 20
+_MOST_WEIGHTS = 1000  # matrices of all pairs are made, for every stage of a request
 _HIDDEN = 0.5  # of a coefficient: from there on noise hides it
 
 
@@ -119,9 +120,14 @@ class ByHazards(Analysis):
         """Return a question like the last one, at a hazard that does not depend on the features."""
         return martingale_query(self._supposed_block(schema), neighbours)
 
+    def _check(self, follow_up: FollowUp, schema: Schema) -> None:
+        """Raise `InvalidInput` unless times and features are what can be asked for."""
+        follow_up.check(schema, self._design)
+        check_few(self._design.width(schema), _MOST_WEIGHTS)
+
     def _supposed_block(self, schema: Schema) -> Martingale:
         follow_up = self._follow_up(schema)
-        follow_up.check(schema, self._design)
+        self._check(follow_up, schema)
         place = self._supposed(schema)
         return place.block(self._design, follow_up, trend=self._trend(place.baseline, self.steps - 1))
 
@@ -137,7 +143,7 @@ class ByHazards(Analysis):
 
     def _asked(self, schema: Schema, neighbours: Neighbours) -> Generator[Query, Answer, Asked]:
         design, shares = self._design, self.stages()
-        self._follow_up(schema).check(schema, design)
+        self._check(self._follow_up(schema), schema)
         first = self._exposure(schema)
         query = exposure_query(first, schema, neighbours)
         answer = yield query
