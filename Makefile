@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser test-desk image test-image lint types bench mutants audit paper docs clean
+.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser test-desk image test-image lint types bench mutants audit audit-slice paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
@@ -60,6 +60,10 @@ bench: .venv/.test .venv-peers/.bench
 # All of them, or some: `make mutants SAMPLE=12` takes others every day.
 mutants: .venv/.test
 	$(BIN)/python -m assurance mutants $(if $(SAMPLE),--sample $(SAMPLE))
+
+# A slice of `cape audit --fast`: `make audit-slice SLICE=2/5`, or the next one every day.
+audit-slice: .venv/.test
+	$(BIN)/cape audit --fast --slice $(SLICE)
 
 # Takes three quarters of an hour. What could not be checked here (status 3) is said so on the page, and is no failure.
 audit: .venv/.test .venv/.audit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,8 @@ import statsmodels.formula.api as smf
 
 import cape
 from cape.analyses import MixedModel, mixed
-from cape.analyses.mixed_likelihood import ResidualVariance, fit
+from cape.analyses.mixed_likelihood import ResidualVariance, fit, maximised
+from cape.analyses.mixed_observed import Observed
 from cape.analyses.mixed_scores import fit_scores
 from cape.analyses.site_sums import SiteSums
 from cape.blocks import SiteScores
@@ -253,6 +255,22 @@ def test_a_feature_that_varies_between_sites_only_is_known_from_sites_alone():
     assert release.value["g=b"] == pytest.approx(known.params["g[T.b]"], abs=1e-5)
     low, high = release.interval()["g=b"]
     assert (high - low) / 2 / release.standard_error["g=b"] > 2.7  # as of three degrees of freedom
+
+
+def test_where_noise_hides_all_errors_of_rows_the_errors_of_variances_are_those_of_noise():
+    """The spread of scores is never below 0; where noise puts it there, rows leave sites no errors at all."""
+    of_residual = np.diag([0.0, 0.0, 0.0, 0.003])
+    loads = tuple(np.array([[one], [1.0 - one], [0.0], [0.5]]) for one in (1.0, 0.0))
+    design = np.array([[1.0, 0.02, 0.0], [1.0, 0.01, 0.0], [0.0, 170.0, 0.0], [1.0, 0.02, 1.0]])
+    noise = np.diag([9e-6, 8e-6, 0.18, 6e-6])
+    values = np.array([0.0078, 0.0063, 0.33, 0.0033])
+    seen = Observed(values, design, loads, of_residual, noise, 0.036, 23.0, 300.0, (0, 0), level=True)
+    found = maximised(seen, None)
+    assert found is not None
+    nothing = replace(found, between=np.zeros((1, 1)))
+    sampling, privacy = nothing.tau2_errors(0)
+    assert sampling < 1e-6 * privacy
+    assert 0 < privacy < 1e-4
 
 
 def test_it_is_shown_in_80_columns_and_as_json():

@@ -13,6 +13,7 @@ import cape.audit.run as whole
 import cape.cli.audit as command
 from cape.audit import SEED, amount, audit, cases
 from cape.audit.cases import Case
+from cape.audit.rounding import BOUNDS
 from cape.cli import main
 from cape.errors import InvalidInput
 
@@ -29,7 +30,7 @@ def few(monkeypatch):
         whole, "chosen", lambda fast, only: [c for c in FEW if only is None or only in c.name]
     )
     monkeypatch.setattr(whole, "in_order", lambda jobs, watch, workers: [_one(job, watch) for job in jobs])
-    monkeypatch.setattr(whole, "checks", lambda seed: [])
+    monkeypatch.setattr(whole, "parts", lambda seed: [])
 
 
 def _one(job, watch):
@@ -144,6 +145,6 @@ def test_the_whole_table_has_every_scheme_and_what_must_be_flagged():
         assert sum(bool(case.flag) for case in table) == 2
         assert all(case.runs % 2 == 0 for case in table)
     assert amount(True, None) > len(fast)
-    assert amount(True, "rounding") == 1
+    assert amount(True, "rounding") == 1 + len(BOUNDS)
     assert command._SEED == SEED
     assert math.isclose(sum(case.mu for case in full if case.name == "cape/mean"), 3.0)

@@ -7,12 +7,19 @@ import math
 import numpy as np
 import pytest
 
+from cape.audit.cases import cases
 from cape.audit.game import Game, play
 from cape.audit.likelihood import gaussian_weights
+from cape.audit.pool import Job, Search
 from cape.audit.search import find
 from cape.privacy import Budget, correlated
 
 BUDGET = Budget.of(3.0, 1e-5)
+PLAIN = [
+    case
+    for case in cases(False)
+    if case.analysis in ("count", "mean", "histogram") and not (case.flag or case.look or case.deployed)
+]
 
 
 @pytest.mark.parametrize(("sites", "honest"), [(3, 2), (5, 4), (30, 21), (4, 1)])
@@ -52,3 +59,11 @@ def test_runs_repeat_with_the_seed_and_do_not_without(tables):
     assert np.array_equal(one.views, two.views)
     assert not np.any(one.ratios == other.ratios)
     assert len(set(one.ratios)) == 8  # no two runs share noise
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
+def test_every_way_to_play_a_plain_sum_sees_the_row_at_stake(case):
+    """Under each scheme and relation, with persons and lost sites, and where sizes of sites are private."""
+    played = Job(case, Search(case, 1)(), 0, 4, 1)()
+    claim = played.claim_epsilon if case.pure else played.claim_mu
+    assert case.reach * claim < played.attained <= claim * (1 + 1e-6)

@@ -9,7 +9,17 @@ import pytest
 
 from cape.analyses.registry import KINDS, build
 from cape.audit import rounding
-from cape.audit.rounding import BOUNDS, NO_NUMBERS, asked, checks, edge_rows, excess, order_matters, shuffled
+from cape.audit.rounding import (
+    BOUNDS,
+    NO_NUMBERS,
+    EdgeRows,
+    asked,
+    checks,
+    edge_rows,
+    excess,
+    order_matters,
+    shuffled,
+)
 from cape.audit.world import OWN, analysis_of, random_rows, stream_of
 from cape.blocks import steps
 from cape.errors import InvalidInput
@@ -31,8 +41,8 @@ def test_every_kind_that_reads_a_number_is_asked():
 
 @pytest.mark.parametrize("which", ["quantiles", "gradient-descent"])
 def test_a_kind_that_is_refused_and_may_not_be_is_a_failure(monkeypatch, which):
-    def refuse(analysis, *rest):
-        if analysis.kind == which and rest[2] == "add-remove":
+    def refuse(analysis, rows, neighbours, epsilon):
+        if analysis.kind == which and neighbours == "add-remove":
             raise InvalidInput("no")
         return 0.9, 1
 
@@ -53,9 +63,24 @@ def test_a_distance_that_is_not_a_number_is_a_failure(monkeypatch):
 
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_the_edges_nearly_attain_the_claim(neighbours):
-    ratio, pairs = excess(build(MEAN), 18.0, 90.0, neighbours, 1.0, 1)
+    ratio, pairs = excess(build(MEAN), EdgeRows(18.0, 90.0, 1), neighbours, 1.0)
     assert pairs > 60
     assert 0.999 < ratio <= 1
+
+
+def test_rows_that_were_added_up_for_another_query_are_not_taken_for_these():
+    """The same rows serve all queries about them, one after the other."""
+    rows = EdgeRows(18.0, 90.0, 1)
+    kinds = [
+        MEAN,
+        {"kind": "histogram", "column": "x", "bins": 4},
+        {"kind": "covariance", "columns": ["x", "y"]},
+        MEAN,
+    ]
+    for kind in kinds:
+        for neighbours in ("replace-one", "add-remove"):
+            alone = excess(build(kind), EdgeRows(18.0, 90.0, 1), neighbours, 1.0)
+            assert excess(build(kind), rows, neighbours, 1.0) == alone
 
 
 def test_edges_hold_both_bounds_and_their_neighbours():
@@ -70,12 +95,12 @@ def test_cells_that_are_not_clamped_are_seen(monkeypatch):
         return np.clip(out, -(2.0**21), 2.0**21, out=out)
 
     monkeypatch.setattr(steps.Steps, "scale", unclamped)
-    assert excess(build(MEAN), 18.0, 90.0, "replace-one", 1.0, 1)[0] > 1
+    assert excess(build(MEAN), EdgeRows(18.0, 90.0, 1), "replace-one", 1.0)[0] > 1
 
 
 def test_a_claim_that_is_a_thousandth_too_small_is_seen(monkeypatch):
     monkeypatch.setattr(rounding, "RESOLUTION", rounding.RESOLUTION * 999 // 1000)
-    assert excess(build(MEAN), 18.0, 90.0, "replace-one", 1.0, 1)[0] > 1
+    assert excess(build(MEAN), EdgeRows(18.0, 90.0, 1), "replace-one", 1.0)[0] > 1
 
 
 def test_a_sum_that_depends_on_the_order_is_seen(monkeypatch):

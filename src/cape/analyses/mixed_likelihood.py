@@ -35,6 +35,7 @@ _STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
 _FAR = 20.0  # of log s² from where it must be
 _AWAY = 0.05  # from a root of 0, where the slope by it is 0
 _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
+_HARDLY = 1e-12  # of noise: so much of it is hardly any
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,8 @@ class MixedFit:
 
 
 def _silent(seen: Observed) -> Observed:
-    return replace(seen, noise=np.zeros_like(seen.noise))
+    """Return the same with hardly any noise: without any, where rows leave no errors, there is no inverse."""
+    return replace(seen, noise=_HARDLY * seen.noise)
 
 
 def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:

@@ -18,6 +18,10 @@ positive numbers, whatever earlier answers they are chosen by.
   largest for p = 2/3 and q = -1/3: by 2 b / 3 more at most. What is inside is not by group. Two counts move
   by 1.
 
+No pair of rows attains what is counted for a row of another group: in one group no count moves, which leaves
+less than 0.9 of it, 1 / sqrt(1.25); in two groups own entries of scores move by at most 2, squared, where 4
+is counted, and with random intercepts every score has such an entry. The audit finds 0.91 (docs/audit.md).
+
 Integers hold every vector to its length, so that rounding adds nothing: products are those of integers.
 That numbers by site become public, and what that means, is said in `site_sums`. Tested in
 tests/analyses/test_site_scores.py.

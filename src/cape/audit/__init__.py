@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cape.audit.cases import FLOOR, FLOOR_FAST, Case, cases
 from cape.audit.run import SEED, Audit, amount, audit
+from cape.audit.slices import Slice
 from cape.audit.table import CHECKS, ERROR, Row
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Audit",
     "Case",
     "Row",
+    "Slice",
     "amount",
     "audit",
     "cases",

@@ -113,6 +113,7 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
     """
     target, colluders = game.sites[0], game.colluders
     one, two = game.tables.sites(Remembered)
+    expected = {name: table.rows() for name, table in one.items()}  # `local` asks the largest
     asked = asked_of(game.analysis)
     watch = Watch(target, colluders, trusted=game.scheme == "pooled", rungs=game.rungs)
     scheme: Any = CapeGaussian() if game.scheme == "cape-gaussian" else game.scheme
@@ -127,6 +128,7 @@ def play(game: Game, runs: range, seed: int, look: Look | None = None, label: st
             colluding=game.colluding,
             min_sites=game.min_sites,
             neighbours=game.neighbours,
+            sizes=expected,
             scheme=scheme,
             stream=stream_of("run", seed, label, game.analysis, game.scheme, game.neighbours, number),
             observer=watch,

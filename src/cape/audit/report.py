@@ -74,8 +74,11 @@ PLANTED = (
 def told(found: Audit) -> str:
     """Return how many tests were made, and how they divide the error."""
     tests, rows = count(found.tests, "test"), count(len(found.rows), "row")
+    shared = "of the error"
+    if found.among != found.tests:
+        tests, shared = f"{tests} of {found.among}", "of the error of all slices"
     return (
-        f"{tests} on {rows}, one to three on each, with equal parts of the error: the probability that any "
+        f"{tests} on {rows}, one to three on each, with equal parts {shared}: the probability that any "
         f"of them is wrong is at most {ERROR:.0%}."
     )
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cape.analyses import CustomSum
 from cape.analyses.registry import build
 from cape.audit.world import ANALYSES, OWN, SCHEMA, Batch, analysis_of, frame, random_rows, stream_of
+from cape.blocks.block import Block
 from cape.blocks.table import Table
 from cape.data import Schema
 from cape.data.schema import Category, Number
@@ -35,11 +36,12 @@ from cape.learning import GradientDescent
 from cape.noise import SecureStream
 from cape.privacy import Budget
 
-__all__ = ["Check", "checks", "excess", "order_matters"]
+__all__ = ["Check", "EdgeRows", "Rounding", "checks", "excess", "order_matters", "parts"]
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Edge = tuple[float, float, str, str]
+Parts = list[Int64]
 
 BOUNDS = (
     (18.0, 90.0),
@@ -109,9 +111,28 @@ class Check:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """Some of the checks: of the edges of these bounds, or of the order of rows if there are none."""
+
+    seed: int
+    bounds: tuple[float, float] | None = None
+
+    def __call__(self) -> list[Check]:
+        """Make them."""
+        if self.bounds is None:
+            return [_order(self.seed), _float_order(self.seed)]
+        return [_edges(*self.bounds, self.seed)]
+
+
+def parts(seed: int) -> list[Rounding]:
+    """Return all checks, in parts that can be made apart."""
+    return [Rounding(seed), *(Rounding(seed, bounds) for bounds in BOUNDS)]
+
+
 def checks(seed: int) -> list[Check]:
-    """Return all checks."""
-    return [_order(seed), _float_order(seed), *_edges(seed)]
+    """Make all checks."""
+    return [check for part in parts(seed) for check in part()]
 
 
 def _order(seed: int) -> Check:
@@ -148,30 +169,28 @@ def _float_order(seed: int) -> Check:
     return Check("a float64 sum of the same rows depends on their order", differs, "the check can fail")
 
 
-def _edges(seed: int) -> Iterator[Check]:
-    for low, high in BOUNDS:
-        pairs, worst = 0, 0.0
-        bad: list[str] = []
-        refused: list[str] = []
-        kinds: list[str] = []
-        for analysis, neighbours, epsilon in _questions(low, high):
-            kinds.append(analysis.kind)
-            try:
-                with np.errstate(all="ignore"):
-                    ratio, count = excess(analysis, low, high, neighbours, epsilon, seed)
-            except CapeError:  # refused before anything is released
-                refused.append(analysis.kind)
-                continue
-            worst, pairs = max(worst, ratio), pairs + count
-            bad += [analysis.kind] if not ratio <= 1 else []
-        missed = [kind for kind in refused if kind not in _MAY_REFUSE.get((low, high), ())]
-        played = len({*kinds} - {*refused})
-        found = f"{played} kinds, {pairs:,} pairs; the largest has {worst:.6f} of the claimed sensitivity"
-        for word, which in (("exceeded by", bad), ("refused:", refused), ("must be answered:", missed)):
-            found += f"; {word} {', '.join(dict.fromkeys(which))}" if which else ""
-        yield Check(
-            f"cells at the edges of [{low!r}, {high!r}]", not bad and not missed and played > 0, found
-        )
+def _edges(low: float, high: float, seed: int) -> Check:
+    pairs, worst = 0, 0.0
+    bad: list[str] = []
+    refused: list[str] = []
+    kinds: list[str] = []
+    rows = EdgeRows(low, high, seed)
+    for analysis, neighbours, epsilon in _questions(low, high):
+        kinds.append(analysis.kind)
+        try:
+            with np.errstate(all="ignore"):
+                ratio, count = excess(analysis, rows, neighbours, epsilon)
+        except CapeError:  # refused before anything is released
+            refused.append(analysis.kind)
+            continue
+        worst, pairs = max(worst, ratio), pairs + count
+        bad += [analysis.kind] if not ratio <= 1 else []
+    missed = [kind for kind in refused if kind not in _MAY_REFUSE.get((low, high), ())]
+    played = len({*kinds} - {*refused})
+    found = f"{played} kinds, {pairs:,} pairs; the largest has {worst:.6f} of the claimed sensitivity"
+    for word, which in (("exceeded by", bad), ("refused:", refused), ("must be answered:", missed)):
+        found += f"; {word} {', '.join(dict.fromkeys(which))}" if which else ""
+    return Check(f"cells at the edges of [{low!r}, {high!r}]", not bad and not missed and played > 0, found)
 
 
 def _questions(low: float, high: float) -> Iterator[tuple[Analysis, Neighbours, float]]:
@@ -199,39 +218,68 @@ def asked(low: float, high: float) -> list[Analysis]:
     return [*(build(said) for kind, said in _ASKED.items() if kind not in NO_NUMBERS), *own]
 
 
-def excess(
-    analysis: Analysis, low: float, high: float, neighbours: Neighbours, epsilon: float, seed: int
-) -> tuple[float, int]:
+class EdgeRows:
+    """The rows with cells at the edges of bounds, and what each of them adds, computed once for a query."""
+
+    def __init__(self, low: float, high: float, seed: int) -> None:
+        number = Number(low, high)
+        self.schema = Schema(x=number, y=number, z=Category(("no", "yes")), w=Category(("female", "male")))
+        self._rows = edge_rows(low, high, stream_of("edges", seed))
+        self._known: tuple[tuple[Block, ...], list[Parts]] | None = None
+
+    def sums(self, blocks: tuple[Block, ...]) -> tuple[Parts, list[Parts]]:
+        """Return the sums of the rows that all tables share, and of each row by itself."""
+        if self._known is None or not _same(blocks, self._known[0]):
+            self._known = blocks, [self._sums(rows, blocks) for rows in (self._rows[:7], *self._alone)]
+        rest, *alone = self._known[1]
+        return rest, alone
+
+    @property
+    def _alone(self) -> list[list[Edge]]:
+        return [[row] for row in self._rows]
+
+    def _sums(self, rows: list[Edge], blocks: tuple[Block, ...]) -> Parts:
+        sums = Table("edges", frame(rows, self.schema), self.schema).sums(blocks)
+        return [part for parts in sums for part in parts]
+
+
+def _same(one: tuple[Block, ...], two: tuple[Block, ...]) -> bool:
+    try:
+        return one == two
+    except ValueError:  # arrays among their parameters: they are computed again
+        return False
+
+
+def excess(analysis: Analysis, rows: EdgeRows, neighbours: Neighbours, epsilon: float) -> tuple[float, int]:
     """Return the largest distance of neighbouring tables over the claimed one, and how many were compared.
 
     Above 1 exactly when the integers say so.
     """
-    schema = Schema(
-        x=Number(low, high), y=Number(low, high), z=Category(("no", "yes")), w=Category(("female", "male"))
-    )
     stages = Stages.of(
         analysis,
-        Setting(schema, Budget(epsilon, 1e-6), Parties(3, 1, 3), neighbours),
+        Setting(rows.schema, Budget(epsilon, 1e-6), Parties(3, 1, 3), neighbours),
         SCHEMES["conventional"](),
         1.0,
     )
-    query = analysis.query(schema, neighbours)
+    query = analysis.query(rows.schema, neighbours)
     calibration, local_std = stages.calibrate(0, query)
     claimed = Fraction(RESOLUTION) ** 2 / Fraction(local_std) ** 2
-    rows = edge_rows(low, high, stream_of("edges", seed))
-    rest = [part for parts in _sums(rows[:7], schema, query.blocks) for part in parts]
-    vectors = []
-    for row in rows:
-        own = [part for parts in _sums([row], schema, query.blocks) for part in parts]
-        vectors.append(calibration.encode(tuple(a + b for a, b in zip(rest, own, strict=True))))
+    rest, alone = rows.sums(query.blocks)
+    vectors = np.array([calibration.encode(tuple(map(np.add, rest, own))) for own in alone])
     if neighbours == "add-remove":
-        pairs = [(vector, calibration.encode(tuple(rest))) for vector in vectors]
+        apart = vectors - calibration.encode(tuple(rest))
     else:
-        pairs = [(one, two) for i, one in enumerate(vectors) for two in vectors[:i]]
-    largest = max(sum(int(step) ** 2 for step in one - two) for one, two in pairs)
-    over = Fraction(largest) / claimed
+        apart = np.concatenate([vectors[i] - vectors[:i] for i in range(1, len(vectors))])
+    over = Fraction(_furthest(apart)) / claimed
     ratio = math.sqrt(over)
-    return (max(ratio, math.nextafter(1.0, 2.0)) if over > 1 else min(ratio, 1.0)), len(pairs)
+    return (max(ratio, math.nextafter(1.0, 2.0)) if over > 1 else min(ratio, 1.0)), len(apart)
+
+
+def _furthest(apart: Int64) -> int:
+    """Return the largest square of a length: floats leave out what is far below it, integers decide."""
+    squares = (apart.astype(np.float64) ** 2).sum(axis=1)
+    near = apart[squares >= (1 - 1e-9) * squares.max()]
+    return max(sum(int(step) ** 2 for step in each) for each in np.unique(near, axis=0))
 
 
 def edge_rows(low: float, high: float, stream: SecureStream) -> list[Edge]:
@@ -252,10 +300,6 @@ def edge_rows(low: float, high: float, stream: SecureStream) -> list[Edge]:
             which = (place + turn) % 2
             rows.append((cell, other, ("no", "yes")[which], ("female", "male")[which]))
     return rows
-
-
-def _sums(rows: list[Edge], schema: Schema, blocks: Any) -> list[tuple[Int64, ...]]:
-    return Table("edges", frame(rows, schema), schema).sums(blocks)
 
 
 def flat(sums: Iterable[tuple[Int64, ...]]) -> Int64:

@@ -10,20 +10,29 @@ from typing import Any
 from cape.audit.cases import Case, chosen
 from cape.audit.game import join
 from cape.audit.pool import WORKERS, Job, Search, in_order
-from cape.audit.rounding import Check, checks
+from cape.audit.rounding import Check, parts
+from cape.audit.search import Found
+from cape.audit.slices import Slice
 from cape.audit.table import ERROR, Row, judge
+from cape.errors import InvalidInput
 
 __all__ = ["SEED", "Audit", "amount", "audit"]
 
 SEED = 10
+ROUNDING = "rounding"
+"""The name that the checks of rounding go by, among the names of rows."""
+
 Watch = Callable[[str], None]
 
 _SLOW = {
+    "covariance": 2,
+    "linear-regression": 3,
+    "pca": 2,
     "logistic-regression": 4,
     "glm": 4,
     "cox": 12,
     "survival-regression": 16,
-    "mixed-model": 2,
+    "mixed-model": 8,
     "k-means": 16,
     "neural-network": 2,
     "neural-network, sampled": 4,
@@ -38,13 +47,18 @@ _CHUNK = 400
 
 @dataclass(frozen=True)
 class Audit:
-    """The outcome of an audit."""
+    """The outcome of an audit.
+
+    Attributes:
+        among: how many tests have equal parts of the error: those of the whole table, if this is a slice.
+    """
 
     rows: tuple[Row, ...]
     rounding: tuple[Check, ...]
     fast: bool
     seed: int
     seconds: float
+    among: int
 
     @property
     def tests(self) -> int:
@@ -65,9 +79,43 @@ class Audit:
             "seconds": self.seconds,
             "family_wise_error": ERROR,
             "tests": self.tests,
+            "among": self.among,
             "rows": [row.to_dict() for row in self.rows],
             "rounding": [check.to_dict() for check in self.rounding],
         }
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is played: rows, whether rounding is checked, and among how many tests the error is divided."""
+
+    table: tuple[Case, ...]
+    rounding: bool
+    among: int
+
+    @classmethod
+    def of(cls, fast: bool, only: str | None, part: Slice | None) -> _Plan:
+        if only is not None and part is not None:
+            raise InvalidInput("--only and --slice each choose rows: give one of them")
+        if only == ROUNDING:
+            return cls((), True, 0)
+        known = chosen(fast, only)
+        table = tuple(case for case in known if part is None or case.name in part)
+        rounding = only is None and (part is None or ROUNDING in part)
+        if not table and not rounding:
+            raise InvalidInput(f"--slice {part} has none of the {len(known)} rows: take fewer slices")
+        return cls(table, rounding, sum(len(case.tests) for case in known))
+
+    @property
+    def alike(self) -> dict[Any, Case]:
+        """One case for each search."""
+        return {case.search: case for case in self.table}
+
+    @property
+    def amount(self) -> int:
+        """The number of parts of the audit."""
+        games = sum(len(_parts(case)) for case in self.table)
+        return len(self.alike) + games + (len(parts(SEED)) if self.rounding else 0)
 
 
 def audit(
@@ -75,46 +123,40 @@ def audit(
     fast: bool = False,
     seed: int = SEED,
     only: str | None = None,
+    part: Slice | None = None,
     watch: Watch = lambda what: None,
     workers: int = WORKERS,
 ) -> Audit:
-    """Attack every row of the table, or those whose name contains `only`, or "rounding" alone.
+    """Attack every row of the table, or those whose name contains `only`, or "rounding" alone, or a slice.
 
+    A row of a slice has the part of the error that it has in the whole table, and so the same outcome.
     `watch` is called after each of the `amount` parts.
     """
-    began = perf_counter()
-    rounded = checks(seed) if only in (None, "rounding") else []
-    watch("rounding")
-    if only == "rounding":
-        return Audit((), tuple(rounded), fast, seed, perf_counter() - began)
-    table = chosen(fast, only)
-    alike = _alike(table)
-    searches = [Search(case, seed) for case in alike.values()]
-    found = in_order(searches, lambda number: watch(f"tables for {searches[number].case.analysis}"), workers)
-    tables = dict(zip(alike, found, strict=True))
+    began, plan = perf_counter(), _Plan.of(fast, only, part)
+    searches = [Search(case, seed) for case in plan.alike.values()]
+    rounding = parts(seed) if plan.rounding else []
+    first: list[Callable[[], Found | list[Check]]] = [*searches, *rounding]
+    said = [*(f"tables for {search.case.analysis}" for search in searches), *[ROUNDING] * len(rounding)]
+    found = in_order(first, lambda number: watch(said[number]), workers)
+    tables = dict(zip(plan.alike, (each for each in found if isinstance(each, Found)), strict=True))
     jobs = [
-        Job(case, tables[case.search], first, last, seed) for case in table for first, last in _parts(case)
+        Job(case, tables[case.search], first, last, seed)
+        for case in plan.table
+        for first, last in _parts(case)
     ]
     jobs.sort(key=lambda job: -_slow(job.case))  # the slowest first
     played = in_order(jobs, lambda number: watch(jobs[number].case.name), workers)
-    rows, tests = [], sum(len(case.tests) for case in table)
-    for case in table:
-        runs = join([part for job, part in zip(jobs, played, strict=True) if job.case == case])
-        rows.append(judge(case, runs, tables[case.search].tried, tests, fast))
-    return Audit(tuple(rows), tuple(rounded), fast, seed, perf_counter() - began)
+    rows = []
+    for case in plan.table:
+        runs = join([some for job, some in zip(jobs, played, strict=True) if job.case == case])
+        rows.append(judge(case, runs, tables[case.search].tried, plan.among, fast))
+    checked = [check for each in found if isinstance(each, list) for check in each]
+    return Audit(tuple(rows), tuple(checked), fast, seed, perf_counter() - began, plan.among)
 
 
-def amount(fast: bool, only: str | None) -> int:
+def amount(fast: bool, only: str | None, part: Slice | None = None) -> int:
     """Return the number of parts of an audit."""
-    if only == "rounding":
-        return 1
-    table = chosen(fast, only)
-    return len(_alike(table)) + sum(len(_parts(case)) for case in table) + 1
-
-
-def _alike(table: list[Case]) -> dict[Any, Case]:
-    """Return one case for each search."""
-    return {case.search: case for case in table}
+    return _Plan.of(fast, only, part).amount
 
 
 def _slow(case: Case) -> int:

@@ -41,6 +41,15 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="K/N",
+            help="One of N slices of the rows, such as 2/5; K counts modulo N.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Try to break the guarantee: lower bounds on what an adversary learns, beside the claims.
@@ -53,12 +62,15 @@ def audit(
     Example: [bold]cape audit --out assurance --json[/bold]
 
     Example: [bold]cape audit --only histogram[/bold]
+
+    Example: [bold]cape audit --fast --slice 2/5[/bold]
     """
     from cape import audit as attacks
     from cape.audit import report
     from cape.audit.picture import require_matplotlib
 
-    amount = attacks.amount(fast, only)
+    slice_ = None if part is None else attacks.Slice.read(part)
+    amount = attacks.amount(fast, only, slice_)
     if out is not None:
         require_matplotlib()  # before a quarter of an hour is spent
         writable(out)
@@ -68,8 +80,8 @@ def audit(
             steps.start(what)
             steps.done()
 
-        found = attacks.audit(fast=fast, seed=seed, only=only, watch=watch)
-    files = report.write(found, out, command(fast, seed, only)) if out is not None else []
+        found = attacks.audit(fast=fast, seed=seed, only=only, part=slice_, watch=watch)
+    files = report.write(found, out, command(fast, seed, only, part)) if out is not None else []
     if as_json:
         screen.print_json(found.to_dict() | {"files": [str(file) for file in files]})
     else:
@@ -78,11 +90,12 @@ def audit(
         raise typer.Exit(1)
 
 
-def command(fast: bool, seed: int, only: str | None) -> str:
+def command(fast: bool, seed: int, only: str | None, part: str | None = None) -> str:
     """Return the command that gives the same result, without the folders of this machine."""
     chosen = ["--fast"] if fast else []
     chosen += ["--seed", str(seed)] if seed != _SEED else []
     chosen += ["--only", shlex.quote(only)] if only else []
+    chosen += ["--slice", part] if part else []
     return " ".join(["cape audit", *chosen, "--out DIR"])
 
 
