@@ -26,7 +26,8 @@ _COLUMNS = ("row", "claim mu", "epsilon at delta", "mu >=", "its epsilon", "rati
 
 def audit(
     fast: Annotated[
-        bool, typer.Option("--fast", help="Fewer rows and runs: about 3 minutes instead of 15.")
+        bool,
+        typer.Option("--fast", help="Fewer rows and runs: about 3 minutes instead of 25 on two idle cores."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -72,7 +73,7 @@ def audit(
     slice_ = None if part is None else attacks.Slice.read(part)
     amount = attacks.amount(fast, only, slice_)
     if out is not None:
-        require_matplotlib()  # before a quarter of an hour is spent
+        require_matplotlib()  # before anything is played
         writable(out)
     with screen.progress(amount) as steps:
 
