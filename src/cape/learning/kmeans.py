@@ -293,16 +293,16 @@ class KMeans(Analysis):
         if self.clusters == 1:
             return 0.0
         width = self.design.width(schema)
-        found = spread_effort(self._places(schema), width)
+        found = spread_effort(self._many_places(schema), width)
         if results:
             found += (1 + self._halved) * cluster_effort(
-                self._places(schema), self.clusters, width, _RESTARTS
+                self._many_places(schema), self.clusters, width, _RESTARTS
             )
         return found + 1e-3 * len(results)
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a step at centres that do not depend on data: plans are made with it."""
-        if self._places(schema) * self.design.width(schema) > _MOST_NUMBERS:
+        if self._many_places(schema) * self.design.width(schema) > _MOST_NUMBERS:
             raise InvalidInput(
                 f"{self.clusters:,} clusters of rows with {self.design.width(schema):,} entries need more "
                 f"than {_MOST_NUMBERS:,} numbers in one release; use fewer clusters, or fewer columns"
@@ -413,10 +413,10 @@ class KMeans(Analysis):
 
     def places(self, schema: Schema) -> Spread:
         """Return the points whose neighbourhoods the first release counts."""
-        many = self._places(schema)
+        many = self._many_places(schema)
         return spread(self.design, schema, many, public_stream(self.seed, f"spread {many}"))
 
-    def _places(self, schema: Schema) -> int:
+    def _many_places(self, schema: Schema) -> int:
         """Return how many points the first release has, at most."""
         return max(_SEEDS if self.design.width(schema) > 1 else 0, _SEEDS_EACH * self.clusters)
 

@@ -240,7 +240,7 @@ class Decider:
             raise Denied(Code.APPROVAL, ASKS + held.question.text)
         sentence = "the study is held until this site's steward approves it (`cape site approve`)"
         if long:
-            sentence += f": analysis {request.number} takes more than a second, or much memory, to judge"
+            sentence += f": analysis {request.number} may take more than a second, or much memory, to judge"
         raise Denied(Code.APPROVAL, f"{sentence}; ask again later")
 
     def _rows(self, session: AnalysisSession, bits: int) -> int:
