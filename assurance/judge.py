@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import cape
-from cape.errors import CapeError, DataError
+from cape.core.errors import CapeError, DataError
 
 __all__ = ["MOST", "Verdict", "judge", "spoken"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from assurance.load import megabytes
 from assurance.results import Result
-from cape.errors import TooFewSites
+from cape.core.errors import TooFewSites
 from cape.secagg import ROUNDS, Session, smallest_threshold
 
 __all__ = ["soak"]

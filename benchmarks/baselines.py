@@ -15,10 +15,10 @@ from benchmarks.harness import Result, bench
 from benchmarks.regression import DELTA, TESTED, frames, schema, sphere, squared_error
 from cape import Budget
 from cape.analyses.regression.linear import LinearRegression
+from cape.core.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.engine import schemes
 from cape.engine.consortium import Consortium
 from cape.engine.result import Release
-from cape.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.noise import SecureStream
 from reproduction.literature import Curator
 

@@ -22,10 +22,10 @@ from benchmarks.harness import Result, bench
 from cape import privacy
 from cape.analyses import Association, CorrelationTest, Difference, RankTest, TableOne
 from cape.blocks import Table
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis, Answer, Estimate
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
 

@@ -30,6 +30,7 @@ from benchmarks.harness import Result, Skip, bench
 from benchmarks.regression import communities
 from cape import PCA, Budget, Correlation, Covariance, StandardDeviation, Variance
 from cape.blocks import Squares, Table
+from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.contribution import contribution
@@ -37,7 +38,6 @@ from cape.engine.query import Analysis, Estimate
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 __all__ = ["Cell", "Known", "Population", "measure", "release", "violations"]

@@ -29,10 +29,10 @@ from cape.analyses.regression.inference import Unsure
 from cape.analyses.regression.linear import LinearRegression
 from cape.blocks import Sandwich
 from cape.blocks.units import Units
+from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import AnalysisResult, Answer, Query
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 Floats = NDArray[np.float64]

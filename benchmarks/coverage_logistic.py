@@ -35,10 +35,10 @@ from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.blocks import Scores
 from cape.blocks.units import Units
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Answer, Estimate
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 Floats = NDArray[np.float64]

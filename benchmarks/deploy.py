@@ -93,7 +93,7 @@ def _require_flare() -> None:
 
 _ECHO = """
 import os, sys, time
-from cape.unix import Server
+from cape.core.unix import Server
 answer = os.urandom(8_000_000)
 with Server(sys.argv[1], lambda data: answer, admit=lambda peer: None):
     time.sleep(600)
@@ -102,7 +102,7 @@ with Server(sys.argv[1], lambda data: answer, admit=lambda peer: None):
 
 def _socket_seconds(place: Path) -> float:
     """Return the median seconds for a request over the socket whose answer has 1e6 numbers."""
-    from cape.unix import Client
+    from cape.core.unix import Client
 
     process = subprocess.Popen([sys.executable, "-c", _ECHO, str(place)])
     try:

@@ -218,7 +218,7 @@ def _taker(where: str, folder: Path) -> Callable[[bytes], Any]:
 
 
 def _refused(read: Callable[..., Any], parameters: Any, data: bytes) -> None:
-    from cape.errors import CapeError
+    from cape.core.errors import CapeError
     from cape.secagg.keys import Verifier
     from cape.secagg.messages import authenticate
 

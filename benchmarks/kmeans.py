@@ -20,8 +20,8 @@ from sklearn.cluster import KMeans as Plain
 
 from benchmarks.harness import Result, bench
 from cape import Budget, Number, Schema
+from cape.core.errors import TooNoisyWarning
 from cape.engine.consortium import Consortium
-from cape.errors import TooNoisyWarning
 from cape.learning import kmeans as ours
 
 Floats = NDArray[np.float64]

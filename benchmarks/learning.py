@@ -19,9 +19,9 @@ from benchmarks.harness import Result, Skip, bench, paired_seconds
 from cape import Budget, Category, NeuralNetwork, Number, Schema
 from cape.blocks.clipped import BITS, Records, clipped_sum
 from cape.blocks.network import Network
+from cape.core.errors import PrivacyLeakWarning
 from cape.engine.consortium import Consortium
 from cape.engine.result import Release
-from cape.errors import PrivacyLeakWarning
 from cape.learning import SGD
 from cape.noise import SecureStream, discrete_gaussian
 

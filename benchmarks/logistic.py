@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression as Reference
 from benchmarks.harness import Result, bench
 from cape import Budget, Schema
 from cape.analyses.regression.logistic import LogisticRegression
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number
 from cape.engine.consortium import Consortium
-from cape.errors import TooNoisyWarning
 
 DIMENSIONS, ROWS, SITES, SCALE = 20, 10_000, 5, 10.3
 NAMES = [f"x{i}" for i in range(DIMENSIONS)]

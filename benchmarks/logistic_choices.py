@@ -27,8 +27,8 @@ from scipy.special import expit
 
 from cape import privacy
 from cape.analyses.regression.logistic import LogisticRegression
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
-from cape.errors import TooNoisyWarning
 from tests.analyses.regression.conversations import converse
 
 Floats = NDArray[np.float64]

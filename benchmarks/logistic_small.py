@@ -26,9 +26,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from benchmarks.harness import Result, Skip, bench
 from cape import Budget, Schema
 from cape.analyses.regression.logistic import LogisticRegression
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number
 from cape.engine.consortium import Consortium
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 Floats = NDArray[np.float64]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from benchmarks.harness import Result, Skip, bench, best_seconds, paired_seconds
 from cape import Budget, Schema
 from cape.analyses.regression.linear import Errors, LinearRegression
+from cape.core.errors import TooNoisyWarning
 from cape.data import Number
 from cape.engine.consortium import Consortium
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 Floats = NDArray[np.float64]

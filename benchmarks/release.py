@@ -15,8 +15,8 @@ import polars as pl
 from benchmarks.harness import Result, bench, paired_seconds
 from cape import Budget, Schema
 from cape.analyses import Histogram
+from cape.core.errors import PrivacyLeakWarning
 from cape.engine.consortium import Consortium
-from cape.errors import PrivacyLeakWarning
 
 SIZES = (500, 60_000, 4_000, 20_000, 15_500)
 

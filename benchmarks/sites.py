@@ -30,9 +30,9 @@ from cape.analyses import (
     Proportion,
 )
 from cape.blocks import Counts, GroupedProducts, Moments, SiteScores
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Analysis, Answer, Query
-from cape.errors import TooNoisyWarning
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

@@ -44,10 +44,10 @@ from benchmarks.conversation import conducted
 from benchmarks.harness import Result, Skip, bench, best_seconds
 from cape import Budget, privacy
 from cape.analyses.survival.cox import Cox
+from cape.core.errors import CapeError, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import AnalysisResult
-from cape.errors import CapeError, TooNoisyWarning
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Any]

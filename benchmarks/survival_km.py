@@ -35,10 +35,10 @@ from cape.analyses import KaplanMeier, LogRank
 from cape.analyses.survival.curve import SurvivalCurve
 from cape.analyses.survival.risk_table import risk_tables
 from cape.blocks.survival import woven
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis, Answer
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
 

@@ -19,8 +19,8 @@ from benchmarks.conversation import conducted
 from benchmarks.harness import Result, bench
 from cape import privacy
 from cape.analyses.survival.parametric import SurvivalRegression
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
-from cape.errors import TooNoisyWarning
 
 RUNS, DELTA = 400, 1e-3
 SIZES, EPSILONS, SHAPES = (1_000, 5_000), (1.0, 3.0), (0.7, 1.5)

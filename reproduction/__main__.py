@@ -21,7 +21,7 @@ import reproduction as figures
 from cape.cli import screen
 from cape.cli.commands import warn
 from cape.cli.options import AsJson
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from reproduction import FIRST_SEED, Done
 
 __all__ = ["main"]

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from cape import check
+from cape.core import check
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis
 from cape.engine.result import Release
 from cape.engine.schemes import SCHEMES, Outcome, Parties, Scheme, Task
-from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import paper
 
 __all__ = ["AsPublished", "published_std", "release_as_published"]

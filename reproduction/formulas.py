@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.privacy import gaussian
 from cape.privacy.paper import tail_bound
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from cape.blocks.clipped import BITS, Records, clipped_sum
 from cape.blocks.sampling import sample as sampled
 from cape.blocks.units import Units
+from cape.core.errors import PrivacyLeakWarning
 from cape.data import Category, Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import slack
-from cape.errors import PrivacyLeakWarning
 from cape.learning import NeuralNetwork
 from cape.noise import SecureStream
 from cape.privacy import Budget, correlated, dominating_mu, noise_for_mu, paper, subsampled

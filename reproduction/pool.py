@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from reproduction.figure import Cell, Figure, Row
 from reproduction.registry import find
 from reproduction.store import Store

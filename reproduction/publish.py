@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction.report import kept, page
 from reproduction.store import write
 

@@ -34,13 +34,13 @@ from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Term
 from cape.blocks.block import T_BITS
+from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
 from cape.engine.result import Release
 from cape.engine.schemes import SCHEMES, Cost, Outcome, Parties, Scheme, Task
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream, discrete_gaussian
 from cape.privacy import Budget, gaussian
 from cape.show import Shown, Table

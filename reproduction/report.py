@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction import main_claims
 from reproduction.figure import Claim
 from reproduction.main_claims import Judged

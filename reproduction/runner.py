@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from reproduction import style
 from reproduction.figure import Cell, Claim, Figure, Row
 from reproduction.pool import WORKERS, Job, compute

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cape import check
+from cape.core import check
 from cape.noise import SecureStream
 
 __all__ = ["FIRST_SEED", "public_stream", "seeds"]

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction.figure import Cell, Row
 
 __all__ = ["Store", "write"]

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction.figure import Row
 from reproduction.reference import Point
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from cape import check
-from cape.errors import CapeError, InvalidInput
+from cape.core import check
+from cape.core.errors import CapeError, InvalidInput
 
 
 @pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.int64(1)])

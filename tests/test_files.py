@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cape import files
+from cape.core import files
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -56,12 +56,7 @@ HOMES = {
     "tomlkit": "desk",
 }
 LAYERS = [
-    "errors",
-    "check",
-    "arrays",
-    "packed",
-    "unix",
-    "files",
+    "core",
     "show",
     "privacy",
     "noise",
@@ -114,7 +109,7 @@ def test_every_analysis_of_study_files_is_exported():
 
 
 def test_every_exception_is_in_one_tree():
-    from cape import errors
+    from cape.core import errors
 
     for kind in map(vars(errors).get, errors.__all__):
         if not isinstance(kind, type):  # a function

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape import packed
-from cape.errors import BadMessage
+from cape.core import packed
+from cape.core.errors import BadMessage
 from tests.slices import examples
 
 VALUES = st.recursive(

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from cape.errors import BadMessage, CapeError, InvalidInput
-from cape.unix import Client, Peer, Server, peer_of
+from cape.core.errors import BadMessage, CapeError, InvalidInput
+from cape.core.unix import Client, Peer, Server, peer_of
 
 
 @pytest.fixture

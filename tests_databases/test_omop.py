@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.random_tables import mariadb_connection
 from cape.blocks import Table
+from cape.core.errors import DataError
 from cape.data import Omop
-from cape.errors import DataError
 from tests.data.test_omop import SCHEMA, cells, check_persons, check_sums
 from tests.omop import expected, fill, rows
 

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.random_tables import Case, mariadb_connection
 from cape.blocks import Axis, Counts, Custom, Design, Gram, Moments, Table
+from cape.core.errors import DataError, InvalidInput
 from cape.data import Category, Database, Number, Schema
-from cape.errors import DataError, InvalidInput
 from tests.databases.test_same import check, check_derived, check_hostile
 
 SECRET = "".join(["s3", "cr3t"])

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
+from cape.core.unix import Client
 from cape.steward import wire
-from cape.unix import Client
 from tests.channel import LocalChannel
 from tests.world import MEAN, NAMES, SECRET, World
 

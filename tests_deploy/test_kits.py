@@ -22,7 +22,7 @@ import yaml
 
 from cape import __version__
 from cape.cli import main
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.flare import process
 from cape.flare.kits import make_kits
 from cape.flare.process import _alone, _require_free

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cape.coordinator import CoordinatorFolder, Record, Submission
-from cape.errors import TooFewSites
+from cape.core.errors import TooFewSites
 from cape.flare.link import Network
 from cape.secagg.keys import Identity
 from cape.steward.keyring import Card, public_text

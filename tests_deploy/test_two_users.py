@@ -123,7 +123,7 @@ def test_code_in_the_link_gets_refusals_from_the_daemon_and_nothing_else(here: T
     """It may speak to the socket, as it must; what it makes up is refused in a sentence."""
     place = here.sockets / "u.sock"
     code = (
-        "from cape.unix import Client; from cape.steward import wire\n"
+        "from cape.core.unix import Client; from cape.steward import wire\n"
         f"with Client({str(place)!r}) as client:\n"
         "    for message in (wire.Ask(1, b'x'), wire.Review(2, (b'y',)), wire.Carry(3, bytes(16), b'z')):\n"
         "        print(client.call(wire.pack(message)))\n"
@@ -134,12 +134,12 @@ def test_code_in_the_link_gets_refusals_from_the_daemon_and_nothing_else(here: T
 
 
 def test_a_link_of_the_daemons_user_or_of_root_is_turned_away(here: TwoUsers) -> None:
-    code = f"from cape.unix import Client; Client({str(here.sockets / 'u.sock')!r}).call(b'')"
+    code = f"from cape.core.unix import Client; Client({str(here.sockets / 'u.sock')!r}).call(b'')"
     for uid in (DAEMON, 0):
         command = [sys.executable, "-c", code]
         tried = subprocess.run([*as_user(uid), *command], capture_output=True, text=True)
         assert tried.returncode == 1, "closed before, while or after it asks"
-        assert "cape.errors.CapeError: the socket" in tried.stderr, tried.stderr
+        assert "cape.core.errors.CapeError: the socket" in tried.stderr, tried.stderr
     assert "turned a link away" in (here.site("u").path / "site.log").read_text()
 
 

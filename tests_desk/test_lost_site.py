@@ -6,7 +6,7 @@ import json
 
 from playwright.sync_api import expect
 
-from cape.files import give_to_owner
+from cape.core.files import give_to_owner
 from tests_desk.conftest import Sit, Take
 from tests_desk.steps import PATIENCE, approve, row, submit
 from tests_desk.world import COORDINATOR, SITES, World, study, until

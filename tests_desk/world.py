@@ -26,7 +26,7 @@ import polars
 from tests_deploy.users import DAEMON, DESK, LINK, as_user, own, possible
 
 from cape.cli import main
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.flare.link import status
 from cape.flare.rehearsal import Processes, daemon_of, free_port
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.torch import ClippedSums, clipped_sum
 from cape.torch.batch import Batch
 from cape.torch.capture import Unfit, catch, layers_of

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.torch import clipped_sum
 from tests_torch.one_by_one import clipped, gradients
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.torch import clipped_sum
 
 LOSS = nn.MSELoss(reduction="none")

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from cape import Budget
+from cape.core.errors import BudgetExceeded, DataError, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.data import Schema
 from cape.engine.consortium import Consortium
-from cape.errors import BudgetExceeded, DataError, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.learning import Diverged
 from cape.noise import SecureStream
 from cape.torch import ClippedSums, train

@@ -18,7 +18,7 @@ def test_a_missing_torch_is_named():
     code = """
 import sys
 sys.modules["torch"] = None
-from cape.errors import MissingExtra
+from cape.core.errors import MissingExtra
 try:
     import cape.torch
 except MissingExtra as error:

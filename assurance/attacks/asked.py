@@ -26,8 +26,8 @@ from assurance.attacks.sites import (
     new_run,
     study,
 )
+from cape.core.errors import InvalidInput
 from cape.engine.session import StageResult
-from cape.errors import InvalidInput
 from cape.secagg.keys import Identity
 from cape.steward import envelope, wire
 from cape.steward.keyring import public_text

@@ -14,9 +14,9 @@ from assurance.attacks.loot import Loot
 from assurance.attacks.noise import shortfall, stays
 from assurance.attacks.sites import World, new_run
 from assurance.attacks.words import Words
+from cape.core.errors import ProtocolError
 from cape.engine.schemes import Parties
 from cape.engine.schemes.cape import cape_choices
-from cape.errors import ProtocolError
 from cape.secagg import Identity, Parameters, Roster, Site
 from cape.secagg import messages as m
 from cape.secagg.keys import Verifier

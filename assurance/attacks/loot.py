@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assurance.attacks.words import Words
-from cape.errors import BadMessage
+from cape.core.errors import BadMessage
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair

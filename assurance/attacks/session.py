@@ -17,7 +17,7 @@ from assurance.attacks.loot import Loot
 from assurance.attacks.sites import COLLUDER, World
 from assurance.attacks.words import Words
 from cape import secagg
-from cape.errors import ProtocolError
+from cape.core.errors import ProtocolError
 from cape.secagg import messages as m
 from cape.secagg.keys import Identity, Roster, Verifier
 from cape.secagg.parameters import Parameters

@@ -14,7 +14,7 @@ from assurance.attacks.attack import attack
 from assurance.attacks.noise import stays
 from assurance.attacks.session import parameters_of, puppet
 from assurance.attacks.sites import COLLUDER, HONEST, World
-from cape.errors import ProtocolError
+from cape.core.errors import ProtocolError
 from cape.noise import SecureStream
 from cape.privacy.ladder import ladder
 from cape.secagg import Aggregator, Event, Finished, Send

@@ -23,10 +23,10 @@ from assurance.inputs.bend import pick, to_toml
 from assurance.inputs.surface import PaidForNothing, Surface
 from cape.cli.report import page
 from cape.cli.results import Results, answered
+from cape.core.errors import CapeError
 from cape.engine.consortium import Consortium
 from cape.engine.schemes import Outcome, Task
 from cape.engine.schemes.messages import Pooled
-from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.show.html import fragment
 from cape.show.plain import to_json

@@ -13,7 +13,7 @@ from assurance.inputs.studies import written
 from assurance.inputs.surface import Surface
 from assurance.site_folder import OWN, make_folder, peer
 from cape.coordinator import CoordinatorFolder
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.secagg import Identity
 from cape.steward.keyring import Card, public_text
 

@@ -15,7 +15,7 @@ from assurance.inputs.bend import bend, pick, to_toml
 from assurance.inputs.studies import PASSWORD, document, written
 from assurance.inputs.surface import Surface
 from cape.cli import main
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 
 __all__ = ["Commands", "Unexpected", "play"]
 

@@ -14,8 +14,8 @@ from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from assurance.inputs.tables import CANARIES, SCHEMA, WORD, question
 from cape.blocks import Table
+from cape.core.errors import CapeError
 from cape.data import Database
-from cape.errors import CapeError
 
 __all__ = ["Databases"]
 

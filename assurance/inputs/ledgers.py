@@ -14,7 +14,7 @@ import numpy as np
 
 from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.secagg import Identity
 from cape.steward.heads import Head
 from cape.steward.ledger import Amount, Entry, Ledger, Limit

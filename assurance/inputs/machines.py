@@ -20,7 +20,7 @@ from assurance.inputs.surface import Surface
 from assurance.site_folder import CELL, OWN, make_folder, private_of, signed
 from cape.coordinator import calls
 from cape.coordinator.relay import Relay
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.secagg import Identity
 from cape.steward import Request, wire
 from cape.steward.endpoint import SiteEndpoint

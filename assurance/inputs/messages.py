@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from assurance.attacks.noise import stays
 from assurance.inputs.bend import NASTY, bend, bend_bytes, pick
 from assurance.inputs.surface import Surface, WrongSum
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg import (
     Aggregator,

@@ -16,7 +16,7 @@ from assurance.inputs.policies import policy
 from assurance.inputs.studies import PASSWORD, written
 from assurance.inputs.surface import Surface
 from assurance.site_folder import CELL, OWN, Asking, make_folder
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.secagg import Identity
 from cape.steward.keyring import public_text
 from cape.steward.persons import Person

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction.datasets.dataset import Dataset, Origin
 from reproduction.datasets.fetch import Source, Unavailable, read
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.errors import InvalidInput
 
 __all__ = ["Dataset", "Floats", "MultiSite", "Origin"]
 

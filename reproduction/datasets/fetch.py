@@ -19,7 +19,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from reproduction.datasets.dataset import Origin
 
 __all__ = ["Source", "Unavailable", "cache_folder", "read"]

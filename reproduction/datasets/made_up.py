@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from scipy.special import ndtri
 
-from cape import check
+from cape.core import check
 from cape.noise import SecureStream
 from reproduction.datasets.dataset import Dataset, Floats, Origin
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from reproduction.datasets.dataset import Dataset, Floats, Origin
 from reproduction.datasets.fetch import Source, Unavailable, cache_folder, read
 from reproduction.datasets.made_up import permutation, seeded

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cape.errors import PrivacyLeakWarning
+from cape.core.errors import PrivacyLeakWarning
 from reproduction import style
 from reproduction.figure import Cell, Claim, Figure, Row
 from reproduction.overhead import PROTOCOLS, Power, grows, measure

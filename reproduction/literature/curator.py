@@ -17,12 +17,12 @@ from typing import Any
 
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Neighbours
 from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost, Parties
-from cape.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.privacy import Budget
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cape.blocks.design import Design
 from cape.blocks.steps import ONE
 from cape.blocks.table import Table
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction.literature.curator import Holdings
 
 __all__ = ["Pooled", "Regression", "pool"]

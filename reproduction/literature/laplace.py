@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
 from cape.noise.stream import SecureStream, require_stream
 
 __all__ = ["discrete_laplace"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["Power", "grows"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cape.core.errors import InvalidInput
 from cape.engine.calibration import RESOLUTION
-from cape.errors import InvalidInput
 from cape.noise import Ring, SecureStream
 from cape.privacy.correlated import default_colluding
 from cape.secagg import Aggregator, Traffic, Verifier, ZeroSumSite, drive, simulate

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cape.errors import (
+from cape.core.errors import (
     BudgetExceeded,
     CapeError,
     DataError,

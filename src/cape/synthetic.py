@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t as students
 
-from cape import check
 from cape.analyses.simulation import generator
 from cape.analyses.synthetic_model import SyntheticModel
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from cape.arrays import Floats
+    from cape.core.arrays import Floats
 
 __all__ = ["Combined", "combine"]
 

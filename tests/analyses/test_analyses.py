@@ -43,10 +43,10 @@ from cape.analyses import (
     build,
 )
 from cape.analyses.table_one_model import TableOneModel
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.calibration import calibrate
-from cape.errors import InvalidInput, TooNoisyWarning
 
 from .slow_sums import exact, noisy, release
 

@@ -8,9 +8,9 @@ import pytest
 from cape.analyses.pca import PCA, PCAModel
 from cape.analyses.regression.linear import LinearRegression
 from cape.blocks.design import Design
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import features_of, names
-from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
 
 

@@ -11,16 +11,16 @@ from scipy.stats import binomtest, chi2, chi2_contingency
 from scipy.stats.contingency import association, odds_ratio, relative_risk
 
 from cape.analyses import Association
+from cape.core.errors import TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer
-from cape.errors import TooNoisyWarning
 
 from .slow_sums import MU, noisy
 
 TWO = Schema(sex=["f", "m"], ill=["no", "yes"])
 MORE = Schema(stage=["I", "II", "III", "IV"], ill=["no", "yes"])
 NOISE = math.sqrt(2) / MU
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 
 
 def finished(counts, noise=0.0, schema=TWO, **options):

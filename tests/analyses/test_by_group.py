@@ -28,9 +28,9 @@ from cape.analyses import (
     build,
 )
 from cape.analyses.by_group import ByGroup
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, TooNoisyWarning
 
 from .slow_sums import exact, noisy, release, scaled
 

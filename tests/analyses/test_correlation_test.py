@@ -10,15 +10,15 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from cape.analyses import CorrelationTest, build
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
-from cape.errors import InvalidInput, TooNoisyWarning
 
 from .slow_sums import codes, exact, noisy, scaled
 
 SCHEMA = Schema(x=(-4, 4), y=Number(0, 30, missing=False))
 PEARSON, SPEARMAN = CorrelationTest("x", "y"), CorrelationTest("x", "y", method="spearman")
 EDGES = {"y": [0.0, 1.0, 2.0, 4.0, 8.0, 30.0]}
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 
 
 def finished(asked, table, *, mu=0.0, rng=None, neighbours="replace-one"):

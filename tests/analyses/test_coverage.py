@@ -24,8 +24,8 @@ from cape.analyses import (
     Variance,
 )
 from cape.analyses.moments import likely
+from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
-from cape.errors import TooNoisyWarning
 
 from .slow_sums import exact, noisy, release
 
@@ -149,7 +149,7 @@ def test_counts_cover_what_is_in_the_tables(neighbours):
 
 
 @pytest.mark.slow_cases("25000-add-remove", "25000-replace-one", seconds=2)
-@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 @RELATION
 @SIZE
 def test_the_numbers_of_a_table_one_cover(neighbours, rows):
@@ -177,7 +177,7 @@ def test_the_numbers_of_a_table_one_cover(neighbours, rows):
 
 
 @pytest.mark.slow(2)
-@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 @RELATION
 @pytest.mark.parametrize("by", [None, "group"])
 def test_counts_of_a_table_one_that_add_up_have_the_errors_that_they_say(neighbours, by):
@@ -300,7 +300,7 @@ def test_a_likely_variance_is_about_the_truth_where_it_is_cut(release_at):
 
 
 @pytest.mark.slow(1.6)
-@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_no_sampling_error_is_0_and_means_cover_where_noise_hides_the_variance(missing):
     """An SD of a hundredth of the bounds: noise in the variance is hundreds of times as large."""

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.columns import SCHEMA, population, sample
 from cape import Budget, Consortium, Correlation
 from cape.analyses.registry import build
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 from cape.noise import SecureStream
 
 NAMES = ("inpatient", "emergency")

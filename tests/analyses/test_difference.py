@@ -13,9 +13,9 @@ from cape import privacy
 from cape.analyses import Difference, build
 from cape.analyses.moments import Sums
 from cape.analyses.welch import Group, Pair
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, TooNoisyWarning
 
 from .slow_sums import MU, exact, noisy, scaled
 
@@ -26,7 +26,7 @@ SCHEMA = Schema(
     stage=Category(("I", "II", "III"), missing=False),
 )
 LABEL = "x difference | ill: yes - no"
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 
 
 def finished(asked, table, *, mu=0.0, rng=None, neighbours="replace-one"):

@@ -10,9 +10,9 @@ import pytest
 
 from cape.analyses import Count, Mean, Sum, Tables
 from cape.blocks.table import Table
+from cape.core.errors import PrivacyLeakWarning
 from cape.data import Number
 from cape.engine.consortium import Consortium
-from cape.errors import PrivacyLeakWarning
 from cape.privacy import Budget
 
 from .slow_sums import exact, release

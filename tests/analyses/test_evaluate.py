@@ -18,8 +18,8 @@ from cape.analyses import Evaluate, build
 from cape.analyses.evaluate_errors import ErrorSums
 from cape.analyses.evaluate_risk import MEASURES, RiskTable, default_edges
 from cape.analyses.moments import Sums
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show.svg import draw
 
 from .slow_sums import exact, noisy

@@ -9,13 +9,13 @@ import pytest
 
 from cape.analyses.registry import KINDS
 from cape.audit.world import SCHEMA, analysis_of
+from cape.core.errors import CapeError, InvalidInput
 from cape.data import Schema
 from cape.data.schema import Category
 from cape.engine.query import Analysis, Conversation
 from cape.engine.schemes import SCHEMES
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
-from cape.errors import CapeError, InvalidInput
 from cape.privacy import Budget
 from tests.engine.questions import Average
 

@@ -16,14 +16,14 @@ from statsmodels.stats.oneway import anova_oneway
 import cape
 from cape.analyses import Association, Difference, Heterogeneity, LinearRegression, Mean, Proportion
 from cape.analyses.registry import build
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show.svg import draw
 from cape.show.terminal import as_text
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::cape.errors.TooNoisyWarning", "ignore::cape.errors.PrivacyLeakWarning"
+    "ignore::cape.core.errors.TooNoisyWarning", "ignore::cape.core.errors.PrivacyLeakWarning"
 )
 SCHEMA = Schema(sbp=(80, 220), age=Number(18, 90, missing=False), ill=["no", "yes"], drug=["none", "some"])
 SIZES = {"bern": 900, "graz": 300, "lyon": 1500, "turin": 40}

@@ -19,13 +19,13 @@ from cape.analyses.mixed_observed import Observed
 from cape.analyses.mixed_scores import fit_scores
 from cape.analyses.site_sums import SiteSums
 from cape.blocks import SiteScores
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show.terminal import as_text
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::cape.errors.TooNoisyWarning", "ignore::cape.errors.PrivacyLeakWarning"
+    "ignore::cape.core.errors.TooNoisyWarning", "ignore::cape.core.errors.PrivacyLeakWarning"
 )
 SCHEMA = Schema(
     y=Number(-1, 1, missing=False), x=Number(-1, 1, missing=False), g=Category(("a", "b"), missing=False)

@@ -13,8 +13,8 @@ from sklearn import decomposition
 
 from cape.analyses.matrices import nearest_positive, shrunk, symmetric, without_repulsion
 from cape.analyses.pca import PCA, _component, _Components, _Noisy
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
-from cape.errors import InvalidInput, TooNoisyWarning
 
 from .regression.conversations import converse, sums_of
 

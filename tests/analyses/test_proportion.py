@@ -10,14 +10,14 @@ import pytest
 from scipy.stats import binomtest
 
 from cape.analyses import Proportion
+from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Schema
 from cape.engine.query import Answer
-from cape.errors import TooNoisyWarning
 
 from .slow_sums import MU
 
 NOISE = math.sqrt(2) / MU
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 
 
 def schema(missing=True, values=("no", "yes")):

@@ -10,15 +10,15 @@ import pytest
 from scipy.stats import kruskal, mannwhitneyu
 
 from cape.analyses import RankTest
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, TooNoisyWarning
 
 from .slow_sums import MU
 
 SCHEMA = Schema(crp=(0, 8), arm=["a", "b"], stage=["I", "II", "III"], ward=["only"])
 NOISE = math.sqrt(2) / MU
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 
 
 def finished(counts, noise=0.0, by="arm"):

@@ -9,9 +9,9 @@ import pytest
 
 from cape.analyses import Quantiles, build, search
 from cape.analyses.quantiles import MOST_SEARCHED
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput
 from cape.noise import Law
 
 from .slow_sums import release, release_laplace, vectors
@@ -57,7 +57,7 @@ def test_a_public_total_is_kept():
 
 
 @pytest.mark.one_in(5, seconds=0.5)
-@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("laplace", [False, True])
 @pytest.mark.parametrize("made_up", [0.0, -1e9, 9e18, "alternating", "noise"])

@@ -12,11 +12,11 @@ import pytest
 from cape.analyses import MixedModel
 from cape.analyses.site_scores import _INSIDE, _SPREAD, Point, moved_squared
 from cape.blocks import Design, Table
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Person, Schema
 from cape.engine.query import Answer
 from cape.engine.schemes import Parties
 from cape.engine.stages import Setting
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 
 COLUMNS = {
@@ -222,7 +222,7 @@ def answers(query, value):
 @pytest.mark.one_in(4, seconds=0.2)
 @pytest.mark.parametrize("random", ["intercept", "x"])
 @pytest.mark.parametrize("value", [0.0, -1e12, 1e12, 1e-300, -3.0])
-@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 def test_forged_answers_change_no_sensitivity_and_no_scale_but_by_what_is_proved(random, value):
     """Later questions are asked within what the proof covers, or not at all."""
     asked = MixedModel("y", ["x", "sex"], random=random)

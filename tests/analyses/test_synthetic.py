@@ -23,9 +23,9 @@ from cape.analyses.synthetic_choices import (
     total_cells,
 )
 from cape.analyses.synthetic_fit import Network, drawn
+from cape.core.errors import InvalidInput, MissingExtra
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, MissingExtra
 from cape.noise import SecureStream
 
 from .slow_sums import exact, release, vectors

@@ -28,7 +28,7 @@ SCHEMA = Schema(
     ill=["no", "yes"],
 )
 COLUMNS = ("age", "bmi", "sex", "smoker")
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 
 
 def people(rows, seed=0, shift=0.0):

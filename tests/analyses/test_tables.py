@@ -17,9 +17,9 @@ from cape.analyses import Tables, tables_plan
 from cape.analyses.marginals import Measured
 from cape.analyses.tables_model import TablesModel
 from cape.blocks import Table
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 
 SCHEMA = Schema(

@@ -56,7 +56,7 @@ def people(rng, rows):
 SCHEMA = Schema(x=Number(0, 100, missing=False), ill=["no", "yes"], group=["a", "b"])
 
 
-@pytest.mark.filterwarnings("ignore::cape.errors.TooNoisyWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")
 @pytest.mark.slow(12)
 @pytest.mark.parametrize("rows", [200, 1000, 20_000])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cape.analyses.tree import BRANCHING, Tree, check_bins, depth, level_axes, sizes
+from cape.core.errors import InvalidInput
 from cape.data import Number
-from cape.errors import InvalidInput
 
 
 def design(levels):

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from assurance.inputs import Surface
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 BAD = 5
 

@@ -16,11 +16,11 @@ import polars as pl
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cape.core.errors import CapeError
 from cape.data import Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Execution
 from cape.engine.schemes import Conventional
-from cape.errors import CapeError
 from cape.privacy import Budget
 from cape.secagg import Identity
 from cape.steward import ledger as ledgers

@@ -14,7 +14,7 @@ from assurance.judge import judge
 from assurance.workers import Chunk, Report, Worker, attempt, random_of
 from cape.analyses import Mean
 from cape.coordinator.record import Record
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.approvals import Approvals
 from cape.steward.endpoint import SiteEndpoint
 

@@ -22,7 +22,7 @@ import pytest
 import cape
 from assurance.site_folder import CELL, make_folder
 from cape.cli import main
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.noise import SecureStream, stream
 from cape.secagg import Identity, Session, chain, keys, masks, shamir, site
 from cape.secagg.keys import KeyPair

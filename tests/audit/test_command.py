@@ -15,7 +15,7 @@ from cape.audit import SEED, amount, audit, cases
 from cape.audit.cases import Case
 from cape.audit.rounding import BOUNDS
 from cape.cli import main
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 FEW = [
     Case("pooled/mean", "mean", "pooled", 60, powered=False),

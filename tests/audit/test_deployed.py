@@ -13,8 +13,8 @@ from cape.audit.cases import Case, cases
 from cape.audit.game import Game
 from cape.audit.pool import Job, Search
 from cape.audit.table import judge
+from cape.core.errors import CapeError
 from cape.engine.calibration import RESOLUTION
-from cape.errors import CapeError
 from cape.steward import Ledger, SiteEndpoint, read
 
 SEED, TESTS = 11, 9

@@ -22,7 +22,7 @@ from cape.audit.rounding import (
 )
 from cape.audit.world import OWN, analysis_of, random_rows, stream_of
 from cape.blocks import steps
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 MEAN = {"kind": "mean", "columns": ["x", "y"]}
 

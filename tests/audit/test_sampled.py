@@ -21,10 +21,10 @@ from cape.audit.world import SAMPLED, SCHEMA, Remembered, analysis_of, frame, st
 from cape.blocks import gradient
 from cape.blocks.sampling import sample
 from cape.blocks.table import Table
+from cape.core.errors import CapeError
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
 from cape.engine.stages import slack
-from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
 from cape.privacy import Budget, noise_for_mu

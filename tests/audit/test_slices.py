@@ -12,7 +12,7 @@ import cape.audit.run as whole
 import cape.cli.audit as command
 from cape.audit import Slice, cases
 from cape.audit.cases import Case
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 DAYS = 5
 ROWS = [Case(f"pooled/mean {number}", "mean", "pooled", 60, powered=False) for number in range(4)]

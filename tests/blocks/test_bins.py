@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cape.blocks import Axis
 from cape.blocks.bins import Bins
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 
 def searched(edges: np.ndarray, values: np.ndarray) -> np.ndarray:

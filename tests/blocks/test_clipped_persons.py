@@ -12,10 +12,10 @@ import cape
 from cape.blocks import Custom
 from cape.blocks.clip import clip_sums
 from cape.blocks.table import Table
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 
 ROWS = 4

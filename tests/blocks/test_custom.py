@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from cape.blocks import Custom, Table, batches
 from cape.blocks.clip import clip_rows, inside
+from cape.core.errors import DataError
 from cape.data import Category, Schema
-from cape.errors import DataError
 
 SCHEMA = Schema(x=(0, 100), g=["a", "b"])
 finite = st.floats(allow_nan=False, allow_infinity=False)

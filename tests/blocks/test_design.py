@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cape.blocks import Design, Table, batches, table
 from cape.blocks.rows import Converter
+from cape.core.errors import DataError, InvalidInput
 from cape.data import Category, Number, Schema
-from cape.errors import DataError, InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, complete_rows, frame, large
 from tests.slices import examples

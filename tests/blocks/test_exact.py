@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Gram, Moments, Table, batches
 from cape.blocks.parts import Total
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
-from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.slices import examples
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cape.blocks.families import Cloglog, Gamma, Gaussian, Logit, NegativeBinomial, Poisson, Probit, Start
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 ETAS = (-3.0, -0.5, 0.7, 3.0)
 BOUNDS = (0.02, 0.3, 1.0, 2.5, 6.0, 30.0)

@@ -21,7 +21,7 @@ from cape.blocks.clipped import (
     one_hidden,
 )
 from cape.blocks.network import ACTIVATIONS, LOSSES, Network
-from cape.errors import InvalidInput, OverflowRisk
+from cape.core.errors import InvalidInput, OverflowRisk
 from tests.slices import examples
 
 SEED = bytes(range(32))

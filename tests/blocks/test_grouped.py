@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Grouped, Moments, Squares, Table
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.person import Person
-from cape.errors import InvalidInput
 from tests.blocks import reference
 
 SCHEMA = Schema(x=(-1, 1), y=(0, 8), g=["a", "b", "c"])

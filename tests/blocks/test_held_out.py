@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from cape.blocks import Axis, Counts, Table
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(age=(0, 100), visit=(0, 50), sex=["female", "male"])
 

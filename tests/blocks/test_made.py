@@ -6,7 +6,7 @@ import pytest
 
 from cape import Budget, Consortium, Count, Mean, Schema, TableOne
 from cape.blocks import Axis, Counts, Moments, Table
-from cape.errors import DataError, InvalidInput
+from cape.core.errors import DataError, InvalidInput
 
 SCHEMA = Schema(
     age=(18, 90),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
 from cape.blocks.martingale import STEEP
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import SCHEMA as HELD
 from tests.blocks.vectors import assert_that_order_and_parts_do_not_matter

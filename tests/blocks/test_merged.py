@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from cape.blocks import Axis, Merged, Table
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(age=(0, 40), sex=["female", "male"], stage=Number(0, 3, missing=False))
 AXES = (Axis("age", (0.0, 10.0, 20.0, 40.0)), Axis("sex"), Axis("stage", (0.0, 1.0, 2.0, 3.0)))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Nearest, Table, batches
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import (
     DESIGNS,

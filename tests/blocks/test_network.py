@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cape.blocks.network import ACTIVATIONS, Network
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream
 
 SEED = bytes(range(32))

@@ -18,10 +18,10 @@ from cape.blocks import Design, Moments, Table, Tensors, Term, batches
 from cape.blocks.block import T_BITS, Array, Block, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.sql import Ask, SqlColumns
+from cape.core.errors import InvalidInput
 from cape.data import Schema, readers
 from cape.data.databases import SqlReader
 from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.steward.codes import Denied
 from cape.steward.review import columns_of

@@ -8,8 +8,8 @@ import pytest
 
 from cape.blocks import Design, Form, Table
 from cape.blocks.predicted import LINKS, Errors, ErrorSquares, Risks, inverse
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(
     age=(18, 90), sex=["female", "male", "other"], chol=(100, 600), ill=["no", "yes"], stage=["a", "b", "c"]

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from cape.blocks import Design, GroupedProducts, Moments, Table
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(
     y=(-2, 2),

@@ -7,7 +7,7 @@ import pytest
 
 from cape.blocks import sampling
 from cape.blocks.sampling import exact_rate, sample
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream
 
 ROWS = 400_000

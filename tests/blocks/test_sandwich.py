@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cape.blocks import Design, Sandwich, Table, batches
 from cape.blocks.clip import inside
 from cape.blocks.parts import Pass
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import (
     DESIGNS,

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from cape.arrays import Floats
 from cape.blocks import Design, Scores, Table, batches, typical
 from cape.blocks.families import Family, Gamma, Gaussian, NegativeBinomial, Poisson
 from cape.blocks.parts import Pass
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
-from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import (
     DESIGNS,

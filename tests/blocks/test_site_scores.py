@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from cape.blocks import Design, SiteScores, Table
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
-from cape.errors import InvalidInput
 from tests.blocks.test_scores import clipped as truncated
 
 SCHEMA = Schema(y=(-2, 2), a=Number(0, 10), b=Category(("no", "yes")), clinic=Category(("p", "q", "r")))

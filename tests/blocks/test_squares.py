@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.blocks import Design, Form, Squares, Table
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import (
     DESIGNS,

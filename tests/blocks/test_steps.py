@@ -8,8 +8,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cape.blocks.steps import ONE, Steps
+from cape.core.errors import InvalidInput
 from cape.data import Number
-from cape.errors import InvalidInput
 from tests.blocks.reference import steps as reference
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

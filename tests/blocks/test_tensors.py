@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cape.blocks import Design, Moments, Table, Tensors, Term, batches
 from cape.blocks.parts import Pass
 from cape.blocks.tensors import entries, multiplicities
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 from tests.blocks import reference
 from tests.blocks.vectors import DESIGNS, SCHEMA, any_rows, frame, large
 from tests.slices import examples

@@ -20,8 +20,8 @@ from cape.blocks.terms import Factor, Spline, parse, quoted, same
 from cape.blocks.typical import rows as typical_rows
 from cape.blocks.typical import vectors as typical_vectors
 from cape.blocks.units import Units
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.errors import InvalidInput
 from tests.slices import examples
 
 SCHEMA = Schema(

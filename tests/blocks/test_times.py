@@ -10,8 +10,8 @@ import pytest
 from cape.blocks import Table
 from cape.blocks.parts import Part
 from cape.blocks.times import Times, exit_counts
+from cape.core.errors import InvalidInput
 from cape.data import Database, Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema({"years": [0, 10], "died": ["no", "yes"], "from": [0, 10], "arm": ["a", "b"]})
 

@@ -11,8 +11,8 @@ import pytest
 
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(
     age=Number(0, 100), smokes=Category((0, 1)), old=Category((False, True)), sex=Category(("f", "m"))

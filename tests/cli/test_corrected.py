@@ -21,7 +21,7 @@ from cape.cli.output import finish
 from cape.cli.results import Results
 from cape.cli.submit import RECORD, Terms, run_study
 from cape.coordinator import Record
-from cape.errors import InvalidInput, TooFewSites
+from cape.core.errors import InvalidInput, TooFewSites
 from cape.study import Study
 from cape.study.document import document, hash_of
 from tests.cli.conftest import Cape

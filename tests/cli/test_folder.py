@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cape.cli.folder import ResultsFolder
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.study import Study
 from tests.cli.conftest import Cape
 
@@ -163,7 +163,7 @@ def test_a_full_disk_ends_the_run_and_shows_what_was_released(cape: Cape, study:
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cape.files.replace", full)
+    monkeypatch.setattr("cape.core.files.replace", full)
     done = cape("run", study, "--out", study.parent / "out")
     assert done.code == 2
     assert "out cannot be written: No space left on device" in done.err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cape.coordinator import CoordinatorFolder, SiteReport
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward import SiteFolder
 from cape.steward.keyring import Card

@@ -11,7 +11,7 @@ import pytest
 from cape.coordinator import Submission
 from cape.coordinator.calls import AskReview, unpack_call
 from cape.coordinator.heads import HEADS, Heads
-from cape.errors import LedgerWarning, TooFewSites
+from cape.core.errors import LedgerWarning, TooFewSites
 from cape.steward import Request, wire
 from cape.steward.heads import Head, read_heads
 from cape.steward.verify import verify

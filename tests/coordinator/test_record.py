@@ -10,8 +10,8 @@ import pytest
 
 from cape.coordinator import Record
 from cape.coordinator.record import Answered, Attempt
+from cape.core.errors import CapeError, InvalidInput
 from cape.engine.schemes import Cost
-from cape.errors import CapeError, InvalidInput
 
 COST = Cost(5, 1000, 200, 0.25)
 

@@ -24,8 +24,8 @@ from cape.coordinator.calls import (
     unpack_call,
     unpack_reply,
 )
+from cape.core.errors import BadMessage, InvalidInput
 from cape.engine.calibration import RESOLUTION
-from cape.errors import BadMessage, InvalidInput
 from cape.secagg import Identity
 from cape.steward import Request, document, make_request, read, wire
 from tests.world import HISTOGRAM, MEAN, NAMES, ROWS, World

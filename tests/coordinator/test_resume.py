@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cape.coordinator import Record, Relay, Submission
+from cape.core.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.engine.result import Release
-from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.study import Study
 from tests.channel import LocalChannel
 from tests.world import (

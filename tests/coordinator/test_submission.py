@@ -26,9 +26,9 @@ from cape.coordinator.calls import (
     unpack_call,
     unpack_reply,
 )
+from cape.core.errors import InvalidInput, ProtocolError, TooFewSites
 from cape.engine.execute import Progress
 from cape.engine.result import Release
-from cape.errors import InvalidInput, ProtocolError, TooFewSites
 from cape.privacy import Budget, gaussian
 from cape.secagg import Identity
 from cape.steward.endpoint import SiteEndpoint
@@ -406,7 +406,7 @@ _PROCESS = """
 import sys
 from pathlib import Path
 from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
-from cape.errors import TooFewSites
+from cape.core.errors import TooFewSites
 from cape.steward import SiteFolder
 from cape.steward.endpoint import SiteEndpoint
 from cape.study.document import document, hash_of

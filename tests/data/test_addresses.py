@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cape.core.errors import DataError, InvalidInput
 from cape.data.secrets import nameable
 from cape.data.sources import open_source
-from cape.errors import DataError, InvalidInput
 from cape.study.sites import place_of
 
 SECRET = [

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from polars.exceptions import PanicException
 
-from cape import check
 from cape.blocks import Moments, Table
+from cape.core import check
+from cape.core.errors import CapeError, DataError, InvalidInput
 from cape.data import Category, Csv, Number, Schema
 from cape.data.faults import guarded
 from cape.data.schema import hint
-from cape.errors import CapeError, DataError, InvalidInput
 from tests.slices import examples
 
 SECRET = "".join(["s3", "cr3t"])

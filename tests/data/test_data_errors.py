@@ -18,8 +18,8 @@ import polars as pl
 import pytest
 
 from cape.blocks import Axis, Counts, Custom, Moments, Table
+from cape.core.errors import CapeError, DataError, InvalidInput
 from cape.data import Category, Csv, Database, Number, Schema
-from cape.errors import CapeError, DataError, InvalidInput
 
 SCHEMA = Schema(
     x=(0, 100), g=["a", "b"], i=Category((0, 1)), b=Category((False, True)), n=Number(0, 1, missing=False)

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 import xlsxwriter
 
+from cape.core.errors import DataError
 from cape.data import Csv, Excel, Schema
 from cape.data.dates import days_of
-from cape.errors import DataError
 from tests.data.test_notation import cells
 
 SCHEMA = Schema(d=(date(1900, 1, 1), date(2100, 12, 31)))

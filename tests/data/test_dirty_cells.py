@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Design, Gram, Moments, Nearest, Table
+from cape.core.errors import DataError, InvalidInput
 from cape.data import Category, Csv, Database, Number, Schema, lines
 from cape.data.sources import open_source
-from cape.errors import DataError, InvalidInput
 from tests.slices import examples
 
 SCHEMA = Schema(

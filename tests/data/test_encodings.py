@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from cape.core.errors import DataError, InvalidInput
 from cape.data import Csv, Schema, encodings, lines
 from cape.data.encodings import ENCODINGS, encoding_of, opened
 from cape.data.sources import open_source
-from cape.errors import DataError, InvalidInput
 from tests.data.test_notation import cells
 from tests.slices import examples
 

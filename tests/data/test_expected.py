@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
 from cape.data.expected import Expected
-from cape.errors import InvalidInput
 from cape.study.document import hash_of, read
 from tests.world import document
 

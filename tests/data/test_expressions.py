@@ -11,10 +11,10 @@ import pytest
 
 from assurance.inputs.expressions import SCHEMA as ALL
 from assurance.inputs.expressions import inspect, rows, written
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
 from cape.data.expressions import parse
 from cape.data.expressions.days import of_iso
-from cape.errors import InvalidInput
 
 NAN = math.nan
 SCHEMA = Schema(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from assurance.inputs.expressions import SCHEMA, Expressions
+from cape.core.errors import InvalidInput
 from cape.data.expressions import parse
-from cape.errors import InvalidInput
 
 
 @pytest.mark.parametrize("count", [pytest.param(300), pytest.param(20_000, marks=pytest.mark.slow(50))])

@@ -12,10 +12,10 @@ import pytest
 from sqlglot import exp
 
 from assurance.inputs.expressions import SCHEMA, rows, written
+from cape.core.errors import InvalidInput
 from cape.data import Category
 from cape.data.expressions import Expression, parse
 from cape.data.expressions.sql import double
-from cape.errors import InvalidInput
 
 ROWS = 60
 CELLS = rows(np.random.default_rng(5), ROWS)

@@ -15,9 +15,9 @@ import pytest
 import xlsxwriter
 
 from cape.blocks import Table
+from cape.core.errors import DataError, InvalidInput, MissingExtra
 from cape.data import Category, Excel, File, Schema
 from cape.data.sources import open_source
-from cape.errors import DataError, InvalidInput, MissingExtra
 from tests.data.test_notation import cells
 
 SCHEMA = Schema(x=(0, 100), sex=["female", "male"], b=Category((False, True)))

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import cape
+from cape.core.errors import InvalidInput
 from cape.data.identity import found, overlap
 from cape.data.sources import identity_of
-from cape.errors import InvalidInput
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import pytest
 
 from cape.blocks import Axis, Counts, Table
 from cape.blocks.batches import Batches
+from cape.core.errors import CapeError, DataError, InvalidInput
 from cape.data import Category, Csv, File, Number, Schema
 from cape.data.notation import BROKEN, Notation
 from cape.data.person import Person
 from cape.data.sources import open_source
-from cape.errors import CapeError, DataError, InvalidInput
 
 X, XG = Schema(x=(0, 1e9)), Schema(x=(0, 100), g=["a", "b"])
 

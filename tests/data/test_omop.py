@@ -14,11 +14,11 @@ import pytest
 
 import cape
 from cape.blocks import Axis, Counts, Moments, Table
+from cape.core.errors import DataError, InvalidInput, PrivacyLeakWarning
 from cape.data import Omop, Person, Schema
 from cape.data.databases import SqlReader
 from cape.data.sources import open_source
 from cape.data.survey import survey
-from cape.errors import DataError, InvalidInput, PrivacyLeakWarning
 from tests.omop import COLUMNS, DAY_0, NAMES, Rows, expected, fill, rows, written
 
 SCHEMA = Schema(

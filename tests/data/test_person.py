@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.data.person import Aggregate, OneRow
-from cape.errors import InvalidInput
 
 COLUMNS = {
     "age": (18, 90),

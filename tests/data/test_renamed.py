@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from cape.core.errors import InvalidInput
 from cape.data import Csv, Excel, File
 from cape.data.sources import open_source
-from cape.errors import InvalidInput
 
 
 @pytest.mark.parametrize("kind", ["csv", "latin-1", "parquet", "ipc", "xlsx"])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cape.blocks import Axis, Counts, Custom, Gram, Moments
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(
     age=(18, 90), sex=["female", "male"], stage=Category((0, 1, 2)), bmi=Number(10, 60, missing=False)

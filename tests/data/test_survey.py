@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, strategies
 
 from cape.blocks import Table
+from cape.core.errors import DataError
 from cape.data import Category, Csv, Database, Number, Schema
 from cape.data.person import Person
 from cape.data.survey import survey
 from cape.data.surveyed import ColumnSurvey, Survey
 from cape.data.troubles import missing, remedy, stops, toml, warnings
-from cape.errors import DataError
 from tests.slices import examples
 
 SCHEMA = Schema(

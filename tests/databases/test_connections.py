@@ -13,9 +13,9 @@ import pytest
 
 import cape
 from cape.blocks import Counts, Moments, Table
+from cape.core.errors import DataError, InvalidInput
 from cape.data import Database, Schema
 from cape.data.secrets import has_password
-from cape.errors import DataError, InvalidInput
 from cape.study.sites import place_of, read_sites
 
 SCHEMA = Schema(x=(0, 10))

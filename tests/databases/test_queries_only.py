@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cape.core.errors import InvalidInput
 from cape.data import Database
 from cape.data.database import QueryReader
 from cape.data.databases.embedded import DuckDbReader, SqliteReader
 from cape.data.databases.servers import MariaDbReader, PostgresReader
 from cape.data.faults import Unanswered
 from cape.data.sources import open_source
-from cape.errors import InvalidInput
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks.random_tables import DATABASES, Case, cases, differs, frames
 from cape.blocks import Axis, Counts, Gram, Moments, Residuals, Table
+from cape.core.errors import DataError
 from cape.data import Database, Person, Schema
 from cape.data.databases import SqlReader
 from cape.data.databases.embedded import SqliteReader
-from cape.errors import DataError
 
 
 def check(kind: str, where: Any, seeds: range, count: int) -> None:

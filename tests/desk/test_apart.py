@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cape import unix
+from cape.core import unix
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.apart import require_no_rows
-from cape.errors import CapeError, InvalidInput
 from cape.steward.admin import SOCKET, serve
 from tests.world import World
 
@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def run_as(monkeypatch: pytest.MonkeyPatch, uid: int, *readable: Path) -> None:
     """Let this process be another user, who can read these files only; the daemon is user 70001."""
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    monkeypatch.setattr("cape.unix.peer_of", lambda connection: unix.Peer(1, 70_001, 1))
+    monkeypatch.setattr("cape.core.unix.peer_of", lambda connection: unix.Peer(1, 70_001, 1))
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).resolve() in readable)
 
 

@@ -12,12 +12,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.guard import POLICY
 from cape.desk.access.limits import Buckets, Limits
 from cape.desk.access.sessions import Sessions
 from cape.desk.app import MOST_BODY
 from cape.desk.page import Page, form, render, see
-from cape.errors import CapeError, InvalidInput
 from tests.desk.clock import Clock
 from tests.desk.raw import ask
 from tests.desk.visitor import HOST, Visitor, desk

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from cape.core.errors import CapeError
 from cape.desk.site import PAGES, events
 from cape.desk.site.events import Watch
-from cape.errors import CapeError
 from cape.steward.admin import Desk
 from tests.desk.visitor import Visitor, desk
 from tests.world import World, document

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cape.core.errors import InvalidInput
 from cape.desk.access.limits import Buckets, Limits
 from cape.desk.access.links import LASTS, Links, pages
 from cape.desk.access.people import Person
 from cape.desk.start import RUNNING
-from cape.errors import InvalidInput
 from tests.cli.conftest import Cape
 from tests.cli.conftest import cape as cape
 from tests.desk.clock import Clock

@@ -16,10 +16,10 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.oidc import Logins
 from cape.desk.access.people import Person
 from cape.desk.access.provider import Provider
-from cape.errors import CapeError, InvalidInput
 from tests.desk.clock import Clock
 
 ISSUER = "https://login.h.org"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.planning import Planner
-from cape.errors import CapeError, InvalidInput
 from tests.desk.office import TEXT
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import tomlkit
 
+from cape.core.errors import InvalidInput
 from cape.desk.site import policy as pages
 from cape.desk.site.edit import FIELDS, Sheet
-from cape.errors import InvalidInput
 from cape.steward import SiteFolder
 from cape.steward.admin import Desk
 from tests.desk.visitor import Visitor, desk

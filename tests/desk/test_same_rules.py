@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cape.cli.commands import app as commands
+from cape.core.errors import CapeError
 from cape.desk.site import PAGES
-from cape.errors import CapeError
 from cape.secagg import Identity
 from cape.steward import Grant, SiteFolder
 from cape.steward.approvals import State

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from cape.core.errors import InvalidInput
 from cape.desk.server import Address, Log, listen, state_folder
-from cape.errors import InvalidInput
 from cape.steward.admin import SOCKET, serve
 from tests.world import World
 

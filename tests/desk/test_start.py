@@ -14,13 +14,13 @@ import pytest
 import typer
 
 from cape.cli.commands import app as commands
+from cape.core.errors import CapeError, InvalidInput, MissingExtra
 from cape.desk import start
 from cape.desk.access.links import Links
 from cape.desk.access.people import Person
 from cape.desk.access.trail import Trail
 from cape.desk.server import Address, listen
 from cape.desk.start import RUNNING, Running, find
-from cape.errors import CapeError, InvalidInput, MissingExtra
 from cape.steward.admin import SOCKET, Client, serve
 from tests.world import World
 

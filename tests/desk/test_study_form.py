@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.analyses.registry import KINDS
+from cape.core.errors import InvalidInput
 from cape.data.troubles import toml
 from cape.desk.coordinator.fields import Fields, fields_of
 from cape.desk.coordinator.form import applied, start
 from cape.desk.coordinator.inputs import kinds, options
 from cape.desk.coordinator.study import parse
 from cape.desk.page import Form
-from cape.errors import InvalidInput
 from tests.slices import examples
 
 TEXT = """\

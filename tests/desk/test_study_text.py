@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.analyses.registry import KINDS
+from cape.core.errors import InvalidInput
 from cape.data.troubles import toml
 from cape.desk.coordinator.study import make_plan, parse
-from cape.errors import InvalidInput
 from cape.steward.policy import SCHEMES
 from cape.study import Study
 from cape.study.document import document, hash_of

@@ -12,8 +12,8 @@ import pytest
 
 from cape.cli.submit import RECORD
 from cape.coordinator import Record
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.submitted import Submitted
-from cape.errors import CapeError, InvalidInput
 from tests.desk.office import TEXT, Office, office, until
 from tests.world import SECRET
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.people import Person
 from cape.desk.access.trail import Trail, check
-from cape.errors import CapeError, InvalidInput
 from tests.desk.test_app import PAGES
 from tests.desk.visitor import Visitor, desk
 

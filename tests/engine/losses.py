@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from cape.core.errors import TooFewSites
 from cape.engine.calibration import RESOLUTION
 from cape.engine.contribution import add_noise
 from cape.engine.observer import Observer
 from cape.engine.schemes import Parties, Task
 from cape.engine.schemes.cape import Cape
 from cape.engine.schemes.scheme import SECAGG_ROUNDS, Outcome
-from cape.errors import TooFewSites
 from cape.noise import Ring, SecureStream
 from cape.secagg import messages as m
 from cape.secagg.surplus import SurplusKey

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.blocks import Axis, Counts, Custom, Moments
+from cape.core.errors import InvalidInput
 from cape.engine import Analysis, AnalysisResult, Estimate, Query
-from cape.errors import InvalidInput
 from cape.show import Shown, Table
 
 

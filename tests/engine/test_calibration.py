@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cape.blocks import Axis, Counts, Moments
 from cape.blocks.block import Array
+from cape.core.errors import InvalidInput, OverflowRisk
 from cape.data import Schema
 from cape.engine.calibration import RESOLUTION, Step, calibrate, discretisation_error
 from cape.engine.query import Query
-from cape.errors import InvalidInput, OverflowRisk
 from tests.slices import examples
 
 SCHEMA = Schema(age=(18, 90), chol=(100, 600))

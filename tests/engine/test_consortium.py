@@ -11,10 +11,7 @@ import polars as pl
 import pytest
 
 from cape.analyses import Mean, Sum
-from cape.data import Number, Schema, Site
-from cape.engine.consortium import Consortium
-from cape.engine.schemes import CapeGaussian
-from cape.errors import (
+from cape.core.errors import (
     BadMessage,
     BudgetExceeded,
     CapeError,
@@ -24,6 +21,9 @@ from cape.errors import (
     TooFewSites,
     TooNoisyWarning,
 )
+from cape.data import Number, Schema, Site
+from cape.engine.consortium import Consortium
+from cape.engine.schemes import CapeGaussian
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from tests.engine.questions import Average, Bins, Size, Squares

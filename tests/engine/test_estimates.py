@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.analyses import ContingencyTable, Histogram
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.estimates import Estimate, Estimates, Labels
 from cape.engine.query import Answer
-from cape.errors import InvalidInput
 
 SCHEMA = Schema(age=(0, 100), sex=["f", "m"], stage=["I", "II", "III"])
 

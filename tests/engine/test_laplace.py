@@ -12,12 +12,12 @@ import pytest
 from scipy.stats import kstest
 
 import cape
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.engine.calibration import RESOLUTION, calibrate_laplace
 from cape.engine.contribution import add_noise
 from cape.engine.query import Query
 from cape.engine.schemes import Parties, Task, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.errors import BudgetExceeded, InvalidInput
 from cape.noise import LaplacePart, Law, Ring, SecureStream
 
 SITES = {name: pd.DataFrame({"age": np.arange(20.0, 90.0)}) for name in "abcde"}

@@ -8,12 +8,12 @@ import pytest
 
 from cape import secagg
 from cape.analyses import Mean
+from cape.core.errors import Refused
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
 from cape.engine.observer import Observer
 from cape.engine.schemes import SCHEMES
-from cape.errors import Refused
 from cape.noise import SecureStream
 from cape.noise.ring import zero_sum_share
 from cape.privacy import Budget

@@ -13,12 +13,12 @@ import cape
 from cape.analyses.registry import KINDS, build
 from cape.blocks import Moments
 from cape.blocks.table import Table
+from cape.core.errors import DataError, InvalidInput, PrivacyLeakWarning
 from cape.data import Person, Schema
 from cape.data.readers import FrameReader
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages
-from cape.errors import DataError, InvalidInput, PrivacyLeakWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
 

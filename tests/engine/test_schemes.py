@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cape.core.errors import InvalidInput, TooFewSites
 from cape.engine import schemes
 from cape.engine.calibration import RESOLUTION
 from cape.engine.contribution import add_noise
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Task, check_drop
 from cape.engine.schemes.cape import secagg_choices
-from cape.errors import InvalidInput, TooFewSites
 from cape.noise import Ring, SecureStream
 from cape.privacy import correlated
 from tests.noise.statistics import ERROR_RATE

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from cape.analyses import Count
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine import Query
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes import SCHEMES, Cost, Parties, make_scheme
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 from tests.engine.questions import Average, Bins, Rounds, Size
 

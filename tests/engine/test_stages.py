@@ -9,11 +9,11 @@ import pytest
 from scipy.special import ndtr
 
 from cape.blocks import Custom
+from cape.core.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.engine.query import Query, ResumePoint
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages, slack
-from cape.errors import BudgetExceeded, InvalidInput, TooFewSites
 from cape.privacy import Budget, dominating_mu, gaussian
 from tests.engine.questions import Bins, Rounds
 from tests.engine.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium, truth

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.flare.job import APP, require_ours, write_job
 
 CLIENT, SERVER = "config/config_fed_client.json", "config/config_fed_server.json"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cape import Budget, GradientDescent, NeuralNetwork
+from cape.core.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning
 from cape.engine.execute import Execution
-from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning
 from cape.learning.checkpoint import Checkpoint, State
 from tests.learning.tables import COLUMNS, consortium
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cape import Budget, GradientDescent, NeuralNetwork
 from cape.blocks.table import Table
-from cape.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
+from cape.core.errors import BudgetExceeded, InvalidInput, PrivacyLeakWarning, TooFewSites
 from cape.learning import Diverged, Training
 from cape.noise import SecureStream
 from cape.privacy import gaussian

@@ -13,12 +13,12 @@ from sklearn.cluster import KMeans as Plain
 
 from cape.blocks import Design, Nearest, Table
 from cape.blocks.units import Units
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Answer
 from cape.engine.schemes import SCHEMES, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.learning import kmeans
 from cape.learning.kmeans import KMeans, _Clusters, clear, summarise
 from cape.learning.seeds import cluster, public_stream, spread

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.learning import SGD, Adam, Momentum
 
 MAKERS = [lambda: SGD(0.1), lambda: Momentum(0.1, 0.8), lambda: Adam(0.01)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream, discrete_gaussian, gaussian
 from cape.noise.gaussian import _POINT, _PRECISE, _table, largest
 from tests.noise.statistics import ERROR_RATE, binned_p_value

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import InvalidInput, OverflowRisk
+from cape.core.errors import InvalidInput, OverflowRisk
 from cape.noise import exact_gram, exact_products
 
 RNG = np.random.default_rng(7)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import coarsen
 
 integers = hnp.arrays(np.int64, st.integers(1, 5), elements=st.integers(-(2**63), 2**63 - 1))

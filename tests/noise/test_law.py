@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace, norm
 
+from cape.core.errors import InvalidInput
 from cape.engine.estimates import Estimate, Estimates
-from cape.errors import InvalidInput
 from cape.noise.law import GAUSSIAN, Law
 
 LAPLACE = Law(1.0)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import betainc
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream, polya_difference
 from cape.noise import polya as sampler
 from cape.noise.polya import _PRECISE, _blocks, _Heights, _table_of, largest, polya

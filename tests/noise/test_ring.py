@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cape.errors import CapeError, InvalidInput, OverflowRisk
+from cape.core.errors import CapeError, InvalidInput, OverflowRisk
 from cape.noise import Ring, discrete_gaussian, zero_sum_share
 from cape.noise.gaussian import largest
 

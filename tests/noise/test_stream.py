@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.noise.stream import _derive
 from tests.noise.statistics import ERROR_RATE

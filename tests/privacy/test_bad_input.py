@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.privacy import (
     Budget,
     Guarantee,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import BudgetExceeded, InvalidInput
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget, Guarantee, compose, delta, epsilon, mu
 from cape.privacy.budget import BESIDE
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import PrivacyLeakWarning
+from cape.core.errors import PrivacyLeakWarning
 from cape.privacy import correlated, paper
 
 SLACK = 1 + 1e-12

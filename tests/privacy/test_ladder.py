@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.privacy.ladder import MOST_PARTS, Ladder, ladder
 from tests.slices import examples
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.privacy import Budget, gaussian, laplace
 from cape.privacy.ladder import ladder
 

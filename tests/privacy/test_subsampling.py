@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from cape.errors import InvalidInput, MissingExtra
+from cape.core.errors import InvalidInput, MissingExtra
 from cape.privacy import (
     compose,
     delta,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.privacy import correlated
 from tests.slices import examples
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.engine.schemes import SCHEMES
-from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import paper
 from reproduction.calibration import AsPublished, published_std, release_as_published
 from tests.engine.questions import Bins, Rounds

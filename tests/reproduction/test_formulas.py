@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.privacy import correlated, delta, paper
 from reproduction import formulas
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cape.core.errors import CapeError
 from cape.data import Number, Schema
 from cape.engine.consortium import Consortium
-from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.privacy import Budget, paper
 from reproduction import FIRST_SEED, Cell, Reference, datasets, find

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg import AGGREGATOR, ROUNDS, Session, Wire, simulate
 from tests.slices import examples

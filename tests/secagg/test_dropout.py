@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import PrivacyLeakWarning, TooFewSites
+from cape.core.errors import PrivacyLeakWarning, TooFewSites
 from cape.noise import SecureStream
 from cape.secagg import ROUNDS, simulate
 from tests.slices import examples
@@ -80,7 +80,7 @@ def test_any_dropouts_of_more_sites(sites, data):
     check(inputs, leaves, threshold, colluding=colluding, bits=bits)
 
 
-@pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 @given(sites=st.integers(7, 14), data=st.data())
 @examples(40)
 def test_any_dropouts_on_a_graph(sites, data):

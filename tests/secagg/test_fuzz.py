@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import ProtocolError
+from cape.core.errors import ProtocolError
 from cape.secagg import Surplus
 from cape.secagg import messages as m
 from tests.slices import examples

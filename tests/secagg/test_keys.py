@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from cape.errors import BadMessage, InvalidInput
+from cape.core.errors import BadMessage, InvalidInput
 from cape.secagg import keys
 from cape.secagg.keys import Identity, KeyPair, Roster, Verifier, derive, digest
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import LaplacePart, SecureStream, polya
 from cape.secagg import LaplaceSurplus, Surplus, SurplusKey
 

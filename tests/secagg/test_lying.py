@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cape.errors import BadMessage, ProtocolError, Refused
+from cape.core.errors import BadMessage, ProtocolError, Refused
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair

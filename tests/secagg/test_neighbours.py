@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.core.errors import InvalidInput, PrivacyLeakWarning
 from cape.secagg import Identity, Parameters, Roster, automatic
 from cape.secagg.neighbours import _at_least, best
 

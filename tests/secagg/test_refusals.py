@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.errors import BadMessage, InvalidInput, OverflowRisk, Refused, TooFewSites
+from cape.core.errors import BadMessage, InvalidInput, OverflowRisk, Refused, TooFewSites
 from cape.secagg import AggregatorState, Identity, Parameters, Roster, Site, SiteState
 from cape.secagg import messages as m
 
@@ -141,7 +141,7 @@ def test_a_roster_that_changed(cast):
     refuses(play, "a", other.down["a"], Refused, "roster, threshold, graph")
 
 
-@pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 def test_a_graph_that_changed(cast):
     play = cast(9, neighbours=6, dropping=1).until("mask")
     other = cast(9, neighbours=4, dropping=1).until("mask")
@@ -198,7 +198,7 @@ def test_too_few_advertisements_or_shares(cast):
     refuses(play, "a", lie, Refused, "only 2 sites shared; this site's threshold is 3")
 
 
-@pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 def test_too_few_neighbours(cast):
     play = cast(9, neighbours=4, dropping=0, threshold=5).until("share")
     around = set(play.aggregator._graph.neighbours(0))
@@ -209,7 +209,7 @@ def test_too_few_neighbours(cast):
     refuses(play, "a", lie, Refused, "only 2 of this site's neighbours and itself shared; it asks for")
 
 
-@pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 def test_too_few_neighbours_survived(cast):
     play = cast(9, neighbours=4, dropping=0, threshold=5).until("consistency")
     around = set(play.aggregator._graph.neighbours(0))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import BadMessage, InvalidInput
+from cape.core.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg import shamir
 from tests.slices import examples

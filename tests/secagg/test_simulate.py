@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.errors import InvalidInput, TooFewSites
+from cape.core.errors import InvalidInput, TooFewSites
 from cape.noise import SecureStream
 from cape.secagg import AGGREGATOR, ROUNDS, simulate
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from cape.errors import Refused
+from cape.core.errors import Refused
 from cape.secagg import TRANSITIONS, AggregatorState, SiteState
 from cape.secagg import messages as m
 from cape.secagg.states import Cue, following

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import InvalidInput, Refused, TooFewSites
+from cape.core.errors import InvalidInput, Refused, TooFewSites
 from cape.noise import SecureStream
 from cape.secagg import AggregatorState, Identity, Parameters, Roster, Session, SiteState, simulate
 from cape.secagg import messages as m
@@ -131,7 +131,7 @@ def test_sites_lost_in_the_setup_are_out_of_all_steps():
         assert np.array_equal(outcome.total, total(own, "abcd"))
 
 
-@pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 def test_steps_on_a_graph_with_others_dropping_in_each():
     names = [f"{number:02d}" for number in range(16)]
     run = session(6, names, colluding=0, dropping=4, neighbours=12)

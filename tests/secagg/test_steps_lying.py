@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.errors import ProtocolError, Refused
+from cape.core.errors import ProtocolError, Refused
 from cape.secagg import SiteState, masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair

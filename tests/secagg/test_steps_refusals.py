@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.errors import BadMessage, InvalidInput, Refused
+from cape.core.errors import BadMessage, InvalidInput, Refused
 from cape.secagg import AggregatorState, SiteState
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair

@@ -14,7 +14,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from cape.errors import BadMessage
+from cape.core.errors import BadMessage
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.keys import KeyPair, derive

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cape.errors import BadMessage, InvalidInput, Refused, TooFewSites
+from cape.core.errors import BadMessage, InvalidInput, Refused, TooFewSites
 from cape.noise import SecureStream, discrete_gaussian
 from cape.secagg import AGGREGATOR, ROUNDS, Observer, Parameters, Roster, Session, Surplus, simulate
 from cape.secagg import messages as m

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg import Aggregator, Session, Site, Wire
 from cape.secagg import messages as m

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from cape.errors import ProtocolError, Refused
+from cape.core.errors import ProtocolError, Refused
 from cape.secagg import messages as m
 from cape.secagg.chain import Chain
 from cape.secagg.surplus import SurplusKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg import smallest_threshold
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.errors import BadMessage, InvalidInput, OverflowRisk, Refused
+from cape.core.errors import BadMessage, InvalidInput, OverflowRisk, Refused
 from cape.noise import SecureStream
 from cape.secagg import Aggregator, AggregatorState, Finished, Send, ZeroSumSite, drive, zero_sum_gaussian
 from cape.secagg import messages as m

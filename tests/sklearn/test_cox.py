@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from cape.errors import InvalidInput, PrivacyLeakWarning
+from cape.core.errors import InvalidInput, PrivacyLeakWarning
 from cape.sklearn import CoxRegression
 
 

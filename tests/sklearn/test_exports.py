@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import cape
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.sklearn.exports import exported
 
 TERMS = "chol ~ age * sex + spline(bmi, 3) + site"

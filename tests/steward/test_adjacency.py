@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from cape.blocks import Table
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Query
-from cape.errors import InvalidInput
 from cape.privacy import Budget, gaussian
 from cape.steward import Code, Grant, Refusal, read, wire
 from cape.steward.amount import Basis

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from cape import unix
-from cape.errors import CapeError, InvalidInput
+from cape.core import unix
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward import SiteFolder
 from cape.steward.admin import SOCKET, Client, Desk, serve
 from cape.steward.admin.data import MOST_POLICY, MOST_TEXT
@@ -39,7 +39,7 @@ def client(world: World) -> Iterator[Client]:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, uid: int | None) -> None:
     """Let every connection come from this user."""
-    monkeypatch.setattr("cape.unix.peer_of", lambda connection: unix.Peer(1, uid, 1))
+    monkeypatch.setattr("cape.core.unix.peer_of", lambda connection: unix.Peer(1, uid, 1))
 
 
 def test_both_ends_say_the_same(world: World, client: Client):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.privacy import Budget, gaussian
 from cape.privacy.budget import BESIDE
 from cape.steward import Amount

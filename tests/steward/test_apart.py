@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.apart import require_apart
 
 

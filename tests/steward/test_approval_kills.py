@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward import SiteFolder
 from cape.steward.admin import Desk
 from cape.steward.approvals import FOLDERS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward import Request
 from cape.steward.keyring import Card
 from cape.steward.persons import Person

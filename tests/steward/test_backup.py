@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward import SiteFolder
 from cape.steward.backup import backup
 from cape.steward.verify import verify

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cape.errors import BudgetExceeded, CapeError
+from cape.core.errors import BudgetExceeded, CapeError
 from cape.secagg import Identity
 from cape.steward import Allowance, Amount, Basis, Entry, Ledger, Limit
 from cape.steward.admin import Desk

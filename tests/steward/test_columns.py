@@ -22,8 +22,8 @@ from cape.analyses import KINDS
 from cape.analyses.registry import build, keys_of
 from cape.blocks import Block
 from cape.blocks.table import Table
+from cape.core.errors import CapeError
 from cape.data import Schema
-from cape.errors import CapeError
 from cape.steward import wire
 from cape.steward.endpoint import SiteEndpoint
 from cape.steward.review import columns_of

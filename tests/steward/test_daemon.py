@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
+from cape.core.unix import Client, Peer
 from cape.steward import SiteFolder, wire
 from cape.steward.daemon import Daemon, link_socket
-from cape.unix import Client, Peer
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cape.core.errors import Refused
 from cape.engine.calibration import RESOLUTION
 from cape.engine.session import StageResult
-from cape.errors import Refused
 from cape.noise import SecureStream
 from cape.privacy import Budget, gaussian
 from cape.secagg import Aggregator, Identity, Roster, Site

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from scipy.stats import norm
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward.admin import Desk
 from cape.steward.book import Book

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from assurance.inputs.hostile import HOSTILE, Hostile, forged
+from cape.core.errors import InvalidInput
 from cape.engine.session import AnalysisSession, StageResult
-from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
 from cape.steward import Code, Offer, Refusal, read
 from cape.steward.persons import Person

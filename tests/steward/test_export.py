@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward.admin import Desk
 from cape.steward.export import export, verify_export

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.errors import InvalidInput, Refused
+from cape.core.errors import InvalidInput, Refused
 from cape.steward import Refusal
 from cape.steward.admin import Desk
 from cape.steward.codes import ASKS

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import BadMessage, InvalidInput
+from cape.core.errors import BadMessage, InvalidInput
 from cape.secagg import Identity
 from cape.steward import Amount, Code, Ledger, Refusal, wire
 from cape.steward.amount import Basis, total

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
+from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.privacy import gaussian
 from cape.secagg import Identity
 from cape.steward import Amount, Entry, Ledger, Limit
@@ -329,7 +329,7 @@ def test_threads_cannot_overdraw(ledger: Ledger):
 
 _SPEND = """
 import sys
-from cape.errors import BudgetExceeded
+from cape.core.errors import BudgetExceeded
 from cape.steward import Ledger
 from tests.steward.test_ledger import WHOLE, Limit, entry, own
 ledger, got = Ledger(sys.argv[1], own), 0

@@ -8,7 +8,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.admin import Desk
 from cape.steward.admin.hidden import MARK, hide, restore, scrub
 from cape.steward.held import is_meant

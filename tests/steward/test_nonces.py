@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.errors import CapeError, Refused
+from cape.core.errors import CapeError, Refused
 from cape.steward.nonces import Nonces
 
 OFFICE, OTHER = bytes(32), bytes(31) + b"x"
@@ -111,7 +111,7 @@ def test_one_of_many_threads_takes_it(nonces: Nonces):
 def test_one_of_many_processes_takes_it(nonces: Nonces):
     code = """
 import sys
-from cape.errors import Refused
+from cape.core.errors import Refused
 from cape.steward.nonces import Nonces
 taken = 0
 for number in range(20):

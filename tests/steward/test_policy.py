@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cape.analyses import KINDS
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward import Policy, Request, SiteFolder
 from cape.steward.codes import Denied

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.admin import Client, Desk, serve
 from cape.steward.admin.desk import at_desk
 from cape.steward.admin.reserved import require_kept

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.engine.stages import _parts
-from cape.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget
 from cape.steward import Amount, Entry, Ledger, Limit
 from cape.steward.amount import Basis

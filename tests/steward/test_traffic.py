@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cape.core.unix import Client
 from cape.secagg import Identity
 from cape.steward import wire
 from cape.steward.admin import Desk
 from cape.steward.daemon import Daemon
 from cape.steward.endpoint import SiteEndpoint
-from cape.unix import Client
 from tests.world import MEAN, SECRET, World, ask, document
 
 

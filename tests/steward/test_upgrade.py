@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.secagg import Identity
 from cape.steward import SiteFolder
 from cape.steward.amount import Amount

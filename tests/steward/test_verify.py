@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg import Identity
 from cape.steward import Amount, Ledger
 from cape.steward.amount import Basis

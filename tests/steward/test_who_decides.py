@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cape import unix
-from cape.errors import CapeError, InvalidInput
+from cape.core import unix
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward import persons
 from cape.steward.admin import Client, Desk, serve
 from tests.world import World
@@ -73,7 +73,7 @@ def test_root_and_the_sites_own_user_are_one_person(monkeypatch: pytest.MonkeyPa
 
 def test_the_desks_user_states_who_decides(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, desk = tmp_path / "a.sock", 70_005
-    monkeypatch.setattr("cape.unix.peer_of", lambda connection: unix.Peer(1, desk, 1))
+    monkeypatch.setattr("cape.core.unix.peer_of", lambda connection: unix.Peer(1, desk, 1))
     with serve(path, world.site, desk=desk), Client(path, person="Ana Weiß <ana@clinic.org>") as client:
         (one,) = client.approve("lungs").study.approvals
         assert (one.person, one.desk) == ("Ana Weiß <ana@clinic.org>", True)
@@ -86,7 +86,7 @@ def test_the_desks_user_states_who_decides(world: World, tmp_path: Path, monkeyp
 def test_nobody_else_states_a_name(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, steward, desk = tmp_path / "a.sock", 70_001, 70_005
     for uid in (steward, os.geteuid(), 0):
-        monkeypatch.setattr("cape.unix.peer_of", lambda connection, uid=uid: unix.Peer(1, uid, 1))
+        monkeypatch.setattr("cape.core.unix.peer_of", lambda connection, uid=uid: unix.Peer(1, uid, 1))
         for of_desk in (None, desk):
             with (
                 serve(path, world.site, frozenset({steward}), desk=of_desk),
@@ -95,7 +95,7 @@ def test_nobody_else_states_a_name(world: World, tmp_path: Path, monkeypatch: py
             ):
                 client.approve("lungs")
     assert world.site.approvals.studies("waiting")[0].approvals == ()
-    monkeypatch.setattr("cape.unix.peer_of", lambda connection: unix.Peer(1, steward, 1))
+    monkeypatch.setattr("cape.core.unix.peer_of", lambda connection: unix.Peer(1, steward, 1))
     with serve(path, world.site, frozenset({steward})), Client(path) as client:
         assert client.approve("lungs").study.approvals[0].person == f"user {steward}"
 
@@ -103,7 +103,7 @@ def test_nobody_else_states_a_name(world: World, tmp_path: Path, monkeypatch: py
 def test_the_desks_user_is_not_admitted_unless_named(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("cape.unix.peer_of", lambda connection: unix.Peer(1, 70_005, 1))
+    monkeypatch.setattr("cape.core.unix.peer_of", lambda connection: unix.Peer(1, 70_005, 1))
     path = tmp_path / "a.sock"
     with (
         serve(path, world.site, frozenset({70_001})),

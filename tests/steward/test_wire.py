@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.errors import BadMessage
+from cape.core.errors import BadMessage
 from cape.secagg import Identity
 from cape.steward import Code, Refusal, wire
 from tests.slices import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cape.analyses import build
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.study import Study
 
 HEAD = """

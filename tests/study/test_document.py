@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.study import places
 from cape.study.document import hash_of, read
 from cape.study.places import Count, Text

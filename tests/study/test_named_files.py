@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cape
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.admin import Desk
 from cape.study.named_files import refuse_named_files
 from tests.world import World

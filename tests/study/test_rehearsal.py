@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from cape.blocks import Table
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
-from cape.errors import InvalidInput
 from cape.study import Study
 from cape.study.rehearsal import made_up, rehearsed
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
+from cape.core.arrays import Floats, Integers
 
 __all__ = ["added_up", "at_most", "whole"]
 

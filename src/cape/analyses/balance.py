@@ -21,7 +21,7 @@ import numpy as np
 from cape.analyses.independence import contrasts
 from cape.analyses.moments import Sums, enough, present
 from cape.analyses.welch import Group, Pair, equal
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["Balance", "of_categories", "of_numbers"]
 

@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr, stdtr
 
-from cape import check
 from cape.analyses.columns import OfColumns
 from cape.analyses.covariance import Correlation, Matrix
 from cape.analyses.histogram import one_hot
@@ -36,14 +35,15 @@ from cape.analyses.independence import Independence
 from cape.analyses.moments import edge, enough
 from cape.analyses.shares import quantile
 from cape.analyses.simulation import normals
-from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import names
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import p_said

@@ -33,19 +33,19 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from cape import check
 from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.influence import STAGES, Influence, product_bound, spreads, squares
 from cape.analyses.matrices import nearest_positive, symmetric
 from cape.analyses.moments import Sums, edge, likely
-from cape.arrays import Floats
 from cape.blocks import Design, Form, Gram
 from cape.blocks.terms import quoted
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Analysis, Answer, Conversation, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["Correlation", "Covariance", "Matrix", "moved"]
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import Custom
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates, Labels
 from cape.engine.query import Analysis, Answer, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["CustomSum"]
 

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.schema import hint
 from cape.engine.query import Analysis
-from cape.errors import InvalidInput
 
 __all__ = ["SELECTION", "build_of", "keys_of_class"]
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses.evaluate_errors import ERRORS_WEIGHT, ErrorModel, ErrorSums
 from cape.analyses.evaluate_risk import RiskModel, RiskTable, default_edges
 from cape.analyses.influence import STAGES
@@ -18,11 +17,12 @@ from cape.analyses.predictor import Predictor, supposed
 from cape.blocks import Design
 from cape.blocks.predicted import Errors, ErrorSquares, Risks
 from cape.blocks.typical import vectors
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined
 from cape.engine.estimates import warn_of_unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["Evaluate"]
 

@@ -28,8 +28,8 @@ from scipy.special import stdtrit
 
 from cape.analyses.moments import edge, enough
 from cape.analyses.shares import Share, quantile
-from cape.arrays import Floats
 from cape.blocks.predicted import inverse
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.estimates import Estimate, unknown
 from cape.show import Figure, Line, Mark, Shown, Table

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cape import check
 from cape.analyses.described import build_of
 from cape.analyses.heterogeneity_effects import KINDS, BySite, SiteEffects, by_site
 from cape.analyses.heterogeneity_model import HeterogeneityModel, Quantity
 from cape.analyses.synthesis import Synthesis
 from cape.blocks.terms import parse
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import SITE
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
-from cape.errors import InvalidInput
 
 __all__ = ["Heterogeneity"]
 

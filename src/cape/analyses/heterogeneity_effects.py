@@ -34,13 +34,13 @@ from cape.analyses.shares import Share
 from cape.analyses.site_sums import PUBLIC, SiteSums, require_groups, site_query, stays
 from cape.analyses.synthesis import Effect
 from cape.analyses.welch import Group, Pair
-from cape.arrays import Floats
 from cape.blocks import Axis, Block, Counts, GroupedProducts, Moments
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.estimates import unknown
 from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["KINDS", "BySite", "SiteEffects", "by_site"]
 

@@ -25,7 +25,7 @@ from scipy.special import chdtr, chndtrinc
 
 from cape.analyses.moments import enough
 from cape.analyses.tails import chi_square
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Contrasts", "Independence", "Strength", "Terms", "contrasts", "group_contrasts"]

@@ -16,13 +16,13 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from cape.arrays import Floats
 from cape.blocks import Axis, Residuals
 from cape.blocks.residuals import basis, levels, rounding
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.query import Answer, Neighbours, Query
-from cape.errors import InvalidInput
 from cape.noise.law import GAUSSIAN, Law
 from cape.privacy.residuals import Columns, Relation, Scales, optimal_scales
 

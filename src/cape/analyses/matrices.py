@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["CLEAR", "nearest_positive", "shrunk", "spectral", "symmetric", "without_repulsion"]
 

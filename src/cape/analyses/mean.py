@@ -16,9 +16,9 @@ from cape.analyses.custom import CustomSum
 from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.moments import Sums, Weights, apart, by_missing
 from cape.analyses.tails import coarse
-from cape.arrays import Floats
 from cape.blocks import Block, Design, Form, Moments
 from cape.blocks.terms import quoted
+from cape.core.arrays import Floats
 from cape.data import Number, Schema
 from cape.engine.estimates import warn_of_unknown
 from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses.mixed_likelihood import MixedFit, ResidualVariance, fit
 from cape.analyses.mixed_model import MixedEffectsModel
 from cape.analyses.mixed_scores import fit_scores
@@ -19,9 +18,11 @@ from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import widest
 from cape.analyses.site_scores import Point, ScoreSums
 from cape.analyses.site_sums import SiteSums, site_query
-from cape.arrays import Floats
 from cape.blocks import Design, GroupedProducts
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Schema
 from cape.data.schema import SITE
 from cape.engine.arguments import joined, names, regression
@@ -36,7 +37,6 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning
 
 __all__ = ["MixedModel"]
 

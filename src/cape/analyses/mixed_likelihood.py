@@ -25,7 +25,7 @@ from scipy.special import chdtri, fdtrc
 from cape.analyses.mixed_observed import Observed, inverted, of_moments, shown_by
 from cape.analyses.mixture import Mixture, quantile, quantiles
 from cape.analyses.site_sums import SiteSums
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit", "maximised"]
 

@@ -31,7 +31,7 @@ import numpy as np
 from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.moments import enough
 from cape.analyses.site_sums import SiteSums
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["Observed", "inverted", "of_moments", "shown_by", "squares_noise"]
 

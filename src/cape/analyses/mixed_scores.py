@@ -32,7 +32,7 @@ from cape.analyses.mixed_observed import Observed, squares_noise
 from cape.analyses.moments import enough
 from cape.analyses.site_scores import ScoreSums
 from cape.analyses.site_sums import SiteSums
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["fit_scores"]
 

@@ -27,7 +27,7 @@ from scipy.special import ndtri
 from cape.analyses.matrices import shrunk
 from cape.analyses.site_scores import Point, ScoreSums, moved_squared
 from cape.analyses.site_sums import SiteSums
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["SHARES", "first_point", "next_point", "silent"]
 

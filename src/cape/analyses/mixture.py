@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from cape.analyses.moments import edge
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["Mixture", "quantile", "quantiles"]
 

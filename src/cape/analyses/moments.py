@@ -38,8 +38,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from cape.analyses.tails import stretched
-from cape.arrays import Floats
 from cape.blocks import Moments
+from cape.core.arrays import Floats
 from cape.data import Number, Schema
 from cape.engine.estimates import Interval, unknown
 from cape.engine.query import Estimate, Neighbours, Query

@@ -15,15 +15,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.matrices import spectral, symmetric, without_repulsion
 from cape.analyses.moments import enough, likely
 from cape.analyses.regression.sensitivity import joint
-from cape.arrays import Flags, Floats
 from cape.blocks import Design, Form, Term
 from cape.blocks.terms import quoted
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Flags, Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import unknown
@@ -36,7 +37,6 @@ from cape.engine.query import (
     Neighbours,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
 from cape.show.numbers import between, rounded

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.predicted import LINKS, inverse
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined, names
-from cape.errors import InvalidInput
 
 __all__ = ["Predictor", "model_from_json"]
 

@@ -9,19 +9,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses import search
 from cape.analyses.by_group import ByGroup
 from cape.analyses.moments import enough
 from cape.analyses.tree import Tree, check_bins, level_axes, sizes
-from cape.arrays import Floats
 from cape.blocks import Axis, Counts
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import digits_apart, joined, names, written
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
 from cape.engine.result import Release
-from cape.errors import InvalidInput
 from cape.noise import GAUSSIAN, Law
 from cape.show import Figure, Intervals, Line, Mark
 from cape.show.figures import DOTS, dots

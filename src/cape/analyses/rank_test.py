@@ -11,18 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import chdtrc
 
-from cape import check
 from cape.analyses.histogram import one_hot
 from cape.analyses.independence import Independence, group_contrasts
 from cape.analyses.moments import enough, present
-from cape.arrays import Floats
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import names
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import count, p_said

@@ -31,8 +31,8 @@ from cape.analyses.survival.parametric import SurvivalRegression
 from cape.analyses.synthetic import SyntheticData
 from cape.analyses.table_one import TableOne
 from cape.analyses.tables import Tables
+from cape.core.errors import InvalidInput
 from cape.engine.query import Analysis
-from cape.errors import InvalidInput
 from cape.learning.kmeans import KMeans
 from cape.learning.neural_network import NeuralNetwork
 

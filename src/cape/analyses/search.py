@@ -37,11 +37,11 @@ import numpy as np
 
 from cape.analyses.histogram import one_hot
 from cape.analyses.tails import coarse
-from cape.arrays import Floats
 from cape.blocks import Axis, Counts
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number
 from cape.engine.query import Estimate, Neighbours
-from cape.errors import InvalidInput
 from cape.noise import GAUSSIAN, Law
 
 __all__ = ["PARTS", "Counted", "Cut", "Ranks", "brackets", "first", "inner", "last"]

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["DRAWS", "Random", "generator", "normals"]
 

@@ -37,8 +37,8 @@ import numpy as np
 
 from cape.analyses.matrices import symmetric
 from cape.analyses.site_sums import PUBLIC, stays
-from cape.arrays import Floats
 from cape.blocks import Design, SiteScores
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 

@@ -26,11 +26,11 @@ import numpy as np
 
 from cape.analyses.regression.moments import XX, XY, YY, X, Y
 from cape.analyses.regression.sensitivity import moved
-from cape.arrays import Floats
 from cape.blocks import GroupedProducts, Term
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.query import Answer, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["PUBLIC", "SiteSums", "require_groups", "site_query", "stays"]
 

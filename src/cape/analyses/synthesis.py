@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtri
 
 from cape.analyses.mixture import Mixture, quantile, quantiles
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["Effect", "HeterogeneityTest", "Synthesis"]
 

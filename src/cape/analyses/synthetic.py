@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses.histogram import one_hot
 from cape.analyses.synthetic_card import data_card
 from cape.analyses.synthetic_choices import (
@@ -26,9 +25,11 @@ from cape.analyses.synthetic_facts import Facts, determined_by, impossible_cells
 from cape.analyses.synthetic_fit import require_mbi
 from cape.analyses.synthetic_model import Measured, Stage, SyntheticModel
 from cape.analyses.tables import Tables, cut
-from cape.arrays import Floats
 from cape.blocks import Axis, Merged
 from cape.blocks.residuals import levels
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates
@@ -41,7 +42,6 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import InvalidInput
 from cape.show import Table
 from cape.show.numbers import count
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cape.analyses.synthetic_choices import beyond_noise, merged_counts
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.engine.estimates import Estimate
 
 if TYPE_CHECKING:

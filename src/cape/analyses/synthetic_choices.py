@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
+from cape.core.arrays import Floats, Integers
 
 __all__ = [
     "Coarse",

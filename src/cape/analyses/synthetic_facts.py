@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Flags
 from cape.blocks import Axis
 from cape.blocks.residuals import levels
+from cape.core import check
+from cape.core.arrays import Flags
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.categories import Value
 from cape.data.schema import hint
-from cape.errors import InvalidInput
 
 __all__ = ["Facts", "determined_by", "impossible_cells"]
 

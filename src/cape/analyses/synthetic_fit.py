@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from cape.analyses.simulation import Random
-from cape.arrays import Flags, Floats, Integers
-from cape.errors import MissingExtra
+from cape.core.arrays import Flags, Floats, Integers
+from cape.core.errors import MissingExtra
 
 __all__ = ["Measurement", "Network", "Potentials", "drawn", "fit", "require_mbi"]
 

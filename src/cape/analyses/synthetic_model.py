@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cape import check
 from cape.analyses.marginals import Levels
 from cape.analyses.simulation import Random, generator
 from cape.analyses.synthetic_choices import merged_counts, nearest_counts
 from cape.analyses.synthetic_fit import Measurement, Network, Potentials, drawn, fit
-from cape.arrays import Flags, Floats, Integers
 from cape.blocks import Axis, Merged
+from cape.core import check
+from cape.core.arrays import Flags, Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import hint
 from cape.engine.query import Answer, Query
-from cape.errors import InvalidInput
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.plain import plain
 

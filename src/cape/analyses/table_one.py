@@ -50,8 +50,8 @@ from cape.analyses.moments import Sums, Weights, enough, kurtosis
 from cape.analyses.quantiles import Curve, proportion_error
 from cape.analyses.table_one_model import TableOneModel
 from cape.analyses.tree import Tree, check_bins, depth, level_axes
-from cape.arrays import Floats
 from cape.blocks import Axis, Block, Counts, Moments
+from cape.core.arrays import Floats
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import unknown, warn_of_unknown

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses.marginals import Measured, Workload, ask
 from cape.analyses.tables_model import TablesModel
 from cape.analyses.tables_plan import expected_errors, refuse_if_large
@@ -20,11 +19,12 @@ from cape.analyses.whole_tables import ask_whole, measured_whole
 from cape.blocks import Axis
 from cape.blocks.bins import rising
 from cape.blocks.residuals import Residuals, levels
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise, Query
-from cape.errors import InvalidInput
 from cape.privacy.residuals import groups_of, scales_effort
 from cape.show import Table
 

@@ -17,10 +17,10 @@ from cape.analyses.independence import Contrasts, contrasts
 from cape.analyses.marginals import Marginal
 from cape.analyses.moments import enough
 from cape.analyses.shares import Share, apart, quantile
-from cape.arrays import Floats
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.engine.estimates import unknown
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 
 __all__ = ["conditional", "correlation", "interaction", "mean", "ratios"]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
 from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Measured
 from cape.analyses.tables_view import Crosstab
 from cape.analyses.tables_where import Where, chosen
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.numbers import LEVEL, between, count, p_value, rounded

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from cape.analyses.marginals import Levels, Workload
 from cape.analyses.whole_tables import noise_of_sets
 from cape.blocks.residuals import Residuals
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined
 from cape.engine.query import Neighbours, Noise
-from cape.errors import InvalidInput
 from cape.privacy.residuals import Columns, subsets
 from cape.show import Table
 from cape.show.numbers import number

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cape import check
 from cape.analyses import tables_effects as effects
 from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Marginal
-from cape.arrays import Floats
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import hint
 from cape.engine.estimates import Estimates, unknown
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.numbers import count, number, p_said

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
 from cape.analyses.marginals import Levels, Measured
-from cape.arrays import Floats
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.expressions import parse
 from cape.data.schema import hint
-from cape.errors import InvalidInput
 
 __all__ = ["Where", "chosen"]
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import chdtrc, ndtri
 
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.noise import Law
 from cape.noise.law import coarse
 

@@ -34,11 +34,11 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import Axis
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number
-from cape.errors import InvalidInput
 
 __all__ = ["BRANCHING", "Tree", "check_bins", "depth", "level_axes", "sizes"]
 

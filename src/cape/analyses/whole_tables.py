@@ -26,9 +26,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cape.analyses.marginals import Levels, Measured, Workload
-from cape.arrays import Floats
 from cape.blocks import Axis
 from cape.blocks.residuals import WholeTables, basis, levels
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 from cape.privacy.residuals import Columns, subsets

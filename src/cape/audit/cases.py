@@ -38,9 +38,9 @@ from scipy.special import ndtr
 from cape.audit.bounds import Errors, epsilon_bound, mu_bound
 from cape.audit.game import Silent
 from cape.audit.world import ANALYSES, OWN, SAMPLED
+from cape.core.errors import InvalidInput
 from cape.data import Person
 from cape.engine.query import Neighbours
-from cape.errors import InvalidInput
 from cape.privacy import Budget, epsilon
 
 __all__ = ["FLOOR", "FLOOR_FAST", "Case", "Look", "cases", "chosen", "samples_too"]

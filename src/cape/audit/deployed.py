@@ -33,11 +33,11 @@ from cape.analyses import KINDS
 from cape.audit.game import Game, Played, gather
 from cape.audit.view import Stage, Watch
 from cape.audit.world import SCHEMA, Remembered, analysis_of, frame, stream_of
+from cape.core.errors import CapeError
 from cape.engine.calibration import Calibration
 from cape.engine.contribution import exact_sums
 from cape.engine.query import Query
 from cape.engine.session import AnalysisSession, StageResult
-from cape.errors import CapeError
 from cape.noise import SecureStream
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES

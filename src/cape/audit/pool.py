@@ -15,7 +15,7 @@ from cape.audit.cases import Case
 from cape.audit.game import Game, Played, play
 from cape.audit.search import Found, find, questions
 from cape.audit.support import telltale, worst
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 
 __all__ = ["WORKERS", "Job", "Search", "in_order"]
 

@@ -10,7 +10,7 @@ from cape.audit.cases import FLOOR, FLOOR_FAST, samples_too
 from cape.audit.picture import draw
 from cape.audit.run import Audit
 from cape.audit.table import ERROR, Row
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.show.numbers import count
 from cape.show.plain import to_json
 

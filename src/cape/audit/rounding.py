@@ -25,13 +25,13 @@ from cape.analyses.registry import build
 from cape.audit.world import ANALYSES, OWN, SCHEMA, Batch, analysis_of, frame, random_rows, stream_of
 from cape.blocks.block import Block
 from cape.blocks.table import Table
+from cape.core.errors import CapeError
 from cape.data import Schema
 from cape.data.schema import Category, Number
 from cape.engine.calibration import RESOLUTION
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Parties
 from cape.engine.stages import Setting, Stages
-from cape.errors import CapeError
 from cape.learning import GradientDescent
 from cape.noise import SecureStream
 from cape.privacy import Budget

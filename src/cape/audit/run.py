@@ -14,7 +14,7 @@ from cape.audit.rounding import Check, parts
 from cape.audit.search import Found
 from cape.audit.slices import Slice
 from cape.audit.table import ERROR, Row, judge
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["SEED", "Audit", "amount", "audit"]
 

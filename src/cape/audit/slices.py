@@ -12,8 +12,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["Slice"]
 

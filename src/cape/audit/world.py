@@ -21,10 +21,10 @@ from cape.blocks import sampling
 from cape.blocks.block import Block
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
+from cape.core.errors import CapeError
 from cape.data import Person, Schema
 from cape.data.schema import Category, Number
 from cape.engine.query import Analysis
-from cape.errors import CapeError
 from cape.learning import GradientDescent
 from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats
 from cape.blocks.coding import ModelColumn, coded, label_of
 from cape.blocks.slots import Slots, slots_of
 from cape.blocks.terms import Factor, Feature, parse
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Category, Column, Number
-from cape.errors import InvalidInput
 
 __all__ = ["TermBasis", "basis_of"]
 

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cape.arrays import Integers
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
@@ -19,6 +18,7 @@ from cape.blocks.made import Maker
 from cape.blocks.parts import PART_ROWS, Part, Pass
 from cape.blocks.persons import Choice, Chosen, Digest, as_texts, count_persons
 from cape.blocks.rows import Converter
+from cape.core.arrays import Integers
 from cape.data import faults
 from cape.data.cells import Lenient, Strict
 from cape.data.databases import SqlReader

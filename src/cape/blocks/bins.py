@@ -16,9 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats, Integers
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 
 __all__ = ["Bins", "rising"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.parts import Part, Pass, Summer
 from cape.blocks.steps import T_BITS
+from cape.core.arrays import Floats, Integers
 from cape.data.schema import Schema
 from cape.noise import SecureStream
 

@@ -22,8 +22,6 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
@@ -31,8 +29,10 @@ from cape.blocks.families import TINY
 from cape.blocks.parts import Part, Pass
 from cape.blocks.scores import along, check_entries
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["Choices", "Model"]

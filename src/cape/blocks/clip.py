@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.steps import ONE
+from cape.core.arrays import Floats, Integers
 
 __all__ = ["LARGEST_SIZE", "clip_rows", "clip_sums", "inside"]
 

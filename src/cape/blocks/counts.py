@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats
 from cape.blocks.bins import Bins, rising
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.parts import Part, Pass
 from cape.blocks.typical import Shape
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
     from cape.blocks.sql import Ask, SqlColumns, Totals

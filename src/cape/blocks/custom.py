@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.clip import LARGEST_SIZE, clip_rows, clip_sums
 from cape.blocks.parts import Part, Pass
 from cape.blocks.sampling import sample
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import DataError, InvalidInput
 from cape.data.schema import Number, Schema
-from cape.errors import DataError, InvalidInput
 
 __all__ = ["Custom"]
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cape import check
 from cape.blocks.basis import TermBasis, basis_of
 from cape.blocks.terms import Feature, parse
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.schema import Category, Number, Schema
-from cape.errors import InvalidInput
 
 __all__ = ["Design"]
 

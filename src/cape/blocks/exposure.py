@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.follow_up import FollowUp, Stretches
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
+from cape.core.arrays import Floats, Integers
 from cape.data.schema import Schema
 from cape.noise import exact_products
 

@@ -23,8 +23,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import betainc, expit, gammainc, log_ndtr, ndtr, pdtr, xlogy
 
-from cape import check
-from cape.arrays import Floats
+from cape.core import check
+from cape.core.arrays import Floats
 
 __all__ = [
     "TINY",

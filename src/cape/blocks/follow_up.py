@@ -12,13 +12,13 @@ from functools import reduce
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.parts import Part
 from cape.blocks.times import Times
 from cape.blocks.typical import Shape
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 __all__ = ["FollowUp", "Stretches"]
 

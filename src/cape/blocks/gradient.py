@@ -11,15 +11,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clipped import GradientSum, Records, clipped_sum
 from cape.blocks.kept import Kept
 from cape.blocks.network import Network
 from cape.blocks.sampling import sample
 from cape.blocks.steps import ONE
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Category, Schema
-from cape.errors import InvalidInput
 from cape.noise import SecureStream
 
 __all__ = ["Gradient"]

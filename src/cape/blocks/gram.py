@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.arrays import Floats, narrowed
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
 from cape.blocks.typical import Entries
+from cape.core.arrays import Floats, narrowed
 from cape.data.schema import Category, Number, Schema
 from cape.noise import exact_gram
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.arrays import Floats
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.parts import Part, Pass, Summer
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
     from cape.blocks.sql import Ask, SqlColumns, Totals, Value

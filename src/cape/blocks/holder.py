@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from cape.blocks.block import Block, Sums
 from cape.blocks.parts import Pass, Summer
+from cape.core.errors import DataError, InvalidInput
 from cape.data.schema import Schema
-from cape.errors import DataError, InvalidInput
 from cape.noise import SecureStream
 
 __all__ = ["Held", "Holder"]

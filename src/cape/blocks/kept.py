@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.parts import PART_ROWS, Part, Pass
 from cape.blocks.rows import PADDING, Vectors
+from cape.core.arrays import Floats, Integers
 from cape.noise import SecureStream
 
 __all__ = ["Kept"]

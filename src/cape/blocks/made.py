@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Integers
+from cape.core.arrays import Flags, Integers
+from cape.core.errors import DataError
 from cape.data.columns import Category, Column, Number
 from cape.data.schema import HELD_OUT, Schema
-from cape.errors import DataError
 
 if TYPE_CHECKING:
     from cape.data.expressions import Expression

@@ -26,8 +26,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from cape import check
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.clip import clip_rows
 from cape.blocks.design import Design
@@ -35,8 +33,10 @@ from cape.blocks.exposure import typical_rows
 from cape.blocks.follow_up import FollowUp, Stretches
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["STEEP", "Martingale"]

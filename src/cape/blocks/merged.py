@@ -16,13 +16,13 @@ from functools import reduce
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.counts import Axis
 from cape.blocks.parts import Part, Pass
 from cape.blocks.residuals import levels
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 __all__ = ["Merged"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.arrays import Floats, Integers, narrowed
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
 from cape.blocks.typical import Shape
+from cape.core.arrays import Floats, Integers, narrowed
 from cape.data.schema import Schema
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 __all__ = ["Nearest"]
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cape import check
-from cape.arrays import Floats
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.noise.stream import SecureStream
 
 __all__ = ["ACTIVATIONS", "LOSSES", "Network"]

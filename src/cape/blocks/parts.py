@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.rows import PART_ROWS, Converter, Vectors
 from cape.blocks.steps import Steps
+from cape.core.arrays import Flags, Floats, Integers
 from cape.data.schema import Number, Schema
 from cape.noise import SecureStream
 

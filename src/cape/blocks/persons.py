@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Floats
+from cape.core.arrays import Flags, Floats
 from cape.data.cells import is_missing
 from cape.data.columns import Number
 from cape.data.dates import days_of

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-from cape import check
-from cape.arrays import Floats, Integers
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.rows import Vectors
 from cape.blocks.squares import Form
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Category, Number, Schema
-from cape.errors import InvalidInput
 
 __all__ = ["LINKS", "ErrorSquares", "Errors", "Risks", "inverse"]
 

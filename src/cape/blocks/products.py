@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.parts import Part, Pass
 from cape.blocks.tensors import Tensors, Term
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["GroupedProducts", "Products"]

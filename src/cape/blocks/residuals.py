@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.counts import Axis
 from cape.blocks.parts import Part, Pass
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 from cape.privacy.residuals import Columns, subsets
 
 if TYPE_CHECKING:

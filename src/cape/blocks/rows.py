@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Floats, Integers
 from cape.blocks.clip import inside
 from cape.blocks.design import Design
 from cape.blocks.slots import Slots
 from cape.blocks.steps import ONE, Steps
+from cape.core.arrays import Flags, Floats, Integers
 from cape.data.schema import Category, Number, Schema
 
 __all__ = ["PADDING", "PART_ROWS", "Converter", "Vectors"]

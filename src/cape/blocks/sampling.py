@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Integers
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.arrays import Integers
+from cape.core.errors import InvalidInput
 from cape.noise.stream import SecureStream, require_stream
 
 __all__ = ["RATE_BITS", "exact_rate", "sample"]

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import inside
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["Sandwich"]

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
 from cape.blocks.families import TINY, Family, Logit
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Number, Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["Scores", "along", "check_bounds", "check_entries"]

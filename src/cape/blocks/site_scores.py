@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.arrays import Floats, Integers
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.clip import clip_rows
@@ -30,8 +28,10 @@ from cape.blocks.design import Design
 from cape.blocks.parts import Part, Pass
 from cape.blocks.scores import along, check_entries
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["SiteScores"]

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Floats
 from cape.blocks.coding import ModelColumn, categories_of
 from cape.blocks.splines import SplineBasis
 from cape.blocks.terms import Factor, Feature
+from cape.core.arrays import Flags, Floats
 from cape.data.schema import Category, Column, Number
 
 __all__ = ["Scaled", "Slots", "slots_of"]

@@ -28,10 +28,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cape.arrays import Floats
 from cape.blocks.terms import Factor
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data.schema import Number
-from cape.errors import InvalidInput
 
 __all__ = ["SplineBasis", "knots_of"]
 

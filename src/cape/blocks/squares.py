@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cape import check
-from cape.arrays import narrowed
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part
 from cape.blocks.steps import ONE
+from cape.core import check
+from cape.core.arrays import narrowed
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
     from cape.blocks.sql import Ask, SqlColumns, Totals

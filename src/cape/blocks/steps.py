@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.data.schema import Number
 
 __all__ = ["ONE", "T_BITS", "Steps"]

@@ -40,11 +40,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats, Integers
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.counts import Axis, Counts
 from cape.blocks.parts import Part, Pass, Summer
 from cape.blocks.times import Times
+from cape.core.arrays import Floats, Integers
 from cape.data.schema import Schema
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from cape.arrays import Floats
 from cape.blocks.batches import Batches
 from cape.blocks.block import Block, Sums
 from cape.blocks.design import Design
 from cape.blocks.kept import Kept
 from cape.blocks.sql.pushdown import Pushdown
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import faults
 from cape.data.databases import SqlReader
 from cape.data.databases.whole import WholeReader
 from cape.data.readers import Reader
 from cape.data.schema import Schema
 from cape.data.sources import open_source
-from cape.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
 

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats, Integers
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.parts import Part, Pass
 from cape.blocks.rows import Vectors
 from cape.blocks.steps import ONE
 from cape.blocks.typical import correlated, power
 from cape.blocks.typical import entries as typical_entries
+from cape.core import check
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Column, Schema
-from cape.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["Tensors", "Term", "entries", "multiplicities"]

@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["Factor", "Feature", "Spline", "parse", "quoted", "same"]
 

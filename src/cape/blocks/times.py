@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Integers
 from cape.blocks.bins import rising
 from cape.blocks.counts import Axis, Counts
 from cape.blocks.parts import Part
+from cape.core import check
+from cape.core.arrays import Integers
+from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.errors import InvalidInput
 
 __all__ = ["BINS", "Times", "checked_edges", "exit_counts"]
 

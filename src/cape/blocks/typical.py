@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
-from cape.arrays import Floats, Integers
 from cape.blocks.basis import basis_of
 from cape.blocks.design import Design
 from cape.blocks.terms import quoted
+from cape.core.arrays import Floats, Integers
 from cape.data.expected import Expected, Form
 from cape.data.schema import Column, Number, Schema
 

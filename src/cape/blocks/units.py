@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.typical import vectors
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 from cape.data.cells import code_of, is_missing, number_of
 from cape.data.schema import Category, Number, Schema
-from cape.errors import InvalidInput
 
 __all__ = ["Units"]
 

@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 
 __all__ = ["main"]
 

@@ -13,7 +13,7 @@ import typer
 
 from cape.cli import screen
 from cape.cli.options import AsJson
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["bench"]
 

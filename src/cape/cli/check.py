@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cape.check import plain
 from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
+from cape.core.check import plain
+from cape.core.errors import InvalidInput
 from cape.data import troubles
 from cape.data.schema import hint
 from cape.data.survey import survey
 from cape.data.surveyed import Survey
 from cape.data.troubles import Trouble
-from cape.errors import InvalidInput
 from cape.show.numbers import count
 from cape.study import Study
 

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import typer
 
-from cape import __version__, check
+from cape import __version__
 from cape.cli.audit import audit
 from cape.cli.bench import bench
 from cape.cli.check import check as check_rows
@@ -22,6 +22,7 @@ from cape.cli.run import run
 from cape.cli.site import site
 from cape.cli.submit import submit
 from cape.cli.synth import synth
+from cape.core import check
 
 __all__ = ["app", "warn"]
 

@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from cape import check
 from cape.cli import screen, words
 from cape.cli.options import AsJson
-from cape.errors import InvalidInput, MissingExtra
-from cape.files import as_owner
+from cape.core import check
+from cape.core.errors import InvalidInput, MissingExtra
+from cape.core.files import as_owner
 from cape.steward.admin import SOCKET
 
 __all__ = ["desk"]

@@ -20,7 +20,7 @@ from rich.text import Text
 from cape.cli import screen, words
 from cape.cli.folder import RESULTS
 from cape.cli.options import AsJson
-from cape.errors import InvalidInput, MissingExtra
+from cape.core.errors import InvalidInput, MissingExtra
 from cape.show import Table
 from cape.show.plain import to_csv
 from cape.show.terminal import Fitted

@@ -23,10 +23,10 @@ from typing import Any, Literal
 import msgspec
 import typer
 
-from cape import files
 from cape.cli.results import Results
 from cape.cli.sites import which
-from cape.errors import InvalidInput
+from cape.core import files
+from cape.core.errors import InvalidInput
 from cape.show.plain import to_json
 from cape.study import Study
 from cape.study.document import document, hash_of

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput, PrivacyLeakWarning
 from cape.data.profile import profile, values
-from cape.errors import InvalidInput, PrivacyLeakWarning
 from cape.show.numbers import count
 from cape.study.blanks import CATEGORY, COLUMN, LOW, SITE
 from cape.study.draft import Draft

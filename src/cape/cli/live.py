@@ -22,12 +22,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from cape.check import plain
 from cape.cli import words
 from cape.cli.progress import Progress as Seen
 from cape.cli.progress import ProgressFile, SiteSeen, Spent
 from cape.cli.results import Answered
 from cape.coordinator import Event, SiteReport
+from cape.core.check import plain
 from cape.engine.execute import Progress
 from cape.privacy import Budget
 from cape.show.numbers import rounded

@@ -12,13 +12,13 @@ from rich.table import Table
 
 from cape.cli import screen
 from cape.cli.options import AsJson
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
+from cape.core.unix import Client
 from cape.flare.kits import require_coordinator, require_flare
 from cape.steward import wire
 from cape.steward.apart import require_apart
 from cape.steward.daemon import link_socket
 from cape.steward.keyring import fingerprint
-from cape.unix import Client
 
 __all__ = ["join", "serve", "status"]
 

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from cape.check import plain
 from cape.cli import screen, words
 from cape.cli.folder import ResultsFolder
 from cape.cli.results import Results
-from cape.errors import InvalidInput
+from cape.core.check import plain
+from cape.core.errors import InvalidInput
 from cape.show.terminal import rendered
 
 __all__ = ["finish"]

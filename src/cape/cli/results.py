@@ -15,13 +15,13 @@ from cape.blocks.table import Table
 from cape.cli import screen, words
 from cape.cli.check import listed
 from cape.cli.sites import Heard, SiteOutcome, outcomes
+from cape.core.errors import BudgetExceeded, CapeError, DataError, InvalidInput
 from cape.data import Database, Schema, troubles
 from cape.data.survey import survey
 from cape.data.troubles import Trouble
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
 from cape.engine.result import Release, ReleaseGuarantee
-from cape.errors import BudgetExceeded, CapeError, DataError, InvalidInput
 from cape.privacy import Budget
 from cape.study import Entry, Study
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cape.check import plain
 from cape.coordinator import SiteReport
+from cape.core.check import plain
 from cape.steward.wire import Refused
 
 __all__ = ["Heard", "SiteOutcome", "outcomes", "which"]

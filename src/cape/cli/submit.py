@@ -22,7 +22,7 @@ from cape.cli.progress import PROGRESS
 from cape.cli.results import Results, answered
 from cape.cli.sites import Heard
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
-from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
+from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
 from cape.flare.kits import require_coordinator
 from cape.steward.wire import Refused as Refusal
 from cape.study import Entry, Study

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cape.check import plain
 from cape.cli import screen
 from cape.cli.options import AsJson
-from cape.errors import InvalidInput
+from cape.core.check import plain
+from cape.core.errors import InvalidInput
 from cape.study import Study
 from cape.study.rehearsal import rehearsed
 

@@ -12,7 +12,7 @@ from typing import Annotated, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from cape.errors import BadMessage
+from cape.core.errors import BadMessage
 from cape.secagg.keys import MAX_SITES
 from cape.steward.wire import (
     MOST_NUMBERS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
 from cape.steward.keyring import (
     Card,

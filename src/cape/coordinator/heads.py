@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cape.errors import BadMessage
+from cape.core.errors import BadMessage
 from cape.steward.heads import Head, read_heads
 
 __all__ = ["HEADS", "Heads"]

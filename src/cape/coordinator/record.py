@@ -24,8 +24,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.engine.schemes import Cost
-from cape.errors import CapeError, InvalidInput
 
 __all__ = ["Answered", "Attempt", "Record"]
 

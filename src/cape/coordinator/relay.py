@@ -37,8 +37,8 @@ from cape.coordinator.calls import (
     unpack_call,
 )
 from cape.coordinator.stage_log import StageLog
+from cape.core.errors import BadMessage, CapeError, InvalidInput, ProtocolError, TooFewSites
 from cape.engine.schemes import Parties
-from cape.errors import BadMessage, CapeError, InvalidInput, ProtocolError, TooFewSites
 from cape.noise import SecureStream
 from cape.secagg import Aggregator, AggregatorState, Finished, Send
 from cape.secagg.events import Event as SecaggEvent

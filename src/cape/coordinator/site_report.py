@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cape import check
+from cape.core import check
 from cape.steward.codes import ASKS, Code
 from cape.steward.wire import Present, Refused
 

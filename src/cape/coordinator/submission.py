@@ -40,11 +40,7 @@ from cape.coordinator.folder import CoordinatorFolder
 from cape.coordinator.heads import HEADS, Heads
 from cape.coordinator.record import Answered, Attempt, Record
 from cape.coordinator.site_report import SiteReport
-from cape.engine.execute import Progress
-from cape.engine.result import Release, ReleaseGuarantee
-from cape.engine.schemes import Cost
-from cape.engine.session import AnalysisSession, StageResult
-from cape.errors import (
+from cape.core.errors import (
     BadMessage,
     BudgetExceeded,
     CapeError,
@@ -54,6 +50,10 @@ from cape.errors import (
     TooFewSites,
     outside,
 )
+from cape.engine.execute import Progress
+from cape.engine.result import Release, ReleaseGuarantee
+from cape.engine.schemes import Cost
+from cape.engine.session import AnalysisSession, StageResult
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.secagg.parameters import RUN_BYTES

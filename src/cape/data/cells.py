@@ -25,13 +25,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Floats, Integers
+from cape.core.arrays import Flags, Floats, Integers
+from cape.core.errors import DataError, InvalidInput
 from cape.data import faults
 from cape.data.categories import Codes
 from cape.data.dates import days_of
 from cape.data.notation import Keys, Notation
 from cape.data.schema import Category, Column, Number, Schema
-from cape.errors import DataError, InvalidInput
 
 __all__ = ["Cells", "Lenient", "Strict", "code_of", "is_missing", "number_of"]
 

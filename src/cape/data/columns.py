@@ -7,10 +7,10 @@ from datetime import date, datetime
 from functools import cached_property
 from typing import Any
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.categories import Codes, Value
 from cape.data.expected import Expected, shares, spread
-from cape.errors import InvalidInput
 
 __all__ = ["Category", "Column", "Number", "as_date", "days"]
 

@@ -14,10 +14,10 @@ from typing import BinaryIO
 import numpy as np
 import polars as pl
 
+from cape.core.errors import DataError
 from cape.data.encodings import NotEncoded, opened
 from cape.data.lines import TextReader, first_line
 from cape.data.readers import trimmed
-from cape.errors import DataError
 
 __all__ = ["DecodedReader"]
 

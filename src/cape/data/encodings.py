@@ -16,8 +16,8 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["ENCODINGS", "NotEncoded", "all_utf8", "encoding_of", "opened"]
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from polars.exceptions import PanicException
 
-from cape import check
+from cape.core import check
+from cape.core.errors import CapeError, DataError
 from cape.data.columns import as_date
 from cape.data.schema import Category, Column, Number, hint
-from cape.errors import CapeError, DataError
 
 __all__ = [
     "Unanswered",

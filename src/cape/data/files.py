@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.encodings import encoding_of
 from cape.data.identity import Identity, of_files
-from cape.errors import InvalidInput
 
 __all__ = [
     "ARROW",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.data.categories import Value
 from cape.data.clinical import unit_in
 from cape.data.schema import Category, Number

@@ -28,11 +28,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cape.arrays import Flags, Integers
+from cape.core.arrays import Flags, Integers
+from cape.core.errors import DataError
 from cape.data.encodings import opened
 from cape.data.notation import BROKEN, Notation
 from cape.data.readers import trimmed
-from cape.errors import DataError
 
 __all__ = ["BROKEN", "LineReader", "TextReader", "first_line"]
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import polars as pl
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.dates import days_of_texts
 from cape.data.files import NULLS, Words
 from cape.data.schema import Category, Schema
-from cape.errors import InvalidInput
 
 __all__ = ["BROKEN", "Keys", "Notation"]
 

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.identity import Identity, of_query
-from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -19,9 +19,9 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any, Literal, get_args
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.columns import Number
-from cape.errors import InvalidInput
 
 __all__ = ["AGGREGATES", "Aggregate", "OneRow", "Person", "Take"]
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from cape.core.errors import DataError, InvalidInput
 from cape.data import faults
 from cape.data.clinical import is_id, rounded
 from cape.data.columns import as_date
@@ -27,7 +28,6 @@ from cape.data.readers import Reader
 from cape.data.sources import open_source
 from cape.data.survey import likely_separator
 from cape.data.utf8 import not_utf8
-from cape.errors import DataError, InvalidInput
 
 __all__ = ["FIRST", "Kind", "Profile", "profile", "values"]
 

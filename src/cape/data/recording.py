@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cape.arrays import Flags
+from cape.core.arrays import Flags
 from cape.data.cells import Cells, Lenient, Strict
 from cape.data.notation import Notation
 from cape.data.schema import Column, Schema

@@ -16,11 +16,11 @@ from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.columns import Category, Column, Number, as_date
 from cape.data.person import Person
 from cape.data.products import pieces, spline_of
-from cape.errors import InvalidInput
 from cape.show import Framed, Table
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import stat
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from cape import check
-from cape.errors import DataError
+from cape.core import check
+from cape.core.errors import DataError
 
 __all__ = ["has_password", "nameable", "resolved"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from cape import check
+from cape.core import check
+from cape.core.errors import DataError, MissingExtra
 from cape.data.notation import Notation
-from cape.errors import DataError, MissingExtra
 
 __all__ = ["SheetReader"]
 

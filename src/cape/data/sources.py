@@ -20,7 +20,8 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
-from cape import check
+from cape.core import check
+from cape.core.errors import DataError, InvalidInput
 from cape.data.database import QueryReader, UriReader
 from cape.data.databases import check_timeout, open_connection, open_frame
 from cape.data.decoded import DecodedReader
@@ -42,7 +43,6 @@ from cape.data.readers import (
 )
 from cape.data.schema import Schema
 from cape.data.secrets import nameable, resolved
-from cape.errors import DataError, InvalidInput
 
 __all__ = ["Database", "identity_of", "open_source"]
 

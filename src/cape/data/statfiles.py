@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
+from cape.core.errors import MissingExtra
 from cape.data.notation import Notation
-from cape.errors import MissingExtra
 
 __all__ = ["StatisticsReader"]
 

@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 from msgspec import structs
 
-from cape.arrays import Flags, Floats
+from cape.core.arrays import Flags, Floats
+from cape.core.errors import DataError
 from cape.data import faults
 from cape.data.categories import Value
 from cape.data.cells import Strict
@@ -34,7 +35,6 @@ from cape.data.schema import Number, Schema
 from cape.data.sources import open_source
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey, Unit
 from cape.data.utf8 import NotUtf8, not_utf8
-from cape.errors import DataError
 
 __all__ = ["likely_separator", "survey"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cape import check
+from cape.core import check
 from cape.data.columns import Number, as_date
 from cape.data.schema import Schema
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey

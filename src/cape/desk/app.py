@@ -36,13 +36,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.guard import Guard, same_origin
 from cape.desk.access.limits import Limits
 from cape.desk.access.people import Person
 from cape.desk.access.sessions import Session, Sessions
 from cape.desk.access.trail import Trail
 from cape.desk.page import Page, Reach, form, is_fragment, render
-from cape.errors import CapeError, InvalidInput
 
 __all__ = ["MOST_BODY", "Access", "build", "enter"]
 

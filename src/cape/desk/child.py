@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from cape import files
+from cape.core import files
 
 __all__ = ["EXIT", "RUNNING", "main"]
 

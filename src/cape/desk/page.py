@@ -27,8 +27,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cape.core.errors import InvalidInput
 from cape.desk.access.people import Person, Role
-from cape.errors import InvalidInput
 from cape.steward.admin import Client, Desk
 
 __all__ = ["Form", "Handler", "Page", "Reach", "form", "is_fragment", "render", "see", "site"]

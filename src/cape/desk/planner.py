@@ -26,8 +26,8 @@ def main() -> None:
     """Plan until the desk has gone."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the desk's Ctrl-C is not for this process
+    from cape.core.errors import CapeError
     from cape.desk.coordinator.study import Reply, make_plan, parse
-    from cape.errors import CapeError
 
     for line in sys.stdin.buffer:
         signal.alarm(PATIENCE + 5)

@@ -30,8 +30,8 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from cape.core.errors import InvalidInput
 from cape.desk.access.provider import is_loopback
-from cape.errors import InvalidInput
 
 __all__ = ["Address", "Log", "Say", "listen", "run", "state_folder"]
 

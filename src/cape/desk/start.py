@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from cape.core.errors import InvalidInput
 from cape.desk.access.apart import require_no_rows
 from cape.desk.access.links import Links
 from cape.desk.access.links import pages as link_pages
@@ -22,7 +23,6 @@ from cape.desk.access.trail import Trail
 from cape.desk.app import Access, build
 from cape.desk.page import Page, Reach
 from cape.desk.server import Address, Log, Say, listen, run, state_folder
-from cape.errors import InvalidInput
 from cape.steward.admin import Client
 from cape.steward.notify import Notify
 

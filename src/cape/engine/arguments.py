@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 
 __all__ = ["conditions", "digits_apart", "features_of", "joined", "names", "regression", "written"]
 

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.blocks.block import Array
+from cape.core.errors import InvalidInput, OverflowRisk
 from cape.data import Schema
 from cape.engine.query import Query
-from cape.errors import InvalidInput, OverflowRisk
 from cape.noise import GaussianPart, LaplacePart, Part, Ring, coarsen
 from cape.noise.grid import divided
 

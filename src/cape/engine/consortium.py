@@ -22,7 +22,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema, Site
 from cape.engine.execute import Drops, Execution, Progress
 from cape.engine.observer import Observer
@@ -34,7 +35,6 @@ from cape.engine.session import AnalysisSession
 from cape.engine.site_set import SiteSet, named_sites
 from cape.engine.stages import Setting, Stages
 from cape.engine.wallet import Wallet
-from cape.errors import InvalidInput
 from cape.noise import Kind, Ring, SecureStream
 from cape.noise.parts import KINDS
 from cape.noise.stream import require_stream

@@ -14,10 +14,10 @@ import numpy as np
 
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
+from cape.core.errors import InvalidInput
 from cape.engine.calibration import Calibration
 from cape.engine.query import Query
 from cape.engine.schemes.scheme import Int64
-from cape.errors import InvalidInput
 from cape.noise import Part, SecureStream
 
 __all__ = ["add_noise", "contribution", "exact_sums"]

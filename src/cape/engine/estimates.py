@@ -12,8 +12,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cape import check
-from cape.errors import InvalidInput, TooNoisyWarning, outside
+from cape.core import check
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.noise.law import GAUSSIAN, Law
 
 __all__ = ["Estimate", "Estimates", "Interval", "Labels", "is_unknown", "unknown", "warn_of_unknown"]

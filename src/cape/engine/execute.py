@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from cape.core.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites, outside
 from cape.engine.contribution import contribution
 from cape.engine.observer import Observer
 from cape.engine.result import Release
@@ -28,7 +29,6 @@ from cape.engine.schemes import Cost, Outcome, Scheme, Task, check_drop
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.site_set import SiteSet
 from cape.engine.wallet import Wallet
-from cape.errors import CapeError, InvalidInput, PrivacyLeakWarning, TooFewSites, outside
 from cape.noise import Ring, SecureStream
 
 __all__ = ["Drops", "Execution", "Progress"]

@@ -20,12 +20,12 @@ from scipy.special import ndtri
 
 from cape.blocks import Gram
 from cape.blocks.typical import SUPPOSED, Shape, plausible, together
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.data.schema import Column
 from cape.engine.arguments import joined
 from cape.engine.query import Analysis, Query
 from cape.engine.stages import Setting
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 
 __all__ = ["LEGEND", "Answers", "Forecast", "Limits", "Shapes", "answers", "hidden", "shapes"]

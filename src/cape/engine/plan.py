@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.outlook import LEGEND, Answers, Limits, Shapes, answers, shapes
 from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput
 from cape.noise import GAUSSIAN, Kind, Law
 from cape.noise.parts import KINDS
 from cape.privacy import Budget

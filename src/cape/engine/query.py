@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
 from cape.blocks import Array, Block
 from cape.blocks.typical import steepest
+from cape.core import check
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.estimates import Estimate, Estimates
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, Intervals, Shown, Table
 from cape.show.figures import DOTS, dots, to_scale

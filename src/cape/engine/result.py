@@ -10,12 +10,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.arguments import joined
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
-from cape.errors import InvalidInput
 from cape.privacy import gaussian, laplace
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import count

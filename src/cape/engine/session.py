@@ -22,7 +22,8 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
-from cape import check
+from cape.core import check
+from cape.core.errors import CapeError, InvalidInput
 from cape.engine.calibration import MOST_ROWS, Calibration
 from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Query, ResumePoint
@@ -31,7 +32,6 @@ from cape.engine.schemes import Cost
 from cape.engine.schemes.cape import MOST_STEPS
 from cape.engine.schemes.scheme import Int64
 from cape.engine.stages import Stages
-from cape.errors import CapeError, InvalidInput
 from cape.noise import GAUSSIAN, Ring
 
 __all__ = ["AnalysisSession", "StageResult"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cape import check
 from cape.blocks.holder import Holder
 from cape.blocks.table import Table
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema, Site
 from cape.data.identity import overlap
 from cape.data.sources import identity_of
-from cape.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
 

@@ -26,13 +26,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.calibration import Calibration, calibrate, calibrate_laplace
 from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Parties, Scheme
-from cape.errors import InvalidInput
 from cape.noise import Kind, LaplacePart
 from cape.privacy import Budget, laplace, noise_for_mu, subsampling
 from cape.privacy.budget import BESIDE

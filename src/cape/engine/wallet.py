@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
+from cape.core.errors import InvalidInput
 from cape.engine.query import ResumePoint
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 
 __all__ = ["Wallet"]

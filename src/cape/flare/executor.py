@@ -17,10 +17,10 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
+from cape.core.unix import Client
 from cape.flare.names import ALIVE, BEAT, CALL, GONE, LINK, PATIENCE
 from cape.flare.orphan import exit_without
-from cape.unix import Client
 
 __all__ = ["Site"]
 

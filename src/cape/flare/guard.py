@@ -30,7 +30,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.flare.job import APP, require_ours
 
 __all__ = ["COMMANDS", "REQUESTS", "Jobs", "guard", "is_job_id", "run"]

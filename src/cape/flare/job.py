@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.flare.settings import CLASSES
 
 __all__ = ["APP", "require_ours", "write_job"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.flare.compose import aggregator_compose, site_compose
 from cape.flare.readme import aggregator_text, coordinator_text, overview, site_text
 from cape.flare.settings import AUTHORIZATION, aggregator_resources, site_resources

@@ -22,7 +22,7 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 
 __all__ = ["limit"]
 

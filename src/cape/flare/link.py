@@ -26,7 +26,7 @@ from uuid import uuid4
 import msgspec
 
 from cape.coordinator import Event
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.flare.job import write_job
 from cape.flare.kits import ADMIN, require_coordinator, require_flare
 from cape.flare.names import COMMAND, START

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.flare.kits import require_flare
 from cape.flare.names import LINK
 from cape.flare.settings import ENVIRONMENT, aggregator_resources

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from cape.coordinator import CoordinatorFolder
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.flare import kits
 from cape.flare.link import Status, status
 from cape.flare.process import descendants

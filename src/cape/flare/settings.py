@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cape.unix import MOST_BYTES
+from cape.core.unix import MOST_BYTES
 
 __all__ = ["AUTHORIZATION", "CLASSES", "ENVIRONMENT", "aggregator_resources", "site_resources"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
+from cape.core.unix import Client
 from cape.steward import wire
-from cape.unix import Client
 
 __all__ = ["watching"]
 

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check, files
-from cape.arrays import Floats
-from cape.errors import InvalidInput
+from cape.core import check, files
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream
 
 __all__ = ["Checkpoint", "State", "fingerprint", "new_run"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cape.arrays import Flags, Floats, Integers
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core.arrays import Flags, Floats, Integers
 from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.learning.seeds import nearest

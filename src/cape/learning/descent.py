@@ -29,9 +29,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import Block
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import CapeError, InvalidInput
 from cape.data import Schema
 from cape.data.schema import hint
 from cape.engine.query import (
@@ -45,7 +46,6 @@ from cape.engine.query import (
     ResumePoint,
 )
 from cape.engine.stages import slack
-from cape.errors import CapeError, InvalidInput
 from cape.learning.checkpoint import Checkpoint, State, new_run
 from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
 from cape.privacy import dominating_mu, gaussian, noise_for_mu, subsampled

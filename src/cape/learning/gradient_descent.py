@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cape.arrays import Floats
 from cape.blocks import Custom
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.estimates import Estimates
 from cape.engine.query import AnalysisResult
-from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table, rows_of_person
 from cape.show import Shown, Table

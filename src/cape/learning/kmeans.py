@@ -40,12 +40,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from cape import check
-from cape.arrays import Flags, Floats
 from cape.blocks import Nearest, typical
 from cape.blocks.design import Design
 from cape.blocks.terms import quoted
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Flags, Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.data.schema import Column
 from cape.engine.arguments import joined, names
@@ -60,7 +61,6 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.learning.clusters import KMeansModel
 from cape.learning.seeds import (
     Spread,

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import Design, Gradient
 from cape.blocks.network import Network
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.query import AnalysisResult, Estimate
-from cape.errors import InvalidInput
 from cape.learning.descent import WATCHED, Descent, Training, history_table, rows_of_person
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.numbers import count, number

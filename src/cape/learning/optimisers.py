@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cape import check
-from cape.arrays import Floats
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 
 __all__ = ["SGD", "Adam", "Momentum", "Optimiser"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.design import Design
+from cape.core.arrays import Floats, Integers
 from cape.data import Number, Schema
 from cape.noise import SecureStream
 

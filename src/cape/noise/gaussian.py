@@ -42,7 +42,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
 from cape.noise.stream import SecureStream, require_stream
 
 __all__ = ["MAX_STD", "MIN_STD", "SAMPLER", "discrete_gaussian", "largest"]

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cape import check
-from cape.errors import InvalidInput, OverflowRisk
+from cape.core import check
+from cape.core.errors import InvalidInput, OverflowRisk
 
 __all__ = ["Gram", "exact_gram", "exact_products"]
 

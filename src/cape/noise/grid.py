@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
 
 __all__ = ["coarsen", "divided"]
 

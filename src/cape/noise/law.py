@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, ndtr, ndtri
 
-from cape import check
+from cape.core import check
 
 __all__ = ["GAUSSIAN", "Law", "coarse"]
 

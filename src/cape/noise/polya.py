@@ -44,8 +44,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.noise.stream import SecureStream, require_stream
 
 __all__ = ["MAX_SCALE", "MIN_SCALE", "SAMPLER", "largest", "polya", "polya_difference"]

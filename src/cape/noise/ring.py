@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.errors import InvalidInput, OverflowRisk
+from cape.core import check
+from cape.core.errors import InvalidInput, OverflowRisk
 from cape.noise.gaussian import largest
 
 __all__ = ["Ring", "zero_sum_share"]

@@ -19,8 +19,8 @@ from fractions import Fraction
 from numbers import Rational
 from typing import TypeAlias
 
-from cape import check
-from cape.errors import BudgetExceeded, InvalidInput
+from cape.core import check
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.privacy import gaussian
 from cape.show.shown import Framed
 from cape.show.tables import Table

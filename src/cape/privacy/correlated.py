@@ -40,8 +40,8 @@ import math
 import warnings
 from typing import Literal, TypeAlias
 
-from cape import check
-from cape.errors import InvalidInput, PrivacyLeakWarning, outside
+from cape.core import check
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.privacy.graph import complete, graph_mu, graph_mus, isolated_sites, star, tree
 
 __all__ = [

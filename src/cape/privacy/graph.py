@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["complete", "graph_mu", "graph_mus", "isolated_sites", "star", "tree"]
 

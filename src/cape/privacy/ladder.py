@@ -37,8 +37,8 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.privacy import laplace
 
 __all__ = ["MOST_PARTS", "Ladder", "ladder"]

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_expit, ndtri_exp
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.privacy import gaussian
 
 __all__ = ["bet", "composed_epsilon", "delta", "dominating_mu", "epsilon"]

@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["Theorem1", "classical_tau", "tail_bound", "theorem1"]
 

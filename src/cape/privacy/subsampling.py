@@ -36,8 +36,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from cape import check
-from cape.errors import InvalidInput, MissingExtra
+from cape.core import check
+from cape.core.errors import InvalidInput, MissingExtra
 from cape.privacy import gaussian
 
 __all__ = ["Total", "dominating_mu", "noise_for_mu", "subsampled"]

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
-from cape.errors import BadMessage, Refused, TooFewSites
+from cape.core import check
+from cape.core.errors import BadMessage, Refused, TooFewSites
 from cape.secagg import masks, shamir
 from cape.secagg import messages as m
 from cape.secagg.events import Closed, Event, Finished, Send

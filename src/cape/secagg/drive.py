@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import InvalidInput, ProtocolError
+from cape.core.errors import InvalidInput, ProtocolError
 from cape.secagg.aggregator import Aggregator
 from cape.secagg.events import Event, Finished, Send
 from cape.secagg.messages import ROUNDS, SETUP_ROUNDS, STEP_ROUNDS

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from cape.errors import BadMessage, InvalidInput
+from cape.core.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
 
 __all__ = ["KEY_BYTES", "MAX_SITES", "Identity", "KeyPair", "Roster", "Verifier", "derive", "digest"]

@@ -35,8 +35,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from cape import packed
-from cape.errors import BadMessage, Refused
+from cape.core import packed
+from cape.core.errors import BadMessage, Refused
 from cape.secagg.keys import MAX_SITES, Identity, Verifier, digest
 from cape.secagg.parameters import MAX_LENGTH, MAX_STEPS, RUN_BYTES, Parameters
 from cape.secagg.shamir import SHARE_BYTES

@@ -44,7 +44,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
 
 __all__ = ["COMPLETE_UP_TO", "FAILURE_BITS", "Neighbourhood", "automatic", "best"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypedDict
 
-from cape import check
-from cape.errors import InvalidInput, PrivacyLeakWarning, outside
+from cape.core import check
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.noise.ring import Ring
 from cape.privacy.correlated import default_colluding
 from cape.secagg import neighbours as choice

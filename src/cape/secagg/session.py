@@ -8,7 +8,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import InvalidInput, Refused
+from cape.core.errors import InvalidInput, Refused
 from cape.noise import SecureStream
 from cape.secagg.aggregator import Aggregator
 from cape.secagg.drive import Driver, silent_from

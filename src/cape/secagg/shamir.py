@@ -18,8 +18,8 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from cape import check
-from cape.errors import BadMessage, InvalidInput
+from cape.core import check
+from cape.core.errors import BadMessage, InvalidInput
 from cape.noise import SecureStream
 
 __all__ = ["PRIME", "SECRET_BYTES", "SHARE_BYTES", "combine", "share"]

@@ -8,7 +8,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import SecureStream
 from cape.noise.ring import Ring
 from cape.secagg.drive import only, silent_from

@@ -28,8 +28,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
-from cape import check
-from cape.errors import BadMessage, InvalidInput, Refused
+from cape.core import check
+from cape.core.errors import BadMessage, InvalidInput, Refused
 from cape.noise import SecureStream
 from cape.noise.ring import Ring
 from cape.secagg import masks, shamir

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from types import MappingProxyType
 
-from cape.errors import Refused
+from cape.core.errors import Refused
 from cape.secagg import messages as m
 
 __all__ = ["TRANSITIONS", "AggregatorState", "Cue", "SiteState", "following"]

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import LaplacePart, SecureStream, discrete_gaussian, polya
 from cape.noise.gaussian import SAMPLER, largest
 from cape.secagg.keys import derive, digest

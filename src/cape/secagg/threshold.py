@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cape import check
+from cape.core import check
 
 __all__ = ["smallest_threshold"]
 

@@ -20,8 +20,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
-from cape.errors import BadMessage, Refused
+from cape.core import check
+from cape.core.errors import BadMessage, Refused
 from cape.noise import SecureStream, discrete_gaussian
 from cape.noise.ring import zero_sum_share
 from cape.secagg import messages as m

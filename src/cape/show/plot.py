@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cape.errors import MissingExtra
+from cape.core.errors import MissingExtra
 from cape.show.figures import KEY, Bars, Curves, Forest, HeatMap, Intervals, Line, Mark, Panel
 from cape.show.shown import Shown
 

@@ -4,7 +4,7 @@ It needs the extra `sklearn`. Inside this folder `import sklearn` is scikit-lear
 here.
 """
 
-from cape.errors import MissingExtra
+from cape.core.errors import MissingExtra
 
 try:
     import sklearn as _sklearn  # noqa: F401

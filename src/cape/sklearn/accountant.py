@@ -26,8 +26,8 @@ import threading
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from cape import check
-from cape.errors import BudgetExceeded, InvalidInput
+from cape.core import check
+from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget, gaussian
 from cape.privacy.budget import BESIDE
 from cape.steward.amount import Allowance, Amount

@@ -26,13 +26,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cape import check
 from cape.blocks.terms import quoted
+from cape.core import check
+from cape.core.errors import CapeError, IgnoredParameterWarning, InvalidInput, PrivacyLeakWarning, outside
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis
 from cape.engine.result import Release, ReleaseGuarantee
-from cape.errors import CapeError, IgnoredParameterWarning, InvalidInput, PrivacyLeakWarning, outside
 from cape.noise import SecureStream
 from cape.privacy import Budget, laplace
 from cape.sklearn.accountant import BudgetAccountant, accountant_of

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.data import Number
-from cape.errors import InvalidInput, PrivacyLeakWarning, outside
 
 __all__ = ["Box", "Interval", "box", "intervals", "warn_of"]
 

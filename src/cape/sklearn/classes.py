@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
+from cape.core.errors import InvalidInput
 from cape.data import Category
-from cape.errors import InvalidInput
 
 __all__ = ["classes_of", "labels_of", "target_of"]
 

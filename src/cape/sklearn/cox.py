@@ -11,10 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from cape import check
 from cape.analyses.survival.cox import Cox
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number
-from cape.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, Target, model_of
 from cape.sklearn.bounds import box, warn_of
 

@@ -18,11 +18,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 from cape.analyses.pca import PCAModel
 from cape.analyses.predictor import Predictor
-from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
-from cape.errors import InvalidInput
 from cape.learning.clusters import KMeansModel
 
 __all__ = ["Columns", "exported"]

@@ -12,8 +12,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import validate_data
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.learning import kmeans
 from cape.sklearn.base import PrivateEstimator, ignore_weights, model_of
 from cape.sklearn.bounds import box, warn_of

@@ -14,9 +14,9 @@ from sklearn import linear_model
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from cape import check
 from cape.analyses.regression import logistic
-from cape.errors import IgnoredParameterWarning, outside
+from cape.core import check
+from cape.core.errors import IgnoredParameterWarning, outside
 from cape.sklearn.base import PrivateEstimator, Target, by_label, ignore_weights, model_of
 from cape.sklearn.bounds import box, warn_of
 from cape.sklearn.classes import classes_of, labels_of, target_of

@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from cape import check
 from cape.analyses.table_one import TableOne
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, ignore_weights
 from cape.sklearn.bounds import box, warn_of
 from cape.sklearn.classes import classes_of, labels_of, target_of

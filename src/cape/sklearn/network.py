@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from cape import check
+from cape.core import check
 from cape.learning.neural_network import NeuralNetwork
 from cape.sklearn.base import PrivateEstimator, model_of
 from cape.sklearn.bounds import box, warn_of

@@ -12,9 +12,9 @@ from sklearn import decomposition
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from cape import check
 from cape.analyses import pca
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, model_of
 from cape.sklearn.bounds import box, warn_of
 from cape.sklearn.dimensions import by_share, likeliest

@@ -12,9 +12,9 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from cape.analyses.mean import Mean, Variance
+from cape.core.errors import InvalidInput
 from cape.engine.query import Analysis
 from cape.engine.result import Release
-from cape.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, ignore_weights
 from cape.sklearn.bounds import box, warn_of
 

@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from cape import check
-from cape.errors import IgnoredParameterWarning, InvalidInput, outside
+from cape.core import check
+from cape.core.errors import IgnoredParameterWarning, InvalidInput, outside
 from cape.sklearn.bounds import Box
 
 __all__ = ["frames", "split"]

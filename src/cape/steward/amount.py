@@ -54,7 +54,7 @@ from functools import lru_cache
 
 import msgspec
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.privacy import laplace
 from cape.privacy.budget import BESIDE
 from cape.study.places import Delta, Epsilon

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["require_apart"]
 

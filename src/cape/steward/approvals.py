@@ -29,9 +29,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from cape import check
-from cape.errors import InvalidInput
-from cape.files import give_to_owner, sync_folder
+from cape.core import check
+from cape.core.errors import InvalidInput
+from cape.core.files import give_to_owner, sync_folder
 from cape.steward import held as files
 from cape.steward import persons
 from cape.steward.held import MOST_QUESTION, MOST_REASON, Approval, Held, Said, file_name, is_meant, load

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward.approvals import FOLDERS
 from cape.steward.folder import KEY, LEDGER, LOG, NONCES, OLD_LOG, POLICY, SiteFolder
 from cape.steward.ledger import Ledger

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.steward.amount import Amount, Basis, Limit, total
 from cape.steward.heads import chain_of, start
 from cape.steward.held import is_meant

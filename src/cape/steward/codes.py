@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 
 __all__ = ["ASKS", "Code", "Denied", "Refusal"]
 

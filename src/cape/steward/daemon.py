@@ -4,9 +4,9 @@ Claim. Whoever controls the link (the process that faces the network) gets from 
 on the network gets: answers of `SiteEndpoint.handle` to messages. It cannot read a file here, change the
 policy, write the ledger, or occupy more memory than four of the largest messages with their copies.
 Reason. The link runs as another user, so the operating system keeps it out of this process and its files; the
-two share only a socket of bounded frames (`cape.unix`). What became of studies is told to a link only as far
-as the answers that links have carried show it (`cape.steward.traffic`). A link that runs as this user or as
-root is refused: it could read the rows directly. This process imports no NVFLARE and opens no port. Stewards
+two share only a socket of bounded frames (`cape.core.unix`). What became of studies is told to a link only as
+far as the answers that links have carried show it (`cape.steward.traffic`). A link that runs as this user or
+as root is refused: it could read the rows directly. This process imports no NVFLARE and opens no port. Stewards
 have a socket of their own (`cape.steward.admin`), which refuses the link's user.
 Tested in tests/steward/test_daemon.py, and with two users and no network in tests_deploy/test_two_users.py.
 """
@@ -18,11 +18,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
+from cape.core.unix import Peer, Server
 from cape.steward.apart import require_apart
 from cape.steward.endpoint import SiteEndpoint
 from cape.steward.folder import SiteFolder
-from cape.unix import Peer, Server
 
 __all__ = ["Daemon", "link_socket", "make_place"]
 

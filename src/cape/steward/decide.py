@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cape.blocks.table import Table
+from cape.core.errors import BadMessage, DataError, InvalidInput
 from cape.engine.session import AnalysisSession
-from cape.errors import BadMessage, DataError, InvalidInput
 from cape.secagg.parameters import Parameters
 from cape.steward.amount import Basis
 from cape.steward.approvals import Approvals

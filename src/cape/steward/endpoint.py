@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from cape import __version__, secagg
-from cape.errors import BadMessage, BudgetExceeded, ProtocolError
-from cape.errors import Refused as NotAnswered
+from cape.core.errors import BadMessage, BudgetExceeded, ProtocolError
+from cape.core.errors import Refused as NotAnswered
 from cape.noise import SecureStream
 from cape.secagg import messages, states
 from cape.secagg.keys import KEY_BYTES

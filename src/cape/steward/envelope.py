@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
-from cape.errors import BadMessage, InvalidInput
+from cape.core.errors import BadMessage, InvalidInput
+from cape.core.unix import MOST_BYTES
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
 from cape.secagg.messages import SIGNATURE_BYTES
 from cape.steward.codes import Code, Denied
-from cape.unix import MOST_BYTES
 
 __all__ = ["FRONT_BYTES", "MOST_INSIDE", "Envelope"]
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from cape.errors import BadMessage, InvalidInput
+from cape.core.errors import BadMessage, InvalidInput
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
 from cape.steward.heads import ID_BYTES, Head
 from cape.steward.ledger import Ledger

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
-from cape import check
 from cape.analyses import KINDS
 from cape.blocks.table import Table
+from cape.core import check
+from cape.core.errors import CapeError, InvalidInput
 from cape.data.schema import hint
-from cape.errors import CapeError, InvalidInput
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity
 from cape.steward.approvals import Approvals

@@ -16,7 +16,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
 
-from cape.errors import CapeError
+from cape.core.errors import CapeError
 from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head
 from cape.steward.lines import SETTLED

@@ -21,13 +21,13 @@ from typing import NoReturn, TypeVar
 from polars.exceptions import PanicException
 
 from cape.blocks.table import Table
+from cape.core.errors import BudgetExceeded, CapeError, Refused
 from cape.data import Schema
 from cape.engine.calibration import Calibration
 from cape.engine.contribution import contribution
 from cape.engine.query import Query
 from cape.engine.schemes import Parties
 from cape.engine.schemes.scheme import Int64
-from cape.errors import BudgetExceeded, CapeError, Refused
 from cape.noise import SecureStream
 from cape.secagg.parameters import Parameters
 from cape.steward.amount import Incomparable

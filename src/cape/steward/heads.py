@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, MsgspecError
 
-from cape.errors import BadMessage, CapeError, InvalidInput
+from cape.core.errors import BadMessage, CapeError, InvalidInput
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
 from cape.steward.amount import Amount, Basis
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.steward import persons
 from cape.steward.keyring import public_text, read_public
 from cape.steward.ledger import Answers

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from cape import check
-from cape.errors import InvalidInput
-from cape.files import give_to_owner, sync_folder
+from cape.core import check
+from cape.core.errors import InvalidInput
+from cape.core.files import give_to_owner, sync_folder
 from cape.secagg.keys import KEY_BYTES, Identity
 from cape.study import places
 

@@ -31,7 +31,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cape.errors import BudgetExceeded, CapeError, InvalidInput, Refused
+from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.secagg.keys import Identity
 from cape.steward import running
 from cape.steward.amount import Amount, Basis, Limit, total

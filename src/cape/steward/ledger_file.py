@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from cape import check
-from cape.errors import CapeError, InvalidInput
+from cape.core import check
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward import running
 from cape.steward.heads import ID_BYTES
 from cape.steward.lines import COLUMNS, SETTLED

@@ -8,7 +8,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.amount import ADJACENCIES, Amount, Basis
 
 __all__ = ["COLUMNS", "SETTLED", "Entry", "Line", "line_of", "values_of"]

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from cape import check
-from cape.errors import CapeError, Refused
+from cape.core import check
+from cape.core.errors import CapeError, Refused
 
 __all__ = ["Nonces"]
 

@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any
 
-from cape import check
-from cape.errors import CapeError, InvalidInput
+from cape.core import check
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Event
 from cape.steward.notify import Mail, Notify, Webhook, pinned

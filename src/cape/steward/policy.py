@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Meta, structs
 
 from cape.analyses import KINDS
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.query import Neighbours
-from cape.errors import InvalidInput
 from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person as person_name
 from cape.steward.keyring import read_keys

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cape import check
-from cape.errors import CapeError
+from cape.core import check
+from cape.core.errors import CapeError
 from cape.steward.amount import Amount, Basis, Limit
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.grant import denying

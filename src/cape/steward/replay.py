@@ -13,8 +13,8 @@ import threading
 import warnings
 from collections import OrderedDict
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.engine.session import AnalysisSession
-from cape.errors import CapeError, InvalidInput
 from cape.steward.codes import Code, Denied
 from cape.steward.request import Request
 from cape.study.document import ParsedAnalysis

@@ -24,12 +24,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from cape import check, packed
+from cape.core import check, packed
+from cape.core.errors import BadMessage, InvalidInput
 from cape.engine.calibration import Calibration
 from cape.engine.schemes import Parties
 from cape.engine.schemes.cape import cape_choices
 from cape.engine.session import AnalysisSession, StageResult
-from cape.errors import BadMessage, InvalidInput
 from cape.noise import Kind, SecureStream
 from cape.secagg.keys import KEY_BYTES, MAX_SITES, Identity, Roster
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES, Parameters

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from fractions import Fraction
 
 from cape.blocks import Block
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.columns import Column
 from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.query import Query
-from cape.errors import InvalidInput
 from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
 from cape.steward.codes import Code, Denied
 from cape.steward.policy import Policy

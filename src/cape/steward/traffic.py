@@ -19,7 +19,7 @@ import threading
 from collections import OrderedDict, deque
 from datetime import UTC, datetime
 
-from cape import check
+from cape.core import check
 from cape.steward.codes import ASKS, Code, Refusal
 from cape.steward.keyring import fingerprint
 from cape.steward.request import Request

@@ -27,7 +27,7 @@ from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.secagg.keys import Identity
 from cape.steward.amount import Amount, Basis, under
 from cape.steward.ledger import Ledger

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cape.errors import BadMessage, CapeError, InvalidInput
+from cape.core.errors import BadMessage, CapeError, InvalidInput
 from cape.steward import running
 from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head, before, chain_of, of_json, start, to_json

@@ -7,7 +7,7 @@ that of another message. No security rests on it; a site believes only what is s
 Claim. Reading a message takes at most twice its size in memory, whatever is in it, or 4 MiB if it is small;
 signed contents are still unopened then.
 Reason. Its size is checked, then the number of its values, their depth and the length of its texts
-(`cape.packed`), then it is decoded into types with limits. Large contents are bytes, which need no more
+(`cape.core.packed`), then it is decoded into types with limits. Large contents are bytes, which need no more
 memory than their length.
 Tested in tests/steward/test_wire.py, where decoders are fuzzed too; measured in benchmarks/edge.py.
 """
@@ -19,15 +19,15 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
-from cape import packed
-from cape.errors import BadMessage
+from cape.core import packed
+from cape.core.errors import BadMessage
+from cape.core.unix import MOST_BYTES
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
 from cape.secagg.messages import SIGNATURE_BYTES
 from cape.secagg.parameters import MAX_STEPS, RUN_BYTES
 from cape.steward.codes import Refusal
 from cape.steward.envelope import FRONT_BYTES
 from cape.steward.heads import MOST_BYTES as MOST_HEAD
-from cape.unix import MOST_BYTES
 
 __all__ = [
     "MOST_NUMBERS",
@@ -243,7 +243,7 @@ def unpack_from_site(data: bytes | bytearray) -> FromSite:
 def decode(
     decoder: msgspec.msgpack.Decoder[_Any], data: bytes | bytearray, *, values: int, depth: int, text: int
 ) -> _Any:
-    """Decode a message within bounds (see `cape.packed`), or raise `BadMessage`."""
+    """Decode a message within bounds (see `cape.core.packed`), or raise `BadMessage`."""
     if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) > MOST_BYTES:
         raise BadMessage(f"a message must be at most {MOST_BYTES} bytes")
     try:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cape import check
 from cape.analyses import build, build_after
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.schemes import SCHEMES, Parties, Scheme, make_scheme
 from cape.engine.session import AnalysisSession
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput
 from cape.noise import Kind
 from cape.privacy import Budget
 from cape.study import places

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["refuse_named_files", "without_sources"]
 

@@ -19,9 +19,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.schema import hint
-from cape.errors import InvalidInput
 
 __all__ = ["Count", "Delta", "Epsilon", "Natural", "Text", "at", "decode", "one_of", "parse", "read", "shown"]
 

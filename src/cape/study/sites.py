@@ -14,11 +14,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, structs
 
+from cape.core.errors import DataError, InvalidInput
 from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
 from cape.data.identity import Identity, database_file, found, of_files, of_query, overlap
 from cape.data.omop import Omop
 from cape.data.secrets import has_password, nameable, resolved
-from cape.errors import DataError, InvalidInput
 from cape.study import places
 from cape.study.places import Count, Text
 

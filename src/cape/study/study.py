@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from cape import check
 from cape.analyses import build_after, model_from_json
+from cape.core import check
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.data import Person, Schema
 from cape.engine.arguments import joined
 from cape.engine.plan import Plan, make_plan, noise_ratio
@@ -23,7 +24,6 @@ from cape.engine.query import Analysis
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.privacy import Budget
 from cape.study import places
 from cape.study.blanks import refuse_blanks

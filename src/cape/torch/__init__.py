@@ -4,7 +4,7 @@ Nothing else in the package imports torch. Inside this folder `import torch` is 
 absolute here.
 """
 
-from cape.errors import MissingExtra
+from cape.core.errors import MissingExtra
 
 try:
     import torch as _torch  # noqa: F401

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.torch.batch import Batch, per_record
 from cape.torch.capture import Unfit, catch, layers_of
 from cape.torch.each import flat_gradient, rows_by_loop, rows_by_vmap

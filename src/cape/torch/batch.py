@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["Batch", "per_record"]
 

@@ -18,8 +18,8 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.torch.alone import choose
 from cape.torch.batch import Batch
 from cape.torch.capture import Unfit, catch, layers_of

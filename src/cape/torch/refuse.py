@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["require_loss", "require_module", "trainable"]
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from cape import check
+from cape.core import check
 
 __all__ = ["GRAM_FLOOR", "ROWS", "SHRINK", "factors", "rounding_slack", "squares_of"]
 

@@ -35,12 +35,12 @@ from scipy.special import rel_entr
 from cape.blocks.block import Array
 from cape.blocks.holder import Held, Holder
 from cape.blocks.sampling import sample
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.consortium import Consortium
 from cape.engine.execute import Progress
 from cape.engine.query import AnalysisResult, Neighbours, Query
 from cape.engine.result import Release
-from cape.errors import InvalidInput
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training
 from cape.learning.gradient_descent import DescentModel

@@ -7,7 +7,7 @@ import pytest
 import cape
 from cape.analyses.registry import build
 from cape.analyses.regression.formula import expand, target_and_features
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from benchmarks.glm import Case, Rows, Skewed, conducted, run
 from cape import Budget, Consortium
 from cape.analyses import GLM, LinearRegression, LogisticRegression, build
 from cape.blocks import Table
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.noise import SecureStream
 
 FEATURES = ["a", "b", "g"]

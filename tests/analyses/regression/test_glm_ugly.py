@@ -13,8 +13,8 @@ import statsmodels.api as sm
 from benchmarks.glm import Rows, Skewed, conducted, run
 from cape import Budget, Consortium, privacy
 from cape.analyses import GLM, LogisticRegression
+from cape.core.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
-from cape.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.noise import SecureStream
 
 

@@ -12,8 +12,8 @@ from scipy.stats import chi2, kstest
 from cape.analyses.regression.inference import z_and_p
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.linear import LinearRegression
+from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.errors import InvalidInput
 
 from .tables import conducted
 from .test_linear import FULL, SCHEMA, least_squares, people

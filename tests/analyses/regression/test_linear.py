@@ -13,9 +13,9 @@ import pytest
 from cape import Budget, Consortium
 from cape.analyses.regression.joint import Joint
 from cape.analyses.regression.linear import LinearRegression
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 
 from .tables import conducted, found, numeric
 

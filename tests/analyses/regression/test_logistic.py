@@ -20,9 +20,9 @@ from cape import privacy
 from cape.analyses.pca import PCA
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from tests.slices import examples

@@ -15,8 +15,8 @@ from scipy.optimize import minimize
 from cape import Budget, Consortium
 from cape.analyses.regression.minimise import Objective, dense, minimum
 from cape.analyses.regression.polynomial import PolynomialLoss
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Number, Schema
-from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 
 from .tables import found, numeric, vectors
 

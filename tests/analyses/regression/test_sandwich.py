@@ -13,8 +13,8 @@ from cape import Budget, Consortium
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.sandwich import sandwich_query
 from cape.blocks import Design, Table
+from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
-from cape.errors import TooNoisyWarning
 from cape.noise import SecureStream
 
 from .tables import conducted, numeric

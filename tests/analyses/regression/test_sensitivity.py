@@ -16,8 +16,8 @@ from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.analyses.regression.sensitivity import joint, least_product, moved, second_moments
 from cape.blocks import Design, Term
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.errors import InvalidInput
 
 from .tables import row_parts, vectors
 

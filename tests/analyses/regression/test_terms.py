@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import cape
-from cape.errors import InvalidInput, TooNoisyWarning
+from cape.core.errors import InvalidInput, TooNoisyWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:scheme 'none'")
 SITES = ["north", "south", "west"]

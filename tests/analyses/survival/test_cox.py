@@ -11,10 +11,10 @@ import pytest
 from benchmarks.conversation import conducted
 from cape import Budget, Consortium, Cox, Person, privacy
 from cape.analyses.registry import build
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.data.expected import Expected
 from cape.engine.query import AnalysisResult, Neighbours
-from cape.errors import InvalidInput, TooNoisyWarning
 
 EDGES = tuple(np.arange(1, 11) / 10)
 SCHEMA = Schema(

@@ -19,12 +19,12 @@ from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_qu
 from cape.analyses.survival.parametric import SurvivalRegression
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
 from cape.blocks.martingale import STEEP
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 from cape.engine.schemes import SCHEMES
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.privacy import Budget
 from tests.slices import examples
 

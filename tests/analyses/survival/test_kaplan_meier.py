@@ -16,12 +16,12 @@ from cape.analyses.survival.incidence import Incidence
 from cape.analyses.survival.risk_table import RiskTable, risk_tables
 from cape.blocks import Table
 from cape.blocks.survival import woven
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer
-from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from tests.analyses.survival.people import EDGES, SCHEMA, at_ends, people, plainly
 
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from cape.analyses import LogRank
 from cape.analyses.registry import build
 from cape.analyses.survival.logrank import Contrast, LogRankModel
 from cape.blocks.survival import woven
+from cape.core.errors import InvalidInput
 from cape.engine.query import Answer
-from cape.errors import InvalidInput
 from tests.analyses.survival.people import EDGES, SCHEMA, at_ends, people, plainly
 
-pytestmark = pytest.mark.filterwarnings("ignore::cape.errors.PrivacyLeakWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.PrivacyLeakWarning")
 
 
 @pytest.mark.slow(3)

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.conversation import conducted
 from cape import Budget, Consortium, SurvivalRegression, privacy
 from cape.analyses.registry import build
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import AnalysisResult, Neighbours
-from cape.errors import InvalidInput, TooNoisyWarning
 
 SCHEMA = Schema(
     a=Number(-1, 1, missing=False),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from reproduction.literature import laplace
 from reproduction.literature.laplace import discrete_laplace
 from tests.noise.statistics import ERROR_RATE, binned_p_value

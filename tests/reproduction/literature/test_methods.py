@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression as Reference
 from cape import Budget, Schema
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
+from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number
 from cape.engine.consortium import Consortium
 from cape.engine.schemes import SCHEMES
-from cape.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.noise import SecureStream
 from cape.show.plain import to_json
 from reproduction.literature import Curator, functional, methods_of

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import linprog
 
-from cape import check
-from cape.arrays import Floats
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 
 __all__ = ["Approximation", "Fitting", "approximate"]
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cape import check
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Reach, ends, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
@@ -28,9 +27,11 @@ from cape.analyses.regression.scores import (
     left_of,
     score_query,
 )
-from cape.arrays import Floats
 from cape.blocks import Design
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import features_of, joined
 from cape.engine.query import (
@@ -43,7 +44,6 @@ from cape.engine.query import (
     Noise,
     Query,
 )
-from cape.errors import InvalidInput, TooNoisyWarning, outside
 
 __all__ = ["ROUNDS", "ByScores", "Fitted", "stepwise", "warn"]
 

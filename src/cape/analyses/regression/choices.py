@@ -33,17 +33,17 @@ from cape.analyses.regression.choices_shares import Shares, fit_of, unseen_label
 from cape.analyses.regression.inference import Reach, ends, largest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few, left_of
-from cape.arrays import Floats
 from cape.blocks import Choices, Design
 from cape.blocks.block import T_BITS
 from cape.blocks.choices import Model
 from cape.blocks.families import Logit
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined
 from cape.engine.estimates import unknown
 from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
-from cape.errors import InvalidInput
 
 __all__ = ["ChoiceRegression", "choice_query"]
 

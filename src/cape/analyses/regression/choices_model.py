@@ -15,14 +15,14 @@ from scipy.special import expit, softmax
 from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Rows, Tested, WaldTest
-from cape.arrays import Floats
 from cape.blocks.choices import Model
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain

@@ -15,9 +15,9 @@ import numpy as np
 
 from cape.analyses.regression.diagnostics import deviance_of, share_of
 from cape.analyses.regression.scores import Step
-from cape.arrays import Floats
 from cape.blocks import Choices
 from cape.blocks.choices import Model
+from cape.core.arrays import Floats
 from cape.engine.query import Estimate
 
 __all__ = ["Shares", "fit_of", "unseen_labels"]

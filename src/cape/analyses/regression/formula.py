@@ -11,10 +11,10 @@ import ast
 import re
 from typing import Any
 
-from cape import check
 from cape.analyses.described import SELECTION
 from cape.blocks.terms import parse, quoted
-from cape.errors import InvalidInput, MissingExtra
+from cape.core import check
+from cape.core.errors import InvalidInput, MissingExtra
 
 __all__ = ["expand", "target_and_features"]
 

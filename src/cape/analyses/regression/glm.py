@@ -21,14 +21,14 @@ from cape.analyses.regression.glm_model import GLMModel
 from cape.analyses.regression.joint import WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood, Numbers
 from cape.analyses.regression.scores import ASYMMETRIC, Point, Scale, Step, score_query
-from cape.arrays import Floats
 from cape.blocks import Design
 from cape.blocks.typical import Shape, steepest
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.data.schema import hint
 from cape.engine.arguments import joined
 from cape.engine.query import AnalysisResult, Answer, Conversation, Estimate, Neighbours, Noise, Query
-from cape.errors import InvalidInput
 from cape.show.numbers import count
 
 __all__ = ["GLM"]

@@ -17,13 +17,13 @@ from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
-from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.show import Figure, Table
 from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain

@@ -28,8 +28,8 @@ from scipy.special import ndtr, ndtri
 
 from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.moments import SecondMoments
-from cape.arrays import Floats
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
 

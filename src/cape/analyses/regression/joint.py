@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincc
 
-from cape import check
 from cape.analyses.regression.inference import Unsure
-from cape.arrays import Floats
 from cape.blocks.terms import same
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.engine.arguments import joined
 from cape.engine.estimates import unknown
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.show.numbers import p_said
 from cape.show.plain import plain
 

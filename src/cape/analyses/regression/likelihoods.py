@@ -18,7 +18,6 @@ from scipy.special import betainc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from cape.analyses.matrices import nearest_positive
 from cape.analyses.regression.scores import LOGISTIC, Point, Scale, Step
-from cape.arrays import Floats
 from cape.blocks.families import (
     TINY,
     Cloglog,
@@ -30,8 +29,9 @@ from cape.blocks.families import (
     Probit,
     Start,
 )
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.errors import InvalidInput
 
 __all__ = ["LIKELIHOODS", "Binary", "Likelihood", "Numbers"]
 

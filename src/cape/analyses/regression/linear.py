@@ -23,13 +23,13 @@ from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import Fit, fit
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.regression.sensitivity import joint
-from cape.arrays import Floats
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Category, Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
-from cape.errors import InvalidInput, TooNoisyWarning, outside
 
 __all__ = ["Errors", "LinearRegression"]
 

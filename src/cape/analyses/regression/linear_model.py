@@ -14,9 +14,9 @@ from cape.analyses.regression.effects import Effect, effects, forest, plainly
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import INTERCEPT, Reference, reference
-from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.show import Figure, Table

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cape import check
 from cape.analyses.matrices import CLEAR
 from cape.analyses.regression.by_scores import ByScores, stepwise, warn
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.scores import Step
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined
 from cape.engine.query import AnalysisResult
-from cape.errors import InvalidInput
 from cape.show.numbers import count
 
 __all__ = ["LogisticRegression"]

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from cape import check
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.show import Figure, Table
 from cape.show.numbers import count
 from cape.show.plain import plain

@@ -28,7 +28,7 @@ import numpy as np
 
 from cape.analyses.matrices import spectral
 from cape.analyses.regression.ridge import CAUTION, FLOOR, LEAST, MARGIN, SURE
-from cape.arrays import Floats, Integers
+from cape.core.arrays import Floats, Integers
 
 __all__ = ["Minimum", "Objective", "dense", "minimum"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.analyses.matrices import symmetric
-from cape.arrays import Floats
 from cape.blocks import Design, Term
+from cape.core.arrays import Floats
 from cape.engine.query import Answer
 
 __all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y"]

@@ -11,21 +11,21 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape import check
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
 from cape.analyses.regression.effects import effects, forest, plainly
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
 from cape.analyses.regression.sensitivity import joint, largest
-from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.estimates import unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput, TooNoisyWarning, outside
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import number
 from cape.show.plain import plain

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cape.analyses.predictor import Predictor
+from cape.core.errors import InvalidInput
 from cape.data import Category, Number
-from cape.errors import InvalidInput
 from cape.show import Shown
 from cape.show.numbers import LEVEL
 from cape.show.plain import plain

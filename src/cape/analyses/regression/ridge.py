@@ -33,7 +33,7 @@ import numpy as np
 
 from cape.analyses.matrices import spectral
 from cape.analyses.regression.moments import SecondMoments
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["CAUTION", "FLOOR", "LEAST", "MARGIN", "SURE", "Fit", "fit"]
 

@@ -36,8 +36,8 @@ import numpy as np
 
 from cape.analyses.matrices import shrunk, symmetric
 from cape.analyses.regression.inference import Coefficients
-from cape.arrays import Floats
 from cape.blocks import Design, Sandwich
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 

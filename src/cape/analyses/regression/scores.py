@@ -46,13 +46,13 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from cape.analyses.matrices import nearest_positive, shrunk, spectral, symmetric
-from cape.arrays import Floats
 from cape.blocks import Design, Scores
 from cape.blocks.block import T_BITS
 from cape.blocks.families import Family, Logit
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = [
     "ASYMMETRIC",

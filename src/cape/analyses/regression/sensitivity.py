@@ -39,14 +39,14 @@ from typing import Literal
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from cape import check
-from cape.arrays import Floats
 from cape.blocks import Design, Tensors, Term
 from cape.blocks.block import T_BITS
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import Category
 from cape.engine.query import Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["Target", "joint", "largest", "least_product", "moved", "second_moments"]
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.analyses.matrices import CLEAR, shrunk, spectral, symmetric
-from cape.arrays import Floats
 from cape.blocks import Exposure
 from cape.blocks.exposure import middles
 from cape.blocks.martingale import STEEP
+from cape.core.arrays import Floats
 from cape.engine.query import Answer
 
 __all__ = ["Baseline"]

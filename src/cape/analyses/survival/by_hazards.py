@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape import check
 from cape.analyses.regression.formula import expand
 from cape.analyses.regression.inference import largest, unreliable, widest
 from cape.analyses.regression.scores import Belief, check_few
@@ -22,14 +21,15 @@ from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
 from cape.analyses.survival.cox_steps import HazardStep, Place, believed, clipping
 from cape.analyses.survival.cox_told import Told
-from cape.arrays import Floats
 from cape.blocks import Design, Exposure, FollowUp, Martingale
 from cape.blocks.typical import steepest
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import features_of, joined
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
-from cape.errors import InvalidInput, TooNoisyWarning, outside
 
 __all__ = ["Asked", "ByHazards", "checked_rounds", "terms"]
 

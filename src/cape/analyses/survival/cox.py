@@ -12,20 +12,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape import check
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.by_hazards import Asked, ByHazards, checked_rounds, terms
 from cape.analyses.survival.cox_model import CoxModel
 from cape.analyses.survival.cox_steps import HazardStep, Place
-from cape.arrays import Floats
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
 from cape.blocks.exposure import middles
 from cape.blocks.martingale import STEEP
 from cape.blocks.times import checked_edges
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise
-from cape.errors import InvalidInput
 from cape.show import Table
 from cape.show.numbers import count, number
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from cape import check
 from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.survival.cox_told import CoxBaseline
-from cape.arrays import Floats
 from cape.blocks.design import Design
 from cape.blocks.units import Units
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain

@@ -16,9 +16,9 @@ import numpy as np
 from cape.analyses.matrices import nearest_positive, spectral, symmetric
 from cape.analyses.regression.scores import FAR, MISFIT, NEAR, ROUGH, Belief, Point, Step
 from cape.analyses.survival.baseline import Baseline
-from cape.arrays import Floats
 from cape.blocks import Design, FollowUp, Martingale
 from cape.blocks.steps import ONE
+from cape.core.arrays import Floats
 from cape.engine.query import Answer
 
 __all__ = ["HazardStep", "Place", "believed", "clipping", "tilt_noise"]

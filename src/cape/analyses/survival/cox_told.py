@@ -14,9 +14,9 @@ from cape.analyses.regression.joint import Joint, WaldTest, rows_of
 from cape.analyses.regression.scores import Belief
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.cox_steps import HazardStep
-from cape.arrays import Floats
 from cape.blocks import Martingale
 from cape.blocks.units import Units
+from cape.core.arrays import Floats
 from cape.engine.query import Answer, Estimate
 
 __all__ = ["CoxBaseline", "Told"]

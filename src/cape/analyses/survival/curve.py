@@ -29,7 +29,7 @@ from cape.analyses.simulation import generator
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.risk_table import RiskTable
 from cape.analyses.tails import stretched
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.engine.query import Estimate
 
 __all__ = ["Area", "SurvivalCurve", "quantile_of"]

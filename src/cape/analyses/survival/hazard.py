@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 
 from cape.analyses.survival.risk_table import RiskTable
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = ["Form", "Hazard", "wilson"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from cape.analyses.survival.curve import SurvivalCurve, quantile_of
 from cape.analyses.survival.hazard import wilson
 from cape.analyses.survival.risk_table import RiskTable
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.engine.query import Estimate
 
 __all__ = ["Incidence"]

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape import check
 from cape.analyses.survival.curve import SurvivalCurve
 from cape.analyses.survival.incidence import Incidence
 from cape.analyses.survival.kaplan_meier_model import Group, KaplanMeierModel, titled
 from cape.analyses.survival.of_times import OfTimes, edge_names
+from cape.core import check
+from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.estimates import unknown, warn_of_unknown
 from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
-from cape.errors import InvalidInput, TooNoisyWarning
 from cape.show import Table
 
 __all__ = ["KaplanMeier"]

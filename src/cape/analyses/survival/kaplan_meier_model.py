@@ -11,7 +11,7 @@ import numpy as np
 from cape.analyses.survival.curve import SurvivalCurve
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.incidence import Incidence
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Estimate
 from cape.show import Curves, Figure, Mark, Shown, Table

@@ -22,14 +22,14 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import chdtrc
 
-from cape import check
 from cape.analyses.independence import Independence
 from cape.analyses.survival.of_times import OfTimes
 from cape.analyses.survival.risk_table import RiskTable
-from cape.arrays import Floats
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
-from cape.errors import InvalidInput
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import count, p_said

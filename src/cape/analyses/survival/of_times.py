@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from cape import check
 from cape.analyses.survival.risk_table import RiskTable, risk_tables
 from cape.blocks.survival import Exits
 from cape.blocks.times import Times, checked_edges
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import digits_apart, names, written
 from cape.engine.query import Analysis, Answer, Neighbours, Query
-from cape.errors import InvalidInput
 
 __all__ = ["OfTimes", "edge_names", "flag"]
 

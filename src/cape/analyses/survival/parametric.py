@@ -15,19 +15,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape import check
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.by_hazards import Asked, ByHazards, checked_rounds, terms
 from cape.analyses.survival.cox_steps import HazardStep, Place, tilt_noise
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
-from cape.arrays import Floats
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
 from cape.blocks.martingale import STEEP
+from cape.core import check
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import hint
 from cape.engine.arguments import joined, names
 from cape.engine.query import AnalysisResult, Answer, Estimate
-from cape.errors import InvalidInput
 from cape.show.numbers import count
 
 __all__ = ["DISTRIBUTIONS", "SurvivalRegression"]

@@ -28,8 +28,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.optimize import brentq, nnls
 
-from cape.arrays import Floats
 from cape.blocks.survival import woven
+from cape.core.arrays import Floats
 from cape.noise import GAUSSIAN, Law
 
 __all__ = ["Blur", "RiskTable", "Slopes", "risk_tables"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats, Integers
 from cape.blocks.clipped.grids import grids
 from cape.blocks.clipped.records import Records
+from cape.core.arrays import Floats, Integers
 
 __all__ = ["BITS", "KEEP", "LOSS_BITS", "Adder", "GradientSum"]
 

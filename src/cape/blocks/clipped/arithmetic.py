@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from cape.arrays import Floats
+from cape.core.arrays import Floats
 
 __all__ = [
     "SIGMOID_MIDDLE",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cape import check
-from cape.arrays import Integers
 from cape.blocks.clipped.adder import Adder, GradientSum
 from cape.blocks.clipped.layers import Layers
 from cape.blocks.clipped.one_hidden import OneHidden
 from cape.blocks.clipped.persons import person_sum
 from cape.blocks.clipped.records import Records
 from cape.blocks.steps import ONE
-from cape.errors import InvalidInput, OverflowRisk
+from cape.core import check
+from cape.core.arrays import Integers
+from cape.core.errors import InvalidInput, OverflowRisk
 
 __all__ = ["clipped_sum"]
 

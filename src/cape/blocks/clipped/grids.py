@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.arrays import Floats
 from cape.blocks.network import Network
-from cape.errors import InvalidInput
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 
 __all__ = ["INPUT_BITS", "Layer", "choose_signal_grids", "exponent", "grids", "truncate"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats
 from cape.blocks.clipped import arithmetic
 from cape.blocks.clipped.adder import BITS, KEEP, Adder
 from cape.blocks.clipped.grids import Layer, choose_signal_grids, truncate
+from cape.core.arrays import Floats
 
 __all__ = ["Layers"]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cape.arrays import Floats, Integers
 from cape.blocks.clipped import arithmetic
 from cape.blocks.clipped.adder import BITS, KEEP, Adder, GradientSum
 from cape.blocks.clipped.grids import INPUT_BITS, exponent
 from cape.blocks.clipped.records import MOST_CHUNK
+from cape.core.arrays import Floats, Integers
 
 __all__ = ["OneHidden"]
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cape.arrays import Floats, Integers
 from cape.blocks.clip import clip_sums
 from cape.blocks.clipped.adder import BITS, GradientSum
 from cape.blocks.clipped.layers import Layers
 from cape.blocks.clipped.records import Records
-from cape.errors import InvalidInput
+from cape.core.arrays import Floats, Integers
+from cape.core.errors import InvalidInput
 
 __all__ = ["person_sum"]
 

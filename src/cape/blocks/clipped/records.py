@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cape import check
 from cape.blocks.network import Network
 from cape.blocks.steps import ONE
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["MOST_CHUNK", "Records"]
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from sqlglot import exp
 
-from cape.arrays import Integers
 from cape.blocks.bins import Bins
 from cape.blocks.sql.columns import SqlColumns
 from cape.blocks.sql.values import Ask, Totals, Value
+from cape.core.arrays import Integers
 from cape.data.databases.dialects import Sql, case, combined, integer
 from cape.data.databases.reader import Row, SqlReader
 

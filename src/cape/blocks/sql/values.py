@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from cape.arrays import Integers
 from cape.blocks.bins import Bins
+from cape.core.arrays import Integers
 from cape.data.databases.dialects import Dialect, Sql, combined
 
 __all__ = ["Ask", "Several", "Totals", "Value"]

@@ -12,15 +12,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cape import check
 from cape.cli import screen, words
 from cape.cli.demo import theorem
 from cape.cli.demo.hospitals import COLUMNS, GROUPS, RUNS, SITES, Compared, Demo, rehearse, written
 from cape.cli.folder import ResultsFolder
 from cape.cli.options import AsJson
 from cape.cli.results import Answered, Results
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.engine.query import Estimate
-from cape.errors import InvalidInput
 from cape.privacy import Budget
 from cape.show.numbers import rounded
 

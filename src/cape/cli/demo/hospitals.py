@@ -11,11 +11,11 @@ from pathlib import Path
 from cape.analyses import TableOne
 from cape.cli.demo.data import at_sites
 from cape.cli.screen import Steps
+from cape.core.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.engine.query import Analysis, Estimate
 from cape.engine.result import Release
-from cape.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.privacy import Budget
 from cape.study import Study
 

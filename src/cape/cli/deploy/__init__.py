@@ -11,7 +11,7 @@ from cape.cli import screen
 from cape.cli.deploy.demo import demo
 from cape.cli.options import AsJson
 from cape.coordinator import CoordinatorFolder
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.flare import kits
 from cape.steward.keyring import Card, fingerprint, public_text
 

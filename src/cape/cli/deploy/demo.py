@@ -15,7 +15,7 @@ from cape.cli.demo.data import at_sites
 from cape.cli.folder import ResultsFolder, writable
 from cape.cli.options import AsJson
 from cape.cli.output import finish
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.flare.kits import require_flare
 
 __all__ = ["demo"]

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cape import check
 from cape.cli import words
-from cape.files import as_owner
+from cape.core import check
+from cape.core.files import as_owner
 from cape.steward.backup import backup as write
 from cape.steward.folder import SiteFolder
 

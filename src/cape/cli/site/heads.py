@@ -11,12 +11,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cape import check
 from cape.cli import screen, words
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.errors import InvalidInput
-from cape.files import as_owner
+from cape.core import check
+from cape.core.errors import InvalidInput
+from cape.core.files import as_owner
 from cape.steward.amount import Amount, Basis
 from cape.steward.export import verify_export
 from cape.steward.folder import SiteFolder

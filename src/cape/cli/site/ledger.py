@@ -13,7 +13,7 @@ from rich.table import Table
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.show.plain import csv_rows
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Ledger, Line

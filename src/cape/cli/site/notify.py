@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.admin import Client, Desk
 
 __all__ = ["notify"]

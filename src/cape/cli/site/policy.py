@@ -13,7 +13,7 @@ from rich.markup import escape
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.admin.data import Status, Tried
 from cape.study import places
 

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from cape.errors import CapeError, InvalidInput
-from cape.files import as_owner
+from cape.core.errors import CapeError, InvalidInput
+from cape.core.files import as_owner
 from cape.steward.admin import SOCKET, Client, Desk
 from cape.steward.folder import SiteFolder
 from cape.steward.persons import Person

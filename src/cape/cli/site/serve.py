@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward import admin as desks
 from cape.steward.daemon import Daemon, link_socket, make_place
 from cape.steward.folder import SiteFolder

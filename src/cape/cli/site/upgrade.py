@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cape.cli import words
-from cape.files import as_owner
+from cape.core.files import as_owner
 from cape.steward.folder import LEDGER, SiteFolder
 from cape.steward.upgrade import upgrade as take_over
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cape import check
+from cape.core import check
+from cape.core.errors import DataError, InvalidInput, MissingExtra
 from cape.data.databases.embedded import DuckDbReader, RelationReader, SqliteReader
 from cape.data.databases.one_select import require_select
 from cape.data.databases.reader import SqlReader
 from cape.data.databases.servers import MariaDbReader, PostgresReader, SparkReader
-from cape.errors import DataError, InvalidInput, MissingExtra
 
 __all__ = ["check_timeout", "open_connection", "open_frame"]
 

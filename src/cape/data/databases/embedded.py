@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import polars as pl
 
+from cape.core.errors import InvalidInput
 from cape.data.databases.dialects import DIALECTS, Kind, Sql, Statement
 from cape.data.databases.reader import Row, Session, SqlReader, framed, interrupted, reasons
-from cape.errors import InvalidInput
 
 __all__ = ["DuckDbReader", "RelationReader", "SqliteReader", "duckdb_kind"]
 

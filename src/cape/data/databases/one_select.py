@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["dialect_of", "require_select", "trimmed"]
 

@@ -10,7 +10,7 @@ import difflib
 import itertools
 from collections.abc import Callable, Sequence
 
-from cape import check
+from cape.core import check
 from cape.data.columns import Category, Column, Number
 from cape.data.expressions import days
 from cape.data.expressions.intervals import INTERVALS, flushed, hull, may_underflow, round_bounds, square

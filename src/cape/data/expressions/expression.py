@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.expressions.tree import Node, ordered
-from cape.errors import InvalidInput
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,14 +12,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.parser import Parser
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.columns import Column
 from cape.data.expressions import build
 from cape.data.expressions.build import Misuse
 from cape.data.expressions.tree import Node
 from cape.data.expressions.words import FUNCTIONS, Source, is_plain, scan
 from cape.data.schema import meant
-from cape.errors import InvalidInput
 
 __all__ = ["read"]
 

@@ -19,8 +19,8 @@ from typing import NoReturn
 from sqlglot import Token, Tokenizer, TokenType
 from sqlglot.errors import TokenError
 
-from cape import check
-from cape.errors import InvalidInput
+from cape.core import check
+from cape.core.errors import InvalidInput
 
 __all__ = ["DEEPEST", "FUNCTIONS", "LONGEST", "Source", "is_plain", "scan"]
 

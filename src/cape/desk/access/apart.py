@@ -15,8 +15,8 @@ import os
 import socket
 from pathlib import Path
 
-from cape import unix
-from cape.errors import CapeError, InvalidInput
+from cape.core import unix
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward.admin import Client
 from cape.steward.folder import KEY, LEDGER
 

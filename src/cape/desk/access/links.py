@@ -6,7 +6,7 @@ named after the token's hash, with the person and the time until which it counts
 first: of two who try at the same time, the file system lets one. Attempts with a wrong token are limited.
 The folder of links is opened once for what is done in it, must belong to whoever does it, and is no symbolic
 link; only files that are named like links are removed. `cape desk link`, run by root, works with the rights
-of the desk's user (`cape.files.as_owner`): that user could lead root anywhere.
+of the desk's user (`cape.core.files.as_owner`): that user could lead root anywhere.
 Tested in tests/desk/test_links.py.
 """
 
@@ -26,10 +26,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cape.core.errors import InvalidInput
 from cape.desk.access.people import ROLES, Person, require_name
 from cape.desk.app import Access, enter
 from cape.desk.page import Page, render
-from cape.errors import InvalidInput
 
 __all__ = ["LASTS", "Links", "pages"]
 

@@ -36,11 +36,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from cape.core.errors import CapeError
 from cape.desk.access.people import Person
 from cape.desk.access.provider import Provider, require_private
 from cape.desk.app import Access, enter
 from cape.desk.page import Page, render
-from cape.errors import CapeError
 
 __all__ = ["CALLBACK", "Logins", "pages"]
 

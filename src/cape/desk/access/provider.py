@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.people import ROLES, Person, Role, require_name
-from cape.errors import CapeError, InvalidInput
 from cape.study import places
 from cape.study.places import Text
 

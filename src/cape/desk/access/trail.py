@@ -24,8 +24,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.people import Person
-from cape.errors import CapeError, InvalidInput
 from cape.steward.admin.hidden import scrub
 
 __all__ = ["Checked", "Trail", "check"]

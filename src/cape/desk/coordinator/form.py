@@ -15,8 +15,9 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from cape import check
 from cape.analyses.registry import KINDS
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.data.troubles import toml_key
 from cape.desk.coordinator.fields import (
     ABOUT,
@@ -33,7 +34,6 @@ from cape.desk.coordinator.fields import (
 from cape.desk.coordinator.inputs import parsed, value_of
 from cape.desk.coordinator.study import parse_toml
 from cape.desk.page import Form
-from cape.errors import InvalidInput
 
 __all__ = ["applied", "start", "with_analysis"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from cape.check import plain
 from cape.cli.words import sentence
+from cape.core.check import plain
 
 __all__ = ["connected"]
 

@@ -19,9 +19,9 @@ import time
 
 import msgspec
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.study import MOST_TEXT, Planned, Reply
 from cape.desk.planner import PATIENCE
-from cape.errors import CapeError, InvalidInput
 
 __all__ = ["Planner"]
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from cape import check
 from cape.cli import plan as planned
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.engine.plan import Plan
-from cape.errors import InvalidInput
 from cape.show import Table
 from cape.steward.policy import SCHEMES
 from cape.study import Entry, Study, places

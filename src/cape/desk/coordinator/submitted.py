@@ -25,13 +25,13 @@ from typing import Literal
 
 import msgspec
 
-from cape.check import plain
 from cape.cli.progress import PROGRESS, Progress, read_progress
 from cape.cli.submit import RECORD
 from cape.coordinator import Record
+from cape.core.check import plain
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.child import EXIT, RUNNING
 from cape.desk.coordinator.kept import Kept, read_kept
-from cape.errors import CapeError, InvalidInput
 from cape.study import Study
 from cape.study.document import document, read
 

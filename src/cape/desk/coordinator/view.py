@@ -9,16 +9,16 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
-from cape.check import plain
 from cape.cli import words
 from cape.cli.progress import PROGRESS, Progress
 from cape.cli.sites import SiteOutcome, which
 from cape.cli.submit import RECORD
 from cape.coordinator.record import Attempt
+from cape.core.check import plain
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.kept import Kept, Released
 from cape.desk.coordinator.pages import when
 from cape.desk.coordinator.submitted import RESULTS, State, Submitted
-from cape.errors import CapeError, InvalidInput
 from cape.study import Study
 
 __all__ = ["AnalysisSeen", "Seen", "SiteLine", "file_of", "files_of", "look", "report_of", "sentence"]

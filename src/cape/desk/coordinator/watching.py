@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.network import connected
 from cape.desk.coordinator.pages import shown, when, workspace
 from cape.desk.coordinator.submitted import Submitted
 from cape.desk.coordinator.view import file_of, look, report_of, sentence
 from cape.desk.page import Page, see
-from cape.errors import CapeError, InvalidInput
 from cape.show.plain import to_csv
 from cape.steward.keyring import fingerprint
 

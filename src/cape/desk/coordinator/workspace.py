@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cape import check, files
 from cape.coordinator import CoordinatorFolder
+from cape.core import check, files
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.planning import Planner
 from cape.desk.coordinator.study import MOST_TEXT, parse
 from cape.desk.coordinator.submitted import Submitted, changes
-from cape.errors import CapeError, InvalidInput
 from cape.flare.kits import require_coordinator
 
 __all__ = ["Draft", "Workspace"]

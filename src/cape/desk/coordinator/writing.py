@@ -13,6 +13,7 @@ from typing import get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.fields import Column, Fields, fields_of
 from cape.desk.coordinator.form import applied, start, with_analysis
 from cape.desk.coordinator.inputs import kinds
@@ -20,7 +21,6 @@ from cape.desk.coordinator.pages import shown, workspace
 from cape.desk.coordinator.study import Planned
 from cape.desk.page import Form, Page, form, see
 from cape.engine.query import Neighbours
-from cape.errors import CapeError, InvalidInput
 from cape.steward.policy import SCHEMES
 
 __all__ = ["PAGES"]

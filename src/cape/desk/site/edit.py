@@ -17,7 +17,7 @@ from tomlkit.exceptions import ParseError, TOMLKitError
 from tomlkit.items import Array
 
 from cape.analyses import KINDS
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 from cape.steward.policy import SCHEMES
 
 __all__ = ["FIELDS", "Field", "Sheet", "read", "shown"]

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from cape.core.errors import CapeError
 from cape.desk.page import Page
-from cape.errors import CapeError
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Event
 

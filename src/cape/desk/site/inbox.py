@@ -7,9 +7,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cape.core.errors import InvalidInput
 from cape.desk.page import Form, Page, form, render, see, site
 from cape.desk.site import words
-from cape.errors import InvalidInput
 from cape.steward.admin.data import People, Study
 
 __all__ = ["PAGES", "card"]

@@ -12,9 +12,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from cape.core.errors import CapeError, InvalidInput
 from cape.desk.page import Page, is_fragment, render, site
 from cape.desk.site import pictures, words
-from cape.errors import CapeError, InvalidInput
 from cape.show.plain import csv_rows
 from cape.steward.admin import Client, Desk
 from cape.steward.admin.data import Ledger, Line, Verified

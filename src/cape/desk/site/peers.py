@@ -15,8 +15,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from cape.core.errors import InvalidInput
 from cape.desk.page import Page, form, render, see, site
-from cape.errors import InvalidInput
 from cape.steward.keyring import Card, fingerprint, public_text, read_public
 
 __all__ = ["PAGES"]

@@ -8,10 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cape.core.errors import InvalidInput
 from cape.desk.page import Form, Page, form, render, see, site
 from cape.desk.site import edit
 from cape.desk.site.edit import Field, Sheet
-from cape.errors import InvalidInput
 from cape.steward.admin import Client, Desk
 
 __all__ = ["PAGES"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cape.core.errors import InvalidInput
 from cape.data import troubles
 from cape.data.surveyed import ColumnSurvey
 from cape.desk.page import Page, form, is_fragment, render, site
-from cape.errors import InvalidInput
 from cape.steward.admin.data import Checked
 
 __all__ = ["PAGES"]

@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from cape import secagg
+from cape.core.errors import TooFewSites
 from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.schemes.scheme import SECAGG_ROUNDS, SETUP_ROUNDS, Cost, Outcome, Parties, Scheme, Task
-from cape.errors import TooFewSites
 from cape.noise import Kind, LaplacePart
 from cape.privacy import correlated
 from cape.privacy.ladder import Ladder, ladder

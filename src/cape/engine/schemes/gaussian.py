@@ -8,12 +8,13 @@ import time
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cape import check, secagg
+from cape import secagg
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.engine.calibration import RESOLUTION
 from cape.engine.schemes.cape import by_round, graph_failure, secagg_choices, secagg_cost
 from cape.engine.schemes.messages import Messages
 from cape.engine.schemes.scheme import ROUNDS, Cost, Int64, Outcome, Parties, Task
-from cape.errors import InvalidInput
 from cape.noise import Kind
 from cape.noise.gaussian import MAX_STD, MIN_STD
 from cape.privacy import correlated

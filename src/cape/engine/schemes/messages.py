@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from cape.core.errors import TooFewSites
 from cape.engine.schemes.scheme import Cost, Int64, Outcome, Parties, Scheme, Task
-from cape.errors import TooFewSites
 from cape.noise import Ring
 
 __all__ = ["Conventional", "Local", "Messages", "NoNoise", "Pooled", "aggregate"]

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cape import check
+from cape.core import check
+from cape.core.errors import InvalidInput
 from cape.engine.calibration import RESOLUTION, discretisation_error
 from cape.engine.observer import Observer
-from cape.errors import InvalidInput
 from cape.noise import GaussianPart, Kind, LaplacePart, Part, Ring, SecureStream
 from cape.privacy import correlated, laplace
 from cape.secagg.threshold import smallest_threshold

@@ -2,7 +2,7 @@
 
 Claim. Only the daemon's own user, root and the stewards whom the operator named can read or change anything
 here. No answer contains a cell of a table, a private key or a password of the policy.
-Reason. `cape.unix.Server` asks the kernel who connects before it reads a byte. A request is one of a few
+Reason. `cape.core.unix.Server` asks the kernel who connects before it reads a byte. A request is one of a few
 strict structs, bounded in size. The desk returns names, numbers of cells, verdicts, and sentences that never
 contain cells: of policy, ledger, log and `DataError`. Passwords in the policy are hidden (`hidden`).
 Tested in tests/steward/test_admin.py and test_desk.py.

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
 
-from cape import check
-from cape.errors import CapeError
+from cape.core import check
+from cape.core.errors import CapeError
 from cape.steward import held as files
 from cape.steward.admin import shown
 from cape.steward.admin.data import Event

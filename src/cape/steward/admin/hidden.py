@@ -23,8 +23,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from cape.core.errors import InvalidInput
 from cape.data.secrets import has_password
-from cape.errors import InvalidInput
 from cape.steward.admin.compared import loaded
 
 __all__ = ["MARK", "hide", "restore", "scrub"]

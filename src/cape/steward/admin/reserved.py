@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cape.errors import CapeError, InvalidInput
+from cape.core.errors import CapeError, InvalidInput
 from cape.steward.admin.compared import loaded
 from cape.steward.notify import NOBODY, Notify, pinned
 from cape.study import places

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cape import check
+from cape.core import check
+from cape.core.errors import CapeError
 from cape.engine.plan import make_plan
-from cape.errors import CapeError
 from cape.steward.admin import data, shown
 from cape.steward.book import Book
 from cape.steward.held import Held

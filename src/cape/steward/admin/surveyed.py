@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
+from cape.core.errors import CapeError
 from cape.data import troubles
 from cape.data.survey import survey
 from cape.data.surveyed import Survey
-from cape.errors import CapeError
 from cape.steward.admin.hidden import scrub
 from cape.steward.folder import SiteFolder
 from cape.steward.policy import Policy

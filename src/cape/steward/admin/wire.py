@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
-from cape import unix
-from cape.errors import BadMessage, CapeError, InvalidInput
+from cape.core import unix
+from cape.core.errors import BadMessage, CapeError, InvalidInput
 from cape.steward.admin.data import MOST_TEXT, Name
 from cape.steward.admin.desk import Desk, at_desk
 from cape.steward.admin.hidden import scrub

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
-from cape.errors import InvalidInput
+from cape.core.errors import InvalidInput
 
 __all__ = ["array_of", "integer", "plain", "probability", "real", "shape", "show"]
 

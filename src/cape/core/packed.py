@@ -10,7 +10,7 @@ Tested in tests/test_packed.py, against the decoder.
 
 from __future__ import annotations
 
-from cape.errors import BadMessage
+from cape.core.errors import BadMessage
 
 __all__ = ["require"]
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cape.errors import BadMessage, CapeError, InvalidInput
+from cape.core.errors import BadMessage, CapeError, InvalidInput
 
 __all__ = ["MOST_BYTES", "Client", "Peer", "Server"]
 
