@@ -6,8 +6,8 @@ policy, write the ledger, or occupy more memory than four of the largest message
 Reason. The link runs as another user, so the operating system keeps it out of this process and its files; the
 two share only a socket of bounded frames (`cape.core.unix`). What became of studies is told to a link only as
 far as the answers that links have carried show it (`cape.steward.traffic`). A link that runs as this user or
-as root is refused: it could read the rows directly. This process imports no NVFLARE and opens no port. Stewards
-have a socket of their own (`cape.steward.admin`), which refuses the link's user.
+as root is refused: it could read the rows directly. This process imports no NVFLARE and opens no port.
+Stewards have a socket of their own (`cape.steward.admin`), which refuses the link's user.
 Tested in tests/steward/test_daemon.py, and with two users and no network in tests_deploy/test_two_users.py.
 """
 
