@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
-from cape.data.schema import hint
 from reproduction import figures
 from reproduction.figure import Figure
 

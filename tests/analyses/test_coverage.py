@@ -23,7 +23,7 @@ from cape.analyses import (
     TableOne,
     Variance,
 )
-from cape.analyses.moments import likely
+from cape.analyses.noisy_moments import likely
 from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 

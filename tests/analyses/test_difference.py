@@ -11,7 +11,7 @@ from scipy.stats import f_oneway, t, ttest_ind
 
 from cape import privacy
 from cape.analyses import Difference, build
-from cape.analyses.moments import Sums
+from cape.analyses.noisy_moments import Sums
 from cape.analyses.welch import Group, Pair
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema

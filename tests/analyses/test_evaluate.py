@@ -17,7 +17,7 @@ from cape import privacy
 from cape.analyses import Evaluate, build
 from cape.analyses.evaluate_errors import ErrorSums
 from cape.analyses.evaluate_risk import MEASURES, RiskTable, default_edges
-from cape.analyses.moments import Sums
+from cape.analyses.noisy_moments import Sums
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.engine.query import Answer
 from cape.show.svg import draw

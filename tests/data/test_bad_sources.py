@@ -19,10 +19,10 @@ from polars.exceptions import PanicException
 
 from cape.blocks import Moments, Table
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import CapeError, DataError, InvalidInput
 from cape.data import Category, Csv, Number, Schema
 from cape.data.faults import guarded
-from cape.data.schema import hint
 from tests.slices import examples
 
 SECRET = "".join(["s3", "cr3t"])

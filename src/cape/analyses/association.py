@@ -12,7 +12,7 @@ import numpy as np
 from cape.analyses.columns import OfColumns
 from cape.analyses.histogram import one_hot
 from cape.analyses.independence import Contrasts, Independence, contrasts
-from cape.analyses.moments import enough
+from cape.analyses.noisy_moments import enough
 from cape.analyses.shares import Share, apart
 from cape.blocks import Axis, Counts
 from cape.core import check

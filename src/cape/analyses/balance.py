@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cape.analyses.independence import contrasts
-from cape.analyses.moments import Sums, enough, present
+from cape.analyses.noisy_moments import Sums, enough, present
 from cape.analyses.welch import Group, Pair, equal
 from cape.core.arrays import Floats
 

@@ -32,7 +32,7 @@ from cape.analyses.columns import OfColumns
 from cape.analyses.covariance import Correlation, Matrix
 from cape.analyses.histogram import one_hot
 from cape.analyses.independence import Independence
-from cape.analyses.moments import edge, enough
+from cape.analyses.noisy_moments import edge, enough
 from cape.analyses.shares import quantile
 from cape.analyses.simulation import normals
 from cape.blocks import Axis, Counts

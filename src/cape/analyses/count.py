@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from cape.analyses.by_group import ByGroup
 from cape.blocks import Axis, Counts
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.data.categories import Value
-from cape.data.schema import hint
 from cape.engine.arguments import conditions, joined, names
 from cape.engine.query import Answer, Estimate, Neighbours, Query, check_where
 

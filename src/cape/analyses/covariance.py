@@ -37,7 +37,7 @@ from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.influence import STAGES, Influence, product_bound, spreads, squares
 from cape.analyses.matrices import nearest_positive, symmetric
-from cape.analyses.moments import Sums, edge, likely
+from cape.analyses.noisy_moments import Sums, edge, likely
 from cape.blocks import Design, Form, Gram
 from cape.blocks.terms import quoted
 from cape.core import check

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
-from cape.data.schema import hint
 from cape.engine.query import Analysis
 
 __all__ = ["SELECTION", "build_of", "keys_of_class"]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cape.analyses.moments import Sums, edge, likely
+from cape.analyses.noisy_moments import Sums, edge, likely
 from cape.analyses.shares import quantile
 from cape.blocks.squares import Form
 from cape.data import Number, Schema

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from cape.analyses.moments import edge, enough
+from cape.analyses.noisy_moments import edge, enough
 from cape.analyses.shares import Share, quantile
 from cape.blocks.predicted import inverse
 from cape.core.arrays import Floats

@@ -25,7 +25,8 @@ from cape.analyses.association import Association
 from cape.analyses.difference import Difference
 from cape.analyses.histogram import one_hot
 from cape.analyses.mean import Mean
-from cape.analyses.moments import Sums, Weights, by_missing, enough
+from cape.analyses.moments import Weights, by_missing
+from cape.analyses.noisy_moments import Sums, enough
 from cape.analyses.proportion import Proportion
 from cape.analyses.regression.inference import coefficients, widest
 from cape.analyses.regression.linear import LinearRegression

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtr, chndtrinc
 
-from cape.analyses.moments import enough
+from cape.analyses.noisy_moments import enough
 from cape.analyses.tails import chi_square
 from cape.core.arrays import Floats
 from cape.noise import GAUSSIAN, Law

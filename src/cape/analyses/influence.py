@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cape.analyses.moments import likely
+from cape.analyses.noisy_moments import likely
 from cape.blocks import Design, Form, Squares
 from cape.engine.query import Answer, Query
 

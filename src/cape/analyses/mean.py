@@ -14,7 +14,8 @@ from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.custom import CustomSum
 from cape.analyses.influence import STAGES, Influence, spreads, squares
-from cape.analyses.moments import Sums, Weights, apart, by_missing
+from cape.analyses.moments import Weights, apart, by_missing
+from cape.analyses.noisy_moments import Sums
 from cape.analyses.tails import coarse
 from cape.blocks import Block, Design, Form, Moments
 from cape.blocks.terms import quoted

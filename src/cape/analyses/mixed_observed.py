@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cape.analyses.matrices import CLEAR, spectral
-from cape.analyses.moments import enough
+from cape.analyses.noisy_moments import enough
 from cape.analyses.site_sums import SiteSums
 from cape.core.arrays import Floats
 

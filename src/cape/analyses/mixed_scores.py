@@ -29,7 +29,7 @@ import numpy as np
 from cape.analyses.matrices import nearest_positive
 from cape.analyses.mixed_likelihood import MixedFit, maximised
 from cape.analyses.mixed_observed import Observed, squares_noise
-from cape.analyses.moments import enough
+from cape.analyses.noisy_moments import enough
 from cape.analyses.site_scores import ScoreSums
 from cape.analyses.site_sums import SiteSums
 from cape.core.arrays import Floats

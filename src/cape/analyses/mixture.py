@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cape.analyses.moments import edge
+from cape.analyses.noisy_moments import edge
 from cape.core.arrays import Floats
 
 __all__ = ["Mixture", "quantile", "quantiles"]

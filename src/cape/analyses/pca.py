@@ -17,7 +17,7 @@ import numpy as np
 
 from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.matrices import spectral, symmetric, without_repulsion
-from cape.analyses.moments import enough, likely
+from cape.analyses.noisy_moments import enough, likely
 from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Form, Term
 from cape.blocks.terms import quoted

@@ -11,7 +11,7 @@ import numpy as np
 
 from cape.analyses.columns import OfColumns
 from cape.analyses.histogram import one_hot
-from cape.analyses.moments import enough
+from cape.analyses.noisy_moments import enough
 from cape.analyses.shares import Share
 from cape.blocks import Axis, Counts
 from cape.data import Schema

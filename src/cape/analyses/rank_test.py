@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 
 from cape.analyses.histogram import one_hot
 from cape.analyses.independence import Independence, group_contrasts
-from cape.analyses.moments import enough, present
+from cape.analyses.noisy_moments import enough, present
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.core import check

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
-from cape.analyses.quantiles import proportion_error
 from cape.analyses.tails import stretched
 from cape.noise import GAUSSIAN, Law
 
-__all__ = ["Share", "apart", "quantile"]
+__all__ = ["Share", "apart", "proportion_error", "quantile"]
 
 
 def quantile(level: float) -> float:
@@ -139,3 +138,9 @@ def _at(of: Callable[[float], float], end: float) -> float:
         return of(end)
     except (ValueError, ZeroDivisionError):
         return -math.inf if end < 0.5 else math.inf
+
+
+def proportion_error(proportion: float, count: float) -> float:
+    """Return the sampling error of a proportion, never 0: two more of each kind (Agresti and Coull)."""
+    drawn = (count * proportion + 2) / (count + 4)
+    return math.sqrt(drawn * (1 - drawn) / (count + 4))

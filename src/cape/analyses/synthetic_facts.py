@@ -16,10 +16,10 @@ from cape.blocks import Axis
 from cape.blocks.residuals import levels
 from cape.core import check
 from cape.core.arrays import Flags
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.categories import Value
-from cape.data.schema import hint
 
 __all__ = ["Facts", "determined_by", "impossible_cells"]
 

@@ -17,9 +17,9 @@ from cape.analyses.synthetic_fit import Measurement, Network, Potentials, drawn,
 from cape.blocks import Axis, Merged
 from cape.core import check
 from cape.core.arrays import Flags, Floats, Integers
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.data.schema import hint
 from cape.engine.query import Answer, Query
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.plain import plain

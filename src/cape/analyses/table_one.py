@@ -45,11 +45,14 @@ import numpy as np
 
 from cape.analyses.adding_up import added_up, at_most, whole
 from cape.analyses.balance import Balance, of_categories, of_numbers
+from cape.analyses.distribution import Curve
 from cape.analyses.histogram import one_hot
-from cape.analyses.moments import Sums, Weights, enough, kurtosis
-from cape.analyses.quantiles import Curve, proportion_error
+from cape.analyses.moments import Weights
+from cape.analyses.noisy_moments import Sums, enough, kurtosis
+from cape.analyses.shares import proportion_error
 from cape.analyses.table_one_model import TableOneModel
-from cape.analyses.tree import Tree, check_bins, depth, level_axes
+from cape.analyses.tree import Tree, check_bins, depth
+from cape.analyses.tree_axes import level_axes
 from cape.blocks import Axis, Block, Counts, Moments
 from cape.core.arrays import Floats
 from cape.data import Number, Schema

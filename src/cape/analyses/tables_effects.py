@@ -15,7 +15,7 @@ import numpy as np
 
 from cape.analyses.independence import Contrasts, contrasts
 from cape.analyses.marginals import Marginal
-from cape.analyses.moments import enough
+from cape.analyses.noisy_moments import enough
 from cape.analyses.shares import Share, apart, quantile
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput

@@ -17,9 +17,9 @@ from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Marginal
 from cape.core import check
 from cape.core.arrays import Floats
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.data.schema import hint
 from cape.engine.estimates import Estimates, unknown
 from cape.engine.query import Estimate
 from cape.noise.law import GAUSSIAN, Law

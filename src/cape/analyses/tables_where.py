@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from cape.analyses.marginals import Levels, Measured
 from cape.core import check
 from cape.core.arrays import Floats
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.expressions import parse
-from cape.data.schema import hint
 
 __all__ = ["Where", "chosen"]
 

@@ -34,13 +34,11 @@ from typing import Any
 
 import numpy as np
 
-from cape.blocks import Axis
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.data import Number
 
-__all__ = ["BRANCHING", "Tree", "check_bins", "depth", "level_axes", "sizes"]
+__all__ = ["BRANCHING", "Tree", "check_bins", "depth", "sizes"]
 
 BRANCHING = 4
 _MOST_DEPTH = 8
@@ -76,12 +74,6 @@ def _error(parts: Sequence[int]) -> float:
     """Return the root mean square error of counts below a point, for a known total and noise of 1."""
     variances = _variances((1, *parts), [0.0, *[1.0] * len(parts)])
     return float(np.sqrt(_within((1, *parts), variances)[1:-1].mean()))
-
-
-def level_axes(name: str, column: Number, bins: int, laplace: bool = False) -> list[Axis]:
-    """Return the cuts of each level below the root; coarse edges are among the fine ones, exactly."""
-    edges = np.linspace(column.low, column.high, bins + 1)
-    return [Axis(name, edges[:: bins // parts]) for parts in sizes(bins, laplace)]
 
 
 @dataclass(frozen=True)

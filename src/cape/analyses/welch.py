@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
-from cape.analyses.moments import Sums, likely
+from cape.analyses.noisy_moments import Sums, likely
 from cape.analyses.simulation import normals
 from cape.analyses.tails import as_normal, excess, stretched
 from cape.noise import GAUSSIAN, Law

@@ -13,10 +13,9 @@ from rich.text import Text
 
 from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
-from cape.core.check import plain
+from cape.core.check import hint, plain
 from cape.core.errors import InvalidInput
 from cape.data import troubles
-from cape.data.schema import hint
 from cape.data.survey import survey
 from cape.data.surveyed import Survey
 from cape.data.troubles import Trouble

@@ -12,8 +12,8 @@ from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
 from cape.cli.results import execute
 from cape.cli.sites import which
+from cape.core.check import hint
 from cape.core.errors import BudgetExceeded, InvalidInput
-from cape.data.schema import hint
 from cape.engine.schemes import SCHEMES, SECAGG_ROUNDS
 from cape.study import Entry, Study
 from cape.study.rehearsal import rehearsed

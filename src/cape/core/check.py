@@ -6,15 +6,19 @@ argument's value.
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
 from cape.core.errors import InvalidInput
 
-__all__ = ["array_of", "integer", "plain", "probability", "real", "shape", "show"]
+__all__ = ["array_of", "hint", "integer", "plain", "probability", "real", "shape", "show"]
+
+_LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 
 
 def real(
@@ -112,3 +116,13 @@ def _range(kind: str, above: float | None, least: float | None, most: float | No
 
 def _is_boolean(value: Any) -> bool:
     return str(getattr(value, "dtype", "")) == "bool"
+
+
+def hint(name: Any, known: Iterable[str]) -> str:
+    """Return the end of an error's sentence: the name that was probably meant, or all there are."""
+    names, wanted = list(known), str(name)
+    close = difflib.get_close_matches(wanted, names, n=1) if len(wanted) <= _LONGEST_NAME else []
+    if close and len(close[0]) <= _LONGEST_NAME:
+        return f"; did you mean {close[0]!r}?"
+    shown = [plain(each, _SHOWN_NAME) for each in names[:_SHOWN_NAMES]]
+    return f"; choose from {', '.join(shown)}" + (" and others" if len(names) > _SHOWN_NAMES else "")

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from polars.exceptions import PanicException
 
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import CapeError, DataError
 from cape.data.columns import as_date
-from cape.data.schema import Category, Column, Number, hint
+from cape.data.schema import Category, Column, Number
 
 __all__ = [
     "Unanswered",

@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import Any, Literal, get_args
 
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data.columns import Number
 
@@ -230,8 +231,6 @@ class Person:
 
     def check(self, columns: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if it does not fit the columns of a study."""
-        from cape.data.schema import hint  # which imports this module
-
         if self.id in columns:
             raise InvalidInput(
                 f"the id {self.id!r} must not be a column of the schema: it never leaves a site"

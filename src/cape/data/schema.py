@@ -6,7 +6,6 @@ themselves be answers about it.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data.columns import Category, Column, Number, as_date
 from cape.data.person import Person
@@ -26,9 +26,8 @@ from cape.show import Framed, Table
 if TYPE_CHECKING:
     from cape.data.expressions import Expression
 
-__all__ = ["HELD_OUT", "SITE", "Category", "Column", "Number", "Schema", "Site", "hint", "meant"]
+__all__ = ["HELD_OUT", "SITE", "Category", "Column", "Number", "Schema", "Site", "meant"]
 
-_LONGEST_NAME, _SHOWN_NAME, _SHOWN_NAMES = 100, 30, 20
 _SHOWN = ("label", "unit", "per")  # what is only for people
 _MOST_NAMED = 3  # columns of a condition, in an error
 _TAU2, _I2 = "tau²", "I²"  # the variance between sites, and its part in the variance of their estimates
@@ -493,13 +492,3 @@ def meant(name: Any, known: Iterable[str]) -> str:
             ': rows are held out by the id of their person; write id = "..." and keep_apart = 0.2 in [person]'
         )
     return hint(name, known)
-
-
-def hint(name: Any, known: Iterable[str]) -> str:
-    """Return the end of an error's sentence: the name that was probably meant, or all there are."""
-    names, wanted = list(known), str(name)
-    close = difflib.get_close_matches(wanted, names, n=1) if len(wanted) <= _LONGEST_NAME else []
-    if close and len(close[0]) <= _LONGEST_NAME:
-        return f"; did you mean {close[0]!r}?"
-    shown = [check.plain(each, _SHOWN_NAME) for each in names[:_SHOWN_NAMES]]
-    return f"; choose from {', '.join(shown)}" + (" and others" if len(names) > _SHOWN_NAMES else "")

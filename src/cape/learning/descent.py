@@ -32,9 +32,9 @@ import numpy as np
 from cape.blocks import Block
 from cape.core import check
 from cape.core.arrays import Floats
+from cape.core.check import hint
 from cape.core.errors import CapeError, InvalidInput
 from cape.data import Schema
-from cape.data.schema import hint
 from cape.engine.query import (
     Analysis,
     AnalysisResult,

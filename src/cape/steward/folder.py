@@ -17,8 +17,8 @@ from polars.exceptions import PanicException
 from cape.analyses import KINDS
 from cape.blocks.table import Table
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import CapeError, InvalidInput
-from cape.data.schema import hint
 from cape.noise import SecureStream
 from cape.secagg.keys import Identity
 from cape.steward.approvals import Approvals

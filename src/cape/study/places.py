@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Meta, inspect
 
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
-from cape.data.schema import hint
 
 __all__ = ["Count", "Delta", "Epsilon", "Natural", "Text", "at", "decode", "one_of", "parse", "read", "shown"]
 

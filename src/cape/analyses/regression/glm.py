@@ -24,9 +24,9 @@ from cape.analyses.regression.scores import ASYMMETRIC, Point, Scale, Step, scor
 from cape.blocks import Design
 from cape.blocks.typical import Shape, steepest
 from cape.core.arrays import Floats
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
-from cape.data.schema import hint
 from cape.engine.arguments import joined
 from cape.engine.query import AnalysisResult, Answer, Conversation, Estimate, Neighbours, Noise, Query
 from cape.show.numbers import count

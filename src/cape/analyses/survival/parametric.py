@@ -23,9 +23,9 @@ from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
 from cape.blocks.martingale import STEEP
 from cape.core import check
 from cape.core.arrays import Floats
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.data.schema import hint
 from cape.engine.arguments import joined, names
 from cape.engine.query import AnalysisResult, Answer, Estimate
 from cape.show.numbers import count

@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 
 from cape import __version__
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import CapeError, InvalidInput
-from cape.data.schema import hint
 from cape.steward.admin import data, shown
 from cape.steward.admin.compared import diff
 from cape.steward.admin.data import Day, Hash, Lines, Name, Number, PageSize, Question, Reason, Text, Wait

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cape.core import check
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
-from cape.data.schema import hint
 from cape.steward.admin import data
 from cape.steward.admin.verdicts import verdicts
 from cape.steward.amount import Allowance, total
