@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec import Meta
 
+from cape.core import documents
+from cape.core.documents import Count, Text
 from cape.core.errors import InvalidInput
-from cape.study import places
 from cape.study.document import hash_of, read
-from cape.study.places import Count, Text
 from tests.world import document
 
 
@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 def test_what_is_wrong_is_named_with_its_place(what: str):
     given, says = WRONG[what]
     with pytest.raises(InvalidInput) as caught:
-        places.decode(given, Outer, file=True)
+        documents.decode(given, Outer, file=True)
     assert str(caught.value).startswith(says)
 
 

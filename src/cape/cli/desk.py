@@ -166,12 +166,12 @@ def link(
     Example: [bold]cape desk link --name ana --role steward[/bold]
     """
     _require(_EXTRA)
+    from cape.core import documents
     from cape.desk.access.links import Links
     from cape.desk.access.people import ROLES, Person
     from cape.desk.start import find
-    from cape.study import places
 
-    places.one_of("role", role, ROLES)
+    documents.one_of("role", role, ROLES)
     home = state or _only_desk()
     found = next(each for each in ROLES if each == role)
     with as_owner(home):  # the desk's user could lead root anywhere

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from cape.core import documents
 from cape.core.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
 from cape.steward.keyring import (
@@ -22,7 +23,6 @@ from cape.steward.keyring import (
     read_keys,
     write_whole,
 )
-from cape.study import places
 
 __all__ = ["CoordinatorFolder"]
 
@@ -112,7 +112,7 @@ class CoordinatorFolder:
 
     def _read(self) -> tuple[str, dict[str, bytes]]:
         path = self.path / SITES
-        return _parse(places.read(path, "file"), path)
+        return _parse(documents.read(path, "file"), path)
 
 
 class _Coordinator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,9 +125,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _parse(text: str, path: Path) -> tuple[str, dict[str, bytes]]:
-    document = places.parse(path, text)
-    with places.at(str(path)):
-        file = places.decode(document, _File, file=True)
-        with places.at("[coordinator]"):
+    document = documents.parse(path, text)
+    with documents.at(str(path)):
+        file = documents.decode(document, _File, file=True)
+        with documents.at("[coordinator]"):
             name = person("name", file.coordinator.name)
         return name, read_keys("sites", file.sites)

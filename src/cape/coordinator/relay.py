@@ -37,6 +37,7 @@ from cape.coordinator.calls import (
     unpack_call,
 )
 from cape.coordinator.stage_log import StageLog
+from cape.core import documents
 from cape.core.errors import BadMessage, CapeError, InvalidInput, ProtocolError, TooFewSites
 from cape.engine.schemes import Parties
 from cape.noise import SecureStream
@@ -46,7 +47,6 @@ from cape.steward import wire
 from cape.steward.codes import Denied
 from cape.steward.policy import SCHEMES
 from cape.steward.request import Request
-from cape.study import places
 from cape.study.document import Document, read
 
 __all__ = ["Relay"]
@@ -356,7 +356,7 @@ def _common(requests: Mapping[str, bytes]) -> Request:
 
 
 def _parties(request: Request) -> Parties:
-    study = places.decode(request.study, Document)
+    study = documents.decode(request.study, Document)
     return study.parties(len(study.sites))
 
 

@@ -54,10 +54,10 @@ from functools import lru_cache
 
 import msgspec
 
+from cape.core.documents import Delta, Epsilon
 from cape.core.errors import CapeError, InvalidInput
 from cape.privacy import laplace
 from cape.privacy.budget import BESIDE
-from cape.study.places import Delta, Epsilon
 
 __all__ = ["ADJACENCIES", "UNITS", "Allowance", "Amount", "Basis", "Incomparable", "Limit", "total", "under"]
 

@@ -14,12 +14,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from cape.core import check
+from cape.core import check, documents
 from cape.core.errors import InvalidInput
 from cape.steward import persons
 from cape.steward.keyring import public_text, read_public
 from cape.steward.ledger import Answers
-from cape.study import places
 from cape.study.document import Document, hash_of
 
 __all__ = [
@@ -172,7 +171,7 @@ def file_name(coordinator: bytes, study_hash: str) -> str:
 def load(path: Path) -> Held | None:
     """Return the study in a file; None if the file is unrecognised."""
     try:
-        return parse(path, places.read(path, "study", most=MOST_BYTES)) if path.is_file() else None
+        return parse(path, documents.read(path, "study", most=MOST_BYTES)) if path.is_file() else None
     except InvalidInput:
         return None
 
@@ -189,7 +188,7 @@ def parse(path: Path, text: str) -> Held | None:
         coordinator, study = read_public("coordinator", told.pop("coordinator")), told.pop("study")
         kept = msgspec.convert(told, _Kept)
         held = Held(path, coordinator, study, kept.since, kept.approvals, kept.question, kept.refusal)
-        places.decode(held.study, Document)
+        documents.decode(held.study, Document)
         _ = held.study_hash  # raises for lone surrogates and numbers beyond 64 bits
         return held
     except (

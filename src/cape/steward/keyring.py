@@ -20,11 +20,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from cape.core import check
+from cape.core import check, documents
 from cape.core.errors import InvalidInput
 from cape.core.files import give_to_owner, sync_folder
 from cape.secagg.keys import KEY_BYTES, Identity
-from cape.study import places
 
 __all__ = [
     "Card",
@@ -168,19 +167,19 @@ class Card:
             raise InvalidInput(
                 f"{path} is a private key: keep it secret; `cape site export-key` prints the public key"
             )
-        return cls.parse(places.read(path, "file", _MADE, _MOST), path)
+        return cls.parse(documents.read(path, "file", _MADE, _MOST), path)
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Card:
         """Return the card of a text; `path` is its file, for errors."""
         try:
-            document = places.parse(path, text[:_MOST])
+            document = documents.parse(path, text[:_MOST])
         except InvalidInput:
             document = {}
         if not document:
             raise InvalidInput(f"{path} is not a key; {_MADE}")
-        with places.at(str(path)):
-            card = places.decode(document, _Card)
+        with documents.at(str(path)):
+            card = documents.decode(document, _Card)
             return cls(person("name", card.name), read_public("key", card.key), card.role)
 
     def require(self, role: str) -> None:
@@ -195,7 +194,7 @@ class Card:
 
 def read_keys(section: str, given: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the names and public keys of a section."""
-    with places.at(f"[{section}]"):
+    with documents.at(f"[{section}]"):
         found = {person("a name", who): read_public(who, key) for who, key in given.items()}
         if len(set(found.values())) < len(found):
             raise InvalidInput("two names have the same key; each key belongs to one")
@@ -219,7 +218,7 @@ def pin(
         )
     text = _with_key(path.read_text(encoding="utf-8"), section, card)
     try:
-        written = places.parse(path, text)[section].get(card.name) == public_text(card.key)
+        written = documents.parse(path, text)[section].get(card.name) == public_text(card.key)
     except (InvalidInput, KeyError, AttributeError):  # an inline section, or none
         written = False
     if not written:
@@ -237,10 +236,10 @@ def unpin(path: Path, section: str, name: str, check_text: Callable[[str], objec
     """
     old = path.read_text(encoding="utf-8")
     text = _without_key(old, section, name)
-    wanted = places.parse(path, old)
+    wanted = documents.parse(path, old)
     del wanted[section][name]
     try:
-        done = places.parse(path, text) == wanted
+        done = documents.parse(path, text) == wanted
     except InvalidInput:
         done = False
     if not done:

@@ -19,6 +19,8 @@ import msgspec
 from msgspec import Meta, structs
 
 from cape.analyses import KINDS
+from cape.core import documents
+from cape.core.documents import Count, Natural, Text
 from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.query import Neighbours
@@ -26,8 +28,6 @@ from cape.steward.amount import Allowance, Limit
 from cape.steward.keyring import person as person_name
 from cape.steward.keyring import read_keys
 from cape.steward.notify import NOBODY, Notify
-from cape.study import places
-from cape.study.places import Count, Natural, Text
 from cape.study.sites import SourceSpec, place_of, require_person
 
 __all__ = ["SCHEMES", "Allowance", "Policy"]
@@ -103,13 +103,13 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read `site.toml`; raise `InvalidInput` that names the key if anything in it is invalid."""
-        return cls.parse(places.read(path, "policy", "`cape site init` makes one"), Path(path))
+        return cls.parse(documents.read(path, "policy", "`cape site init` makes one"), Path(path))
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Policy:
         """Return the policy of a text; `path` is its file, for errors and relative paths."""
-        document = places.parse(path, text)
-        with places.at(str(path)):
+        document = documents.parse(path, text)
+        with documents.at(str(path)):
             return _read(path, document)
 
     @property
@@ -192,16 +192,16 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read(path: Path, document: Mapping[str, Any]) -> Policy:
-    file = places.decode(document, _File, file=True)
+    file = documents.decode(document, _File, file=True)
     site, allow = file.site, file.allow
-    with places.at("[schema]"):
+    with documents.at("[schema]"):
         schema = Schema(file.schema)
     person = None
     if file.person is not None:
-        with places.at("[person]"):
+        with documents.at("[person]"):
             person = Person(**structs.asdict(file.person))
             person.check(schema)
-    with places.at("[allow]"):
+    with documents.at("[allow]"):
         if allow.adjacency is not None and allow.neighbours is not None:
             raise InvalidInput("adjacency and neighbours mean the same; write adjacency only")
         neighbours = allow.adjacency or allow.neighbours or ["replace-one"]
@@ -212,10 +212,10 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
             ("scheme", allow.schemes, SCHEMES),
         ):
             for value in given:
-                places.one_of(name, value, known)
-    with places.at("[notify]"):
+                documents.one_of(name, value, known)
+    with documents.at("[notify]"):
         file.notify.check()
-    with places.at("[site]"):
+    with documents.at("[site]"):
         person_name("name", site.name)
         if site.approvals > 1 and site.approve != "ask":
             raise InvalidInput(
@@ -228,11 +228,11 @@ def _read(path: Path, document: Mapping[str, Any]) -> Policy:
                 "rows is private, and min_rows is compared with this public estimate; write it as in "
                 "expected_rows = 1000"
             )
-        with places.at("data"):
+        with documents.at("data"):
             data = place_of(site.data, path.parent)
             if data.elsewhere:
                 raise InvalidInput("data must say where the rows are: a path, or a table with path or query")
-    with places.at("[person]"):
+    with documents.at("[person]"):
         require_person(person, [data])
     coordinators = read_keys("coordinators", file.coordinators)
     peers = read_keys("peers", file.peers)

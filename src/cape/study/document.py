@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cape.analyses import build, build_after
-from cape.core import check
+from cape.core import check, documents
+from cape.core.documents import Count, Delta, Epsilon, Natural, Text
 from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.query import Analysis, Neighbours, Query
@@ -28,8 +29,6 @@ from cape.engine.session import AnalysisSession
 from cape.engine.stages import Setting, Stages
 from cape.noise import Kind
 from cape.privacy import Budget
-from cape.study import places
-from cape.study.places import Count, Delta, Epsilon, Natural, Text
 
 if TYPE_CHECKING:
     from cape.study.study import Study
@@ -49,7 +48,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     neighbours: Neighbours = "replace-one"
 
     def __post_init__(self) -> None:
-        places.one_of("scheme", self.scheme, SCHEMES)
+        documents.one_of("scheme", self.scheme, SCHEMES)
         if not self.delta and self.noise == "gaussian":
             raise InvalidInput('noise = "gaussian" needs a delta, such as delta = 1e-6 beside epsilon')
 
@@ -136,7 +135,7 @@ def read(study: Mapping[str, Any], number: int, model: Any = None) -> ParsedAnal
 
     `model` is that of the earlier analysis that it follows, if it does and that is released.
     """
-    told = places.decode(study, Document)
+    told = documents.decode(study, Document)
     setting = told.setting(told.columns(), len(told.sites))
     if not 1 <= number <= len(told.analyses):
         raise InvalidInput(f"the study has no analysis {number}")

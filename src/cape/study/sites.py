@@ -14,13 +14,13 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, structs
 
+from cape.core import documents
+from cape.core.documents import Count, Text
 from cape.core.errors import DataError, InvalidInput
 from cape.data.files import ARROW, PARQUET, SHEETS, STATISTICS, Csv, Excel, File
 from cape.data.identity import Identity, database_file, found, of_files, of_query, overlap
 from cape.data.omop import Omop
 from cape.data.secrets import has_password, nameable, resolved
-from cape.study import places
-from cape.study.places import Count, Text
 
 if TYPE_CHECKING:
     from cape.data import Database
@@ -213,7 +213,7 @@ def read_sites(given: Mapping[str, Any], folder: Path) -> dict[str, SourceSpec]:
     """Return the source of each site's rows; paths are relative to `folder`."""
     sites = {}
     for name, described in given.items():
-        with places.at(f"[sites] {name}"):
+        with documents.at(f"[sites] {name}"):
             sites[name] = place_of(described, folder)
             _refuse_password(sites[name])
     if len(sites) < 2:
@@ -258,17 +258,17 @@ def place_of(described: Any, folder: Path) -> SourceSpec:
     if isinstance(described, str):
         described = {"path": described}
     if not isinstance(described, dict):
-        shown = places.shown(described)
+        shown = documents.shown(described)
         raise InvalidInput(f'must be a path, or a table such as {{path = "a.csv"}}, not {shown}')
     if "omop" in described:
-        cohort = places.decode(described, _Omop)
+        cohort = documents.decode(described, _Omop)
         return structs.replace(cohort, omop=_uri(cohort.omop, folder))
     if "query" in described or "connection" in described:
-        asked = places.decode(described, _Query)
+        asked = documents.decode(described, _Query)
         return structs.replace(asked, connection=_uri(asked.connection, folder))
     if set(described) <= {"rows"}:
-        return places.decode(described, SourceSpec)
-    file = places.decode(described, _File)
+        return documents.decode(described, SourceSpec)
+    file = documents.decode(described, _File)
     return structs.replace(file, path=_beside(file.path, folder))
 
 

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from cape.analyses import build_after, model_from_json
-from cape.core import check
+from cape.core import check, documents
+from cape.core.documents import Text
 from cape.core.errors import InvalidInput, PrivacyLeakWarning, outside
 from cape.data import Person, Schema
 from cape.engine.arguments import joined
@@ -25,11 +26,9 @@ from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
 from cape.privacy import Budget
-from cape.study import places
 from cape.study.blanks import refuse_blanks
 from cape.study.document import Terms
 from cape.study.named_files import without_sources
-from cape.study.places import Text
 from cape.study.sites import SourceSpec, read_sites, require_person
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class Study:
         A valid setting that protects little is a `PrivacyLeakWarning`, and is kept in `warnings`. No site's
         file is opened: none of them has to exist.
         """
-        study = cls.parse(places.read(path, "study file"), Path(path))
+        study = cls.parse(documents.read(path, "study file"), Path(path))
         for text in study.warnings:
             warnings.warn(text, PrivacyLeakWarning, stacklevel=outside())
         return study
@@ -113,10 +112,10 @@ class Study:
 
         With `elsewhere`, what it says of where rows are is left out, and no file is looked for.
         """
-        document = places.parse(path, text)
+        document = documents.parse(path, text)
         if elsewhere:
             document = without_sources(document)
-        with places.at(str(path)):
+        with documents.at(str(path)):
             refuse_blanks(document)
             return _read(path, document)
 
@@ -201,7 +200,7 @@ class Study:
 
 def scheme_name(name: str) -> str:
     """Return the name of a scheme, or raise an error that suggests a similar one."""
-    return places.one_of("scheme", name, SCHEMES)
+    return documents.one_of("scheme", name, SCHEMES)
 
 
 class _About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -221,20 +220,20 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read(path: Path, document: Mapping[str, Any]) -> Study:
-    file = places.decode(document, _File, file=True)
+    file = documents.decode(document, _File, file=True)
     sites = read_sites(file.sites, path.parent)
-    with places.at("[schema]"):
+    with documents.at("[schema]"):
         schema = Schema.of_study(file.schema, sites)
     if file.derive:
-        with places.at("[derive]"):
+        with documents.at("[derive]"):
             schema = schema.deriving(file.derive)
-    with places.at("[person]"):
+    with documents.at("[person]"):
         require_person(file.person, sites.values())
         schema = schema.of_persons(Person.of(file.person))
     if file.study.where:
-        with places.at("[study] where"):
+        with documents.at("[study] where"):
             schema = schema.only(file.study.where)
-    with places.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
+    with documents.at("[privacy]"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyLeakWarning)  # kept for results and report, and issued later
         setting = file.privacy.setting(schema, len(sites))
     entries = _entries(_with_models(file.analysis, path.parent), setting)
@@ -242,10 +241,10 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
     if file.privacy.noise == "auto":
         setting, chosen = _choose(setting, file.privacy.scheme, entries, sites)
     if setting.noise == "laplace":
-        with places.at("[privacy]"):
+        with documents.at("[privacy]"):
             made = make_scheme(file.privacy.scheme, "laplace")
         for entry in entries:
-            with places.at(f"[[analysis]] {entry.number}"):
+            with documents.at(f"[[analysis]] {entry.number}"):
                 Stages.of(entry.analysis, setting, made, entry.share)
     said = [str(warning.message) for warning in caught] + _weak(setting.budget, sites)
     about = (file.study.name, file.study.description, file.study.where)
@@ -301,7 +300,7 @@ def _with_models(given: Sequence[Mapping[str, Any]], folder: Path) -> list[Mappi
     for number, described in enumerate(given, 1):
         model = described.get("model")
         if isinstance(model, str):
-            with places.at(f"[[analysis]] {number}"):
+            with documents.at(f"[[analysis]] {number}"):
                 held = model_from_json(folder / model)
             described = {**described, "model": held.to_dict()}
         found.append(described)
@@ -311,7 +310,7 @@ def _with_models(given: Sequence[Mapping[str, Any]], folder: Path) -> list[Mappi
 def _entries(given: Sequence[Mapping[str, Any]], setting: Setting) -> tuple[Entry, ...]:
     analyses, shares = [], []
     for number, described in enumerate(given, 1):
-        with places.at(f"[[analysis]] {number}"):
+        with documents.at(f"[[analysis]] {number}"):
             analysis = build_after(given, number)
             analysis.query(setting.of(analysis).schema, setting.neighbours)
             analyses.append(analysis)

@@ -15,8 +15,8 @@ from cape.cli.check import show
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.cli.site.verdicts import verdict_table
+from cape.core import documents
 from cape.steward.admin.data import Checked
-from cape.study import places
 
 __all__ = ["check"]
 
@@ -46,7 +46,7 @@ def check(
     Example: [bold]cape site check study.toml --site our-site[/bold]
     """
     with reach(folder, socket) as desk:
-        text = None if study_file is None else places.read(study_file, "study file")
+        text = None if study_file is None else documents.read(study_file, "study file")
         checked = desk.check(text, coordinator, str(study_file)[-300:])
     if as_json:
         screen.print_json(msgspec.to_builtins(checked))

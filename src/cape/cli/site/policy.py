@@ -13,9 +13,9 @@ from rich.markup import escape
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
+from cape.core import documents
 from cape.core.errors import InvalidInput
 from cape.steward.admin.data import Status, Tried
-from cape.study import places
 
 __all__ = ["log", "policy", "status"]
 
@@ -62,14 +62,14 @@ def policy(
     with reach(folder, socket) as desk:
         now = desk.policy()
         if trial is not None:
-            return _tried(desk.try_policy(places.read(trial, "policy")), as_json)
+            return _tried(desk.try_policy(documents.read(trial, "policy")), as_json)
         if new is None:
             if as_json:
                 screen.print_json(msgspec.to_builtins(now))
             else:
                 typer.echo(now.text, nl=False)
             return
-        tried = desk.save_policy(places.read(new, "policy"), now.hash)
+        tried = desk.save_policy(documents.read(new, "policy"), now.hash)
     _tried(tried, as_json)
 
 

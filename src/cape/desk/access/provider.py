@@ -25,10 +25,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from cape.core import documents
+from cape.core.documents import Text
 from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.people import ROLES, Person, Role, require_name
-from cape.study import places
-from cape.study.places import Text
 
 __all__ = ["Provider", "is_loopback", "require_private"]
 
@@ -78,11 +78,11 @@ class Provider:
     @classmethod
     def load(cls, path: Path) -> Provider:
         """Read the file; raise `InvalidInput` that names the key if anything in it is invalid."""
-        text = places.read(path, "file of a provider", "see `cape desk --help`")
-        with places.at(str(path)):
-            file = places.decode(places.parse(path, text), _File, file=True)
+        text = documents.read(path, "file of a provider", "see `cape desk --help`")
+        with documents.at(str(path)):
+            file = documents.decode(documents.parse(path, text), _File, file=True)
             told = file.provider
-            with places.at("[provider] issuer"):
+            with documents.at("[provider] issuer"):
                 require_private(told.issuer)
             if "openid" not in told.scopes:
                 raise InvalidInput('[provider] scopes must contain "openid"')
@@ -130,7 +130,7 @@ def require_private(address: str) -> str:
         host, parts = "", urlsplit("")
     if host and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))):
         return address
-    raise InvalidInput(f"must be an address that starts with https://, not {places.shown(address)}")
+    raise InvalidInput(f"must be an address that starts with https://, not {documents.shown(address)}")
 
 
 def _listed(role: Role, claim: str, given: Any) -> frozenset[str]:
@@ -154,5 +154,5 @@ def _secret(told: _Provider, folder: Path) -> str | None:
             raise InvalidInput(f"[provider] secret_env: the variable {told.secret_env} is not set")
         return found
     if told.secret_file is not None:
-        return places.read(folder / told.secret_file, "secret of a client", "see [provider]").strip()
+        return documents.read(folder / told.secret_file, "secret of a client", "see [provider]").strip()
     return None

@@ -20,12 +20,12 @@ from typing import Any
 import msgspec
 
 from cape.cli import plan as planned
-from cape.core import check
+from cape.core import check, documents
 from cape.core.errors import InvalidInput
 from cape.engine.plan import Plan
 from cape.show import Table
 from cape.steward.policy import SCHEMES
-from cape.study import Entry, Study, places
+from cape.study import Entry, Study
 from cape.study.document import document
 from cape.study.named_files import refuse_named_files
 
@@ -44,13 +44,13 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise InvalidInput(
             f"a study may have at most {MOST_TEXT >> 10} kB here; submit a larger one with `cape submit`"
         )
-    return places.parse(_PLACE, text)
+    return documents.parse(_PLACE, text)
 
 
 def parse(text: str) -> Study:
     """Return the study of a text, or raise `InvalidInput` that names the place."""
     document = parse_toml(text)
-    with places.at(str(_PLACE)):
+    with documents.at(str(_PLACE)):
         _refuse_files(document)
     study = Study.parse(text, _PLACE)
     if study.scheme not in SCHEMES:

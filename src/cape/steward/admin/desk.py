@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cape import __version__
-from cape.core import check
+from cape.core import check, documents
 from cape.core.check import hint
 from cape.core.errors import CapeError, InvalidInput
 from cape.steward.admin import data, shown
@@ -33,7 +33,7 @@ from cape.steward.persons import Person
 from cape.steward.policy import Policy
 from cape.steward.preview import preview
 from cape.steward.verify import verify_rows
-from cape.study import Study, places
+from cape.study import Study
 from cape.study.document import document
 from cape.study.named_files import refuse_named_files
 
@@ -304,7 +304,7 @@ class Desk:
         key = _asker(policy, coordinator)
         verdicts = None
         if study is not None:
-            refuse_named_files(places.parse(Path(where), study))
+            refuse_named_files(documents.parse(Path(where), study))
             asked = document(Study.parse(study, Path(where), elsewhere=True))
             verdicts = shown.analyses(policy, preview(policy, book, asked, key))
         problems, found = surveyed(self.folder, policy)
@@ -374,7 +374,7 @@ class Desk:
         return data.Decided(told, tuple(self.folder.approvals.unreadable()))
 
     def _text(self) -> str:
-        return places.read(self.folder.path / "site.toml", "policy")
+        return documents.read(self.folder.path / "site.toml", "policy")
 
     def _tried(self, old: str, text: str) -> data.Tried:
         if len(text) > data.MOST_POLICY:  # to look for secrets in a long one takes long

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cape.core import documents
 from cape.core.errors import CapeError, InvalidInput
 from cape.steward.admin.compared import loaded
 from cape.steward.notify import NOBODY, Notify, pinned
-from cape.study import places
 
 __all__ = ["require_kept"]
 
@@ -64,4 +64,4 @@ def _sends_where_it_did(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 def _notify(document: dict[str, Any]) -> Notify:
     given = document.get("notify")
-    return NOBODY if given is None else places.decode(given, Notify, file=True)
+    return NOBODY if given is None else documents.decode(given, Notify, file=True)
