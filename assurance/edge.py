@@ -70,7 +70,11 @@ ATTACKS = (
     ),
     Attack(
         "requests that are kept and sent later, an allowance with another tenth of delta (V8)",
-        ("tests/steward/test_envelope.py", "tests/steward/test_nonces.py", "tests/steward/test_amount.py"),
+        (
+            "tests/steward/test_envelope.py",
+            "tests/steward/test_nonces.py",
+            "tests/privacy/test_accounting.py",
+        ),
     ),
     Attack(
         "a ledger cut off, rewritten, or put back from a backup",

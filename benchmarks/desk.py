@@ -132,7 +132,7 @@ def _hold(site: Any) -> str:
 
 def _fill(site: Any, study_hash: str) -> None:
     """Write a ledger as long as many years of studies would: signed and chained, in one transaction."""
-    from cape.steward.amount import Amount
+    from cape.privacy.accounting import Amount
     from cape.steward.ledger import _insert
     from cape.steward.lines import Entry
 

@@ -16,9 +16,9 @@ from sklearn.model_selection import cross_val_score
 import cape
 from cape.engine.stages import slack
 from cape.privacy import gaussian, laplace
+from cape.privacy.accounting import Allowance, Amount
 from cape.sklearn import PCA, BudgetAccountant, KMeans, LinearRegression, MLPClassifier
 from cape.sklearn.accountant import _most
-from cape.steward.amount import Allowance, Amount
 
 BOUNDS = {"bounds_X": (-1, 1)}
 BOTH = {**BOUNDS, "bounds_y": (-1, 1)}

@@ -16,8 +16,8 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Query
 from cape.privacy import Budget, gaussian
+from cape.privacy.accounting import Basis
 from cape.steward import Code, Grant, Refusal, read, wire
-from cape.steward.amount import Basis
 from cape.steward.endpoint import SiteEndpoint
 from tests.world import SCHEMA, World, document
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cape.core.errors import BadMessage, InvalidInput
+from cape.privacy.accounting import Basis, total
 from cape.secagg import Identity
 from cape.steward import Amount, Code, Ledger, Refusal, wire
-from cape.steward.amount import Basis, total
 from cape.steward.endpoint import SiteEndpoint
 from cape.steward.gaps import Unsettled
 from cape.steward.heads import Head, before, read_heads

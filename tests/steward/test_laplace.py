@@ -13,9 +13,9 @@ from cape.analyses.histogram import Histogram
 from cape.engine.calibration import RESOLUTION
 from cape.noise import LaplacePart, Law
 from cape.privacy import Budget
+from cape.privacy.accounting import Amount
 from cape.secagg import LaplaceSurplus
 from cape.steward import Refusal, read
-from cape.steward.amount import Amount
 from tests.world import World, document
 
 BINS = {"kind": "histogram", "column": "age", "bins": 512, "share": 0.25}

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.engine.stages import _parts
 from cape.privacy import Budget
+from cape.privacy.accounting import Basis
 from cape.steward import Amount, Entry, Ledger, Limit
-from cape.steward.amount import Basis
 from cape.steward.verify import verify
 from tests.slices import examples
 from tests.steward.test_ledger import KEY, OTHER, WHO, entry, own

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from cape.core.errors import CapeError, InvalidInput
+from cape.privacy.accounting import Amount
 from cape.secagg import Identity
 from cape.steward import SiteFolder
-from cape.steward.amount import Amount
 from cape.steward.ledger import Ledger
 from cape.steward.upgrade import upgrade
 from cape.steward.verify import verify

@@ -13,9 +13,9 @@ from unittest import mock
 import pytest
 
 from cape.core.errors import InvalidInput
+from cape.privacy.accounting import Basis
 from cape.secagg import Identity
 from cape.steward import Amount, Ledger
-from cape.steward.amount import Basis
 from cape.steward.heads import Head
 from cape.steward.verify import verify
 from tests.steward.test_heads import copy_of, head_of, put_back

@@ -4,9 +4,10 @@ Claim: releases paid for by budget shares of one `Budget` are, together, (epsilo
 Reason: a budget share f pays for a release with mu = sqrt(f) * mu(epsilon, delta'); mu² adds, so
 shares that add up to at most 1 stay at or below mu(epsilon, delta'). delta' is less than delta by a part of
 it, `BESIDE`, for what runs over samples and sparse graphs of masks add to delta: their sum is kept below that
-part by who counts it (`cape.steward.amount`, `cape.engine.stages`). It costs 0.003% of epsilon. With Laplace
-noise, the only kind that a budget without delta pays for, a share pays for a release with f times epsilon,
-and epsilons add. Shares are fractions, read from a number's decimal form, so that ten times 0.1 is exactly 1.
+part by who counts it (`cape.privacy.accounting`, `cape.engine.stages`). It costs 0.003% of epsilon. With
+Laplace noise, the only kind that a budget without delta pays for, a share pays for a release with f times
+epsilon, and epsilons add. Shares are fractions, read from a number's decimal form, so that ten times 0.1 is
+exactly 1.
 Tested in tests/privacy/test_budget.py.
 """
 

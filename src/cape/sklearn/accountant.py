@@ -10,7 +10,7 @@ share masks, adds to delta beside that is what its releases will promise (`Conso
 well. All fits have one adjacency. The three sums are exact fractions, an `Amount`; the limit is an
 `Allowance`, as a steward has it. A choice among the three after seeing results would gain from one frontier
 for all, so there are 17 fixed pairs of totals, with a part of delta each, and a part for what is beside them
-(proof in `cape.steward.amount`). A limit without delta admits pure fits only, and nothing beside them.
+(proof in `cape.privacy.accounting`). A limit without delta admits pure fits only, and nothing beside them.
 `total`: pure fits are together one pure release, the others one Gaussian release, and their privacy losses
 are convolved exactly, at what is left of delta. An allowance asks for at least as much room as that, at its
 own epsilon and delta, so the total stays within it.
@@ -29,8 +29,8 @@ from typing import Any, NoReturn
 from cape.core import check
 from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.privacy import Budget, gaussian
+from cape.privacy.accounting import Allowance, Amount
 from cape.privacy.budget import BESIDE
-from cape.steward.amount import Allowance, Amount
 
 __all__ = ["BudgetAccountant", "accountant_of"]
 

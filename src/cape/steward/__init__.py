@@ -1,6 +1,6 @@
 """What a site allows and remembers: its policy, its ledger, and its answer to a request. No transport."""
 
-from cape.steward.amount import Allowance, Basis
+from cape.privacy.accounting import Allowance, Basis
 from cape.steward.codes import Code, Refusal
 from cape.steward.decide import Decider
 from cape.steward.endpoint import SiteEndpoint

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.core.errors import CapeError
-from cape.steward.amount import Amount, Basis, Limit, total
+from cape.privacy.accounting import Amount, Basis, Limit, total
 from cape.steward.heads import chain_of, start
 from cape.steward.held import is_meant
 from cape.steward.ledger import Ledger, Line, require_covered

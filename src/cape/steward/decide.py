@@ -26,8 +26,8 @@ from datetime import UTC, datetime
 from cape.blocks.table import Table
 from cape.core.errors import BadMessage, DataError, InvalidInput
 from cape.engine.session import AnalysisSession
+from cape.privacy.accounting import Basis
 from cape.secagg.parameters import Parameters
-from cape.steward.amount import Basis
 from cape.steward.approvals import Approvals
 from cape.steward.codes import ASKS, Code, Denied, Refusal
 from cape.steward.gaps import Unsettled

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cape.core.errors import CapeError
-from cape.steward.amount import Amount, Basis
+from cape.privacy.accounting import Amount, Basis
 from cape.steward.heads import Head
 from cape.steward.lines import SETTLED
 from cape.steward.reading import chain_at, totals_at

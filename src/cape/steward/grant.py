@@ -29,8 +29,8 @@ from cape.engine.query import Query
 from cape.engine.schemes import Parties
 from cape.engine.schemes.scheme import Int64
 from cape.noise import SecureStream
+from cape.privacy.accounting import Incomparable
 from cape.secagg.parameters import Parameters
-from cape.steward.amount import Incomparable
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.gaps import Unsettled
 from cape.steward.ledger import Amount, Answers, Entry, Ledger, Limit

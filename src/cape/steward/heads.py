@@ -26,8 +26,8 @@ import msgspec
 from msgspec import Meta, MsgspecError
 
 from cape.core.errors import BadMessage, CapeError, InvalidInput
+from cape.privacy.accounting import Amount, Basis
 from cape.secagg.keys import KEY_BYTES, Identity, Verifier
-from cape.steward.amount import Amount, Basis
 
 __all__ = ["MOST_BYTES", "Head", "Total", "before", "chain_of", "of_json", "read_heads", "start", "to_json"]
 

@@ -32,9 +32,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused
+from cape.privacy.accounting import Amount, Basis, Limit, total
 from cape.secagg.keys import Identity
 from cape.steward import running
-from cape.steward.amount import Amount, Basis, Limit, total
 from cape.steward.gaps import Gap, Unsettled, gap_of, is_known, note, open_gaps
 from cape.steward.heads import Head, chain_of, of_json, start, to_json
 from cape.steward.ledger_file import LedgerFile, make

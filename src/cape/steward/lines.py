@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from cape.core.errors import InvalidInput
-from cape.steward.amount import ADJACENCIES, Amount, Basis
+from cape.privacy.accounting import ADJACENCIES, Amount, Basis
 
 __all__ = ["COLUMNS", "SETTLED", "Entry", "Line", "line_of", "values_of"]
 

@@ -24,7 +24,7 @@ from cape.core.documents import Count, Natural, Text
 from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.query import Neighbours
-from cape.steward.amount import Allowance, Limit
+from cape.privacy.accounting import Allowance, Limit
 from cape.steward.keyring import person as person_name
 from cape.steward.keyring import read_keys
 from cape.steward.notify import NOBODY, Notify

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from cape.core import check
 from cape.core.errors import CapeError
-from cape.steward.amount import Amount, Basis, Limit
+from cape.privacy.accounting import Amount, Basis, Limit
 from cape.steward.codes import Code, Denied, Refusal
 from cape.steward.grant import denying
 from cape.steward.policy import Policy

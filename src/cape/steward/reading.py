@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from cape.steward.amount import Amount, Basis
+from cape.privacy.accounting import Amount, Basis
 from cape.steward.heads import Head, before, of_json, start
 
 __all__ = ["chain_at", "earlier", "head_of", "totals_at"]

@@ -21,7 +21,7 @@ from cape.data import Schema
 from cape.data.columns import Column
 from cape.engine.calibration import RESOLUTION, Calibration
 from cape.engine.query import Query
-from cape.steward.amount import Amount, Basis, Incomparable, Limit, under
+from cape.privacy.accounting import Amount, Basis, Incomparable, Limit, under
 from cape.steward.codes import Code, Denied
 from cape.steward.policy import Policy
 from cape.steward.request import grid_of

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from cape.steward.amount import Amount, Basis
+from cape.privacy.accounting import Amount, Basis
 from cape.steward.reading import totals_at
 
 __all__ = ["TABLES", "add", "problems", "refresh", "sums"]

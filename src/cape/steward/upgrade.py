@@ -28,8 +28,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from cape.core.errors import CapeError, InvalidInput
+from cape.privacy.accounting import Amount, Basis, under
 from cape.secagg.keys import Identity
-from cape.steward.amount import Amount, Basis, under
 from cape.steward.ledger import Ledger
 from cape.steward.ledger_file import APPLICATION, FORMAT
 from cape.steward.lines import Entry

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from cape.core.errors import BadMessage, CapeError, InvalidInput
+from cape.privacy.accounting import Amount, Basis
 from cape.steward import running
-from cape.steward.amount import Amount, Basis
 from cape.steward.heads import Head, before, chain_of, of_json, start, to_json
 from cape.steward.ledger_file import APPLICATION, FORMAT
 from cape.steward.lines import COLUMNS, Line, line_of

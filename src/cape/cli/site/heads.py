@@ -17,7 +17,7 @@ from cape.cli.site.reach import Folder, Socket, reach
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.core.files import as_owner
-from cape.steward.amount import Amount, Basis
+from cape.privacy.accounting import Amount, Basis
 from cape.steward.export import verify_export
 from cape.steward.folder import SiteFolder
 from cape.steward.gaps import Gap

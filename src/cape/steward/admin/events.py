@@ -21,10 +21,10 @@ from datetime import UTC
 
 from cape.core import check
 from cape.core.errors import CapeError
+from cape.privacy.accounting import Amount
 from cape.steward import held as files
 from cape.steward.admin import shown
 from cape.steward.admin.data import Event
-from cape.steward.amount import Amount
 from cape.steward.approvals import FOLDERS, State
 from cape.steward.folder import POLICY, SiteFolder
 from cape.steward.held import Held

@@ -10,9 +10,9 @@ import numpy as np
 from cape.core import check
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
+from cape.privacy.accounting import Allowance, total
 from cape.steward.admin import data
 from cape.steward.admin.verdicts import verdicts
-from cape.steward.amount import Allowance, total
 from cape.steward.approvals import Held, State
 from cape.steward.book import Book, Places
 from cape.steward.heads import of_json
