@@ -25,9 +25,10 @@ from cape.blocks import Table
 from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
-from cape.engine.query import Analysis, Answer, Estimate
+from cape.engine.query import Analysis, Answer
 from cape.noise import SecureStream
 from cape.privacy import Budget
+from cape.stats.estimates import Estimate
 
 __all__ = ["answer", "finish"]
 

@@ -34,11 +34,12 @@ from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.contribution import contribution
-from cape.engine.query import Analysis, Estimate
+from cape.engine.query import Analysis
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.engine.session import AnalysisSession, StageResult
 from cape.engine.stages import Setting, Stages
 from cape.noise import SecureStream
+from cape.stats.estimates import Estimate
 
 __all__ = ["Cell", "Known", "Population", "measure", "release", "violations"]
 

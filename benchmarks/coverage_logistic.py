@@ -30,7 +30,6 @@ from benchmarks.harness import Result, Skip, bench
 from benchmarks.logistic_small import SKEWED, SMALL
 from benchmarks.regression import communities
 from cape import Budget, privacy
-from cape.analyses.matrices import symmetric
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.blocks import Scores
@@ -38,8 +37,10 @@ from cape.blocks.units import Units
 from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
-from cape.engine.query import Answer, Estimate
+from cape.engine.query import Answer
 from cape.noise import SecureStream
+from cape.stats.estimates import Estimate
+from cape.stats.matrices import symmetric
 
 Floats = NDArray[np.float64]
 Tables = Callable[[int, int], dict[str, Any]]

@@ -20,7 +20,7 @@ from scipy.stats import binom, rankdata
 from benchmarks.harness import Result, bench
 from cape import privacy
 from cape.analyses.evaluate_risk import MEASURES, RiskTable, default_edges
-from cape.engine.estimates import Estimate
+from cape.stats.estimates import Estimate
 
 Floats = NDArray[np.float64]
 

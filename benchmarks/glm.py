@@ -33,7 +33,8 @@ from cape.blocks import Choices, Sandwich, Scores
 from cape.blocks.block import Block
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
-from cape.engine.query import Answer, Estimate
+from cape.engine.query import Answer
+from cape.stats.estimates import Estimate
 from tests.analyses.regression.tables import influences, row_parts
 
 Floats = NDArray[np.float64]

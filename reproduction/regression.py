@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from cape.analyses.matrices import symmetric
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Term
@@ -38,7 +37,7 @@ from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.engine.calibration import RESOLUTION
 from cape.engine.consortium import Consortium
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
 from cape.engine.result import Release
 from cape.engine.schemes import SCHEMES, Cost, Outcome, Parties, Scheme, Task
 from cape.noise import SecureStream, discrete_gaussian
@@ -46,6 +45,8 @@ from cape.privacy import Budget, gaussian
 from cape.show import Shown, Table
 from cape.show.numbers import number
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
+from cape.stats.matrices import symmetric
 from reproduction import datasets
 from reproduction.calibration import release_as_published
 from reproduction.figure import Cell, Row

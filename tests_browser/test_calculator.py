@@ -10,9 +10,9 @@ from scipy.special import ndtr, ndtri
 
 import cape
 from cape import privacy
-from cape.noise.law import Law
 from cape.privacy import correlated
 from cape.show.numbers import at_most
+from cape.stats.law import Law
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0, 50.0)
 DELTAS = (1e-15, 1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.01, 0.1, 0.4)

@@ -79,7 +79,7 @@ const capePrivacy = (() => {
   const laplace = {
     worth: ({epsilon}) => epsilon,
     noise: ({l1}, worth, part) => SQRT2 * l1 / (worth * part),
-    // The noise is Gaussian with a gamma variance of this shape (1 for Laplace's law itself), as in cape.noise.law.
+    // The noise is Gaussian with a gamma variance of this shape (1 for Laplace's law itself), as in cape.stats.law.
     half(noise, sampling, shape) {
       if (shape > 100) return gaussian.half(noise, sampling);
       const nodes = variances(shape);

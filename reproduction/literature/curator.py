@@ -19,12 +19,12 @@ from cape.blocks.holder import Holder
 from cape.blocks.table import Table
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Neighbours
 from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost, Parties
 from cape.noise import SecureStream
 from cape.privacy import Budget
+from cape.stats.estimates import Estimates
 
 __all__ = ["Claimed", "Curator", "Holdings", "methods_of"]
 

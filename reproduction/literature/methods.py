@@ -26,7 +26,8 @@ from cape.analyses.regression.minimise import Objective, minimum
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.data import Schema
-from cape.engine.query import AnalysisResult, Estimate
+from cape.engine.query import AnalysisResult
+from cape.stats.estimates import Estimate
 from reproduction.literature.curator import Holdings, methods_of
 from reproduction.literature.data import Pooled, Regression, pool
 from reproduction.literature.erm import (

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t as students
 
-from cape.analyses.simulation import generator
 from cape.analyses.synthetic_model import SyntheticModel
 from cape.core import check
 from cape.core.errors import InvalidInput
+from cape.stats.simulation import generator
 
 if TYPE_CHECKING:
     import polars as pl

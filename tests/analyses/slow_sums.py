@@ -25,7 +25,7 @@ from cape.blocks.residuals import Residuals
 from cape.blocks.survival import Exits, woven
 from cape.data import Number
 from cape.engine.query import Answer
-from cape.noise import Law
+from cape.stats.law import Law
 
 STEP = 2.0**-20
 MU = float(privacy.mu(1.0, 1e-6))  # epsilon 1

@@ -23,9 +23,9 @@ from cape.analyses import (
     TableOne,
     Variance,
 )
-from cape.analyses.noisy_moments import likely
 from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
+from cape.stats.moments import likely
 
 from .slow_sums import exact, noisy, release
 

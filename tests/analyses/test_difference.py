@@ -11,11 +11,11 @@ from scipy.stats import f_oneway, t, ttest_ind
 
 from cape import privacy
 from cape.analyses import Difference, build
-from cape.analyses.noisy_moments import Sums
-from cape.analyses.welch import Group, Pair
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
+from cape.stats.moments import Sums
+from cape.stats.welch import Group, Pair
 
 from .slow_sums import MU, exact, noisy, scaled
 

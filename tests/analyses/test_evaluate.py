@@ -17,10 +17,10 @@ from cape import privacy
 from cape.analyses import Evaluate, build
 from cape.analyses.evaluate_errors import ErrorSums
 from cape.analyses.evaluate_risk import MEASURES, RiskTable, default_edges
-from cape.analyses.noisy_moments import Sums
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.engine.query import Answer
 from cape.show.svg import draw
+from cape.stats.moments import Sums
 
 from .slow_sums import exact, noisy
 

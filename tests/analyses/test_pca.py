@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import decomposition
 
-from cape.analyses.matrices import nearest_positive, shrunk, symmetric, without_repulsion
 from cape.analyses.pca import PCA, _component, _Components, _Noisy
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
+from cape.stats.matrices import nearest_positive, shrunk, symmetric, without_repulsion
 
 from .regression.conversations import converse, sums_of
 

@@ -12,7 +12,7 @@ from cape.analyses.quantiles import MOST_SEARCHED
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.query import Answer
-from cape.noise import Law
+from cape.stats.law import Law
 
 from .slow_sums import release, release_laplace, vectors
 

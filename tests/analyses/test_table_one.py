@@ -12,10 +12,10 @@ from scipy.stats import chi2_contingency, f_oneway, ttest_ind
 
 import cape
 from cape.analyses import TableOne
-from cape.analyses.balance import of_categories
 from cape.analyses.table_one_model import TableOneModel
 from cape.data import Category, Number, Schema
-from cape.engine.query import Estimate
+from cape.stats.balance import of_categories
+from cape.stats.estimates import Estimate
 
 from .slow_sums import exact, noisy, scaled
 

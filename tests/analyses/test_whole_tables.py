@@ -14,7 +14,7 @@ from cape.analyses.whole_tables import ask_whole, measured_whole
 from cape.blocks import Axis
 from cape.blocks.residuals import WholeTables
 from cape.engine.query import Answer
-from cape.noise.law import Law
+from cape.stats.law import Law
 
 SCHEMA = Schema(
     a=Category(("x", "y"), missing=False),

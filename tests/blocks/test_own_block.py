@@ -21,8 +21,9 @@ from cape.blocks.sql import Ask, SqlColumns
 from cape.core.errors import InvalidInput
 from cape.data import Schema, readers
 from cape.data.databases import SqlReader
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Neighbours, Query
 from cape.noise import SecureStream
+from cape.stats.estimates import Estimate
 from cape.steward.codes import Denied
 from cape.steward.review import columns_of
 

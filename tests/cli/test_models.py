@@ -13,9 +13,9 @@ import pytest
 import cape as library
 from cape.cli import screen, words
 from cape.engine.execute import Progress
-from cape.engine.query import Estimate
 from cape.show import Intervals, Line, Mark, html, svg
 from cape.show.plain import to_json
+from cape.stats.estimates import Estimate
 from tests.cli.test_report import Balanced
 
 MODELS = """

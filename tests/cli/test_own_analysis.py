@@ -22,10 +22,11 @@ from cape.audit.search import find
 from cape.audit.world import analysis_of, random_rows, stream_of
 from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.parts import Part
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Neighbours, Query
 from cape.engine.result import Release
 from cape.noise import SecureStream
 from cape.show import Figure
+from cape.stats.estimates import Estimate
 from cape.steward import Grant, Refusal
 from tests.world import World, document
 

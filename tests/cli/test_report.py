@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cape.engine.query import Estimate
 from cape.show import Bars, HeatMap, Intervals, Mark, svg
+from cape.stats.estimates import Estimate
 from tests.cli.conftest import SECRET
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from cape.noise import Law
+from cape.stats.law import Law
 from cape.study import Study
 from tests.world import HISTOGRAM, NAMES, World
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from cape.blocks import Axis, Counts, Custom, Moments
 from cape.core.errors import InvalidInput
-from cape.engine import Analysis, AnalysisResult, Estimate, Query
+from cape.engine import Analysis, AnalysisResult, Query
 from cape.show import Shown, Table
+from cape.stats.estimates import Estimate
 
 
 class Bins(Analysis):

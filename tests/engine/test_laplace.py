@@ -18,7 +18,8 @@ from cape.engine.contribution import add_noise
 from cape.engine.query import Query
 from cape.engine.schemes import Parties, Task, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.noise import LaplacePart, Law, Ring, SecureStream
+from cape.noise import LaplacePart, Ring, SecureStream
+from cape.stats.law import Law
 
 SITES = {name: pd.DataFrame({"age": np.arange(20.0, 90.0)}) for name in "abcde"}
 SCHEMA = {"age": cape.Number(0, 120, missing=False)}

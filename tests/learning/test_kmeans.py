@@ -22,8 +22,9 @@ from cape.engine.stages import Setting, Stages
 from cape.learning import kmeans
 from cape.learning.kmeans import KMeans, _Clusters, clear, summarise
 from cape.learning.seeds import cluster, public_stream, spread
-from cape.noise import GAUSSIAN, Law, SecureStream
+from cape.noise import SecureStream
 from cape.privacy import Budget
+from cape.stats.law import GAUSSIAN, Law
 
 PLANE = Schema(x=Number(-10, 10, missing=False), y=Number(-10, 10, missing=False))
 MIDDLES = np.array([[-6.0, -5.0], [5.0, 7.0], [6.0, -6.0], [-4.0, 6.5]])

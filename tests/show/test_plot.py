@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from cape import Budget, Consortium, Mean, Schema
-from cape.engine.query import Estimate
 from cape.show import Bars, Curves, Figure, Forest, HeatMap, Intervals, Line, Mark, Shown, Table
+from cape.stats.estimates import Estimate
 
 MARKS = tuple(Mark.of(Estimate(name, value, 0.2, 0.3)) for name, value in (("a", 1.0), ("b", 2.5)))
 PANELS = [

@@ -11,10 +11,11 @@ from scipy.stats import kstest
 
 from cape.analyses.histogram import Histogram
 from cape.engine.calibration import RESOLUTION
-from cape.noise import LaplacePart, Law
+from cape.noise import LaplacePart
 from cape.privacy import Budget
 from cape.privacy.accounting import Amount
 from cape.secagg import LaplaceSurplus
+from cape.stats.law import Law
 from cape.steward import Refusal, read
 from tests.world import World, document
 

@@ -14,7 +14,6 @@ from cape.analyses.difference import Difference
 from cape.analyses.evaluate import Evaluate
 from cape.analyses.heterogeneity import Heterogeneity
 from cape.analyses.histogram import ContingencyTable, Histogram
-from cape.analyses.independence import Independence
 from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
 from cape.analyses.mixed import MixedModel
 from cape.analyses.pca import PCA
@@ -34,6 +33,7 @@ from cape.analyses.survival.parametric import SurvivalRegression
 from cape.analyses.synthetic import SyntheticData
 from cape.analyses.table_one import TableOne
 from cape.analyses.tables import Tables
+from cape.stats.independence import Independence
 
 __all__ = [
     "ECDF",

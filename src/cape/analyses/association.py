@@ -11,22 +11,22 @@ import numpy as np
 
 from cape.analyses.columns import OfColumns
 from cape.analyses.histogram import one_hot
-from cape.analyses.independence import Contrasts, Independence, contrasts
-from cape.analyses.noisy_moments import enough
-from cape.analyses.shares import Share, apart
 from cape.blocks import Axis, Counts
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import names
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import AnalysisResult, Answer, Neighbours, Query
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import count, p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.independence import Contrasts, Independence, contrasts
+from cape.stats.moments import enough
+from cape.stats.proportions import Share, apart
 
 __all__ = ["Association", "AssociationModel"]
 

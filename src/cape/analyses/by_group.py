@@ -39,11 +39,11 @@ from cape.blocks import Grouped
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.arguments import names
-from cape.engine.estimates import Estimate, Estimates, warn_of_unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
 from cape.engine.result import Release
 from cape.show import Figure, Intervals, Mark
 from cape.show.figures import DOTS, Panel
+from cape.stats.estimates import Estimate, Estimates, warn_of_unknown
 
 __all__ = ["ByGroup"]
 

@@ -31,10 +31,6 @@ from scipy.special import ndtr, stdtr
 from cape.analyses.columns import OfColumns
 from cape.analyses.covariance import Correlation, Matrix
 from cape.analyses.histogram import one_hot
-from cape.analyses.independence import Independence
-from cape.analyses.noisy_moments import edge, enough
-from cape.analyses.shares import quantile
-from cape.analyses.simulation import normals
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.core import check
@@ -42,13 +38,17 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import names
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import AnalysisResult, Answer, Neighbours, Query
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.independence import Independence
+from cape.stats.moments import edge, enough
+from cape.stats.proportions import quantile
+from cape.stats.simulation import normals
 
 __all__ = ["CorrelationModel", "CorrelationTest"]
 

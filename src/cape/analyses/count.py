@@ -14,7 +14,8 @@ from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.data.categories import Value
 from cape.engine.arguments import conditions, joined, names
-from cape.engine.query import Answer, Estimate, Neighbours, Query, check_where
+from cape.engine.query import Answer, Neighbours, Query, check_where
+from cape.stats.estimates import Estimate
 
 __all__ = ["Count"]
 

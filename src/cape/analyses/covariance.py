@@ -36,16 +36,16 @@ from scipy.special import ndtri
 from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
 from cape.analyses.influence import STAGES, Influence, product_bound, spreads, squares
-from cape.analyses.matrices import nearest_positive, symmetric
-from cape.analyses.noisy_moments import Sums, edge, likely
 from cape.blocks import Design, Form, Gram
 from cape.blocks.terms import quoted
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, Answer, Conversation, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Conversation, Neighbours, Query
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.matrices import nearest_positive, symmetric
+from cape.stats.moments import Sums, edge, likely
 
 __all__ = ["Correlation", "Covariance", "Matrix", "moved"]
 

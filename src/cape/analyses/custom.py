@@ -16,8 +16,8 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import Estimates, Labels
 from cape.engine.query import Analysis, Answer, Neighbours, Query
+from cape.stats.estimates import Estimates, Labels
 
 __all__ = ["CustomSum"]
 

@@ -42,16 +42,16 @@ from typing import Any, ClassVar
 from cape.analyses.columns import OfColumns
 from cape.analyses.difference_model import Comparison, DifferenceModel
 from cape.analyses.moments import Weights, by_missing
-from cape.analyses.noisy_moments import Sums, present
-from cape.analyses.welch import Contrast, Group, MeansTest, Pair, equal
 from cape.blocks import Block, Moments
 from cape.core import check
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import AnalysisResult, Answer, Neighbours, Query
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.moments import Sums, present
+from cape.stats.welch import Contrast, Group, MeansTest, Pair, equal
 
 __all__ = ["Difference"]
 

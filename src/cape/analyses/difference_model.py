@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cape.analyses.welch import MeansTest
 from cape.data import Schema
-from cape.engine.estimates import is_unknown
-from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import LEVEL, between, p_said, p_value, rounded
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate, is_unknown
+from cape.stats.welch import MeansTest
 
 __all__ = ["Comparison", "DifferenceModel"]
 

@@ -21,8 +21,8 @@ from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined
-from cape.engine.estimates import warn_of_unknown
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
+from cape.stats.estimates import warn_of_unknown
 
 __all__ = ["Evaluate"]
 

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cape.analyses.noisy_moments import Sums, edge, likely
-from cape.analyses.shares import quantile
 from cape.blocks.squares import Form
 from cape.data import Number, Schema
-from cape.engine.estimates import Estimate, unknown
 from cape.engine.query import Answer
 from cape.show import Shown, Table
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.moments import Sums, edge, likely
+from cape.stats.proportions import quantile
 
 __all__ = ["ERRORS_WEIGHT", "ErrorModel", "ErrorSums"]
 

@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from cape.analyses.noisy_moments import edge, enough
-from cape.analyses.shares import Share, quantile
 from cape.blocks.predicted import inverse
 from cape.core.arrays import Floats
 from cape.data import Schema
-from cape.engine.estimates import Estimate, unknown
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import between, number, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.moments import edge, enough
+from cape.stats.proportions import Share, quantile
 
 __all__ = ["MEASURES", "RiskModel", "RiskTable", "default_edges"]
 

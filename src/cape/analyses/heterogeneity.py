@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 from cape.analyses.described import build_of
 from cape.analyses.heterogeneity_effects import KINDS, BySite, SiteEffects, by_site
 from cape.analyses.heterogeneity_model import HeterogeneityModel, Quantity
-from cape.analyses.synthesis import Synthesis
 from cape.blocks.terms import parse
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import SITE
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise, Query
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.meta_analysis import Synthesis
 
 __all__ = ["Heterogeneity"]
 

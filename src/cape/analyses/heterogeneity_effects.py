@@ -26,22 +26,22 @@ from cape.analyses.difference import Difference
 from cape.analyses.histogram import one_hot
 from cape.analyses.mean import Mean
 from cape.analyses.moments import Weights, by_missing
-from cape.analyses.noisy_moments import Sums, enough
 from cape.analyses.proportion import Proportion
 from cape.analyses.regression.inference import coefficients, widest
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.moments import SecondMoments
-from cape.analyses.shares import Share
 from cape.analyses.site_sums import PUBLIC, SiteSums, require_groups, site_query, stays
-from cape.analyses.synthesis import Effect
-from cape.analyses.welch import Group, Pair
 from cape.blocks import Axis, Block, Counts, GroupedProducts, Moments
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-from cape.engine.estimates import unknown
-from cape.engine.query import Analysis, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, Answer, Neighbours, Query
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.meta_analysis import Effect
+from cape.stats.moments import Sums, enough
+from cape.stats.proportions import Share
+from cape.stats.welch import Group, Pair
 
 __all__ = ["KINDS", "BySite", "SiteEffects", "by_site"]
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from cape.analyses.regression.effects import Effect, effects
-from cape.analyses.synthesis import Synthesis
 from cape.data import Schema
 from cape.data.schema import SITE
 from cape.engine.arguments import joined
-from cape.engine.estimates import is_unknown
-from cape.engine.query import Estimate
 from cape.show import Figure, Forest, Mark, Shown, Table
 from cape.show.figures import KEY, extent, strip
 from cape.show.numbers import LEVEL, between, number, p_said, rounded
 from cape.show.plain import plain
 from cape.show.tables import Estimated
+from cape.stats.estimates import Estimate, is_unknown
+from cape.stats.meta_analysis import Synthesis
 
 __all__ = ["HeterogeneityModel", "Quantity", "forest_rows", "published"]
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
-from cape.analyses.independence import Independence, contrasts
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.core import check
@@ -20,12 +19,13 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import conditions, digits_apart, names, written
-from cape.engine.estimates import Estimates, Labels
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Neighbours, Query
 from cape.engine.result import Release
-from cape.noise import GAUSSIAN
 from cape.show import Bars, Figure, HeatMap, Mark
 from cape.show.numbers import count, p_said
+from cape.stats.estimates import Estimate, Estimates, Labels
+from cape.stats.independence import Independence, contrasts
+from cape.stats.law import GAUSSIAN
 
 __all__ = ["ContingencyTable", "Histogram", "one_hot"]
 

@@ -21,9 +21,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cape.analyses.noisy_moments import likely
 from cape.blocks import Design, Form, Squares
 from cape.engine.query import Answer, Query
+from cape.stats.moments import likely
 
 __all__ = ["STAGES", "Influence", "product_bound", "spreads", "squares"]
 

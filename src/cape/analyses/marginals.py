@@ -23,8 +23,8 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.query import Answer, Neighbours, Query
-from cape.noise.law import GAUSSIAN, Law
 from cape.privacy.residuals import Columns, Relation, Scales, optimal_scales
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["Levels", "Marginal", "Measured", "Workload", "ask", "relation_of"]
 

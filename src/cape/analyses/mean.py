@@ -15,14 +15,14 @@ from cape.analyses.columns import OfColumns
 from cape.analyses.custom import CustomSum
 from cape.analyses.influence import STAGES, Influence, spreads, squares
 from cape.analyses.moments import Weights, apart, by_missing
-from cape.analyses.noisy_moments import Sums
-from cape.analyses.tails import coarse
 from cape.blocks import Block, Design, Form, Moments
 from cape.blocks.terms import quoted
 from cape.core.arrays import Floats
 from cape.data import Number, Schema
-from cape.engine.estimates import warn_of_unknown
-from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Conversation, Neighbours, Query
+from cape.stats.estimates import Estimate, warn_of_unknown
+from cape.stats.laplace_tails import coarse
+from cape.stats.moments import Sums
 
 __all__ = ["Mean", "StandardDeviation", "Sum", "Variance"]
 

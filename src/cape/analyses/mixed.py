@@ -26,17 +26,8 @@ from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Schema
 from cape.data.schema import SITE
 from cape.engine.arguments import joined, names, regression
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import (
-    Analysis,
-    AnalysisResult,
-    Answer,
-    Conversation,
-    Estimate,
-    Neighbours,
-    Noise,
-    Query,
-)
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
 
 __all__ = ["MixedModel"]
 

@@ -23,9 +23,9 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import chdtri, fdtrc
 
 from cape.analyses.mixed_observed import Observed, inverted, of_moments, shown_by
-from cape.analyses.mixture import Mixture, quantile, quantiles
 from cape.analyses.site_sums import SiteSums
 from cape.core.arrays import Floats
+from cape.stats.mixture import Mixture, quantile, quantiles
 
 __all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit", "maximised"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from cape.analyses.caution import CAUTION
 from cape.analyses.heterogeneity_model import published
-from cape.analyses.mixture import Mixture
 from cape.analyses.regression.effects import effects
 from cape.data import Schema
 from cape.engine.arguments import joined
-from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import LEVEL, between, p_value, rounded
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
+from cape.stats.mixture import Mixture
 
 __all__ = ["MixedEffectsModel"]
 

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.matrices import CLEAR, spectral
-from cape.analyses.noisy_moments import enough
 from cape.analyses.site_sums import SiteSums
 from cape.core.arrays import Floats
+from cape.stats.matrices import CLEAR, spectral
+from cape.stats.moments import enough
 
 __all__ = ["Observed", "inverted", "of_moments", "shown_by", "squares_noise"]
 

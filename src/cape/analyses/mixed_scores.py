@@ -26,13 +26,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from cape.analyses.matrices import nearest_positive
 from cape.analyses.mixed_likelihood import MixedFit, maximised
 from cape.analyses.mixed_observed import Observed, squares_noise
-from cape.analyses.noisy_moments import enough
 from cape.analyses.site_scores import ScoreSums
 from cape.analyses.site_sums import SiteSums
 from cape.core.arrays import Floats
+from cape.stats.matrices import nearest_positive
+from cape.stats.moments import enough
 
 __all__ = ["fit_scores"]
 

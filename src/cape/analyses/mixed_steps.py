@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from cape.analyses.matrices import shrunk
 from cape.analyses.site_scores import Point, ScoreSums, moved_squared
 from cape.analyses.site_sums import SiteSums
 from cape.core.arrays import Floats
+from cape.stats.matrices import shrunk
 
 __all__ = ["SHARES", "first_point", "next_point", "silent"]
 

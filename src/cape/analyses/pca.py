@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cape.analyses.influence import STAGES, Influence, spreads, squares
-from cape.analyses.matrices import spectral, symmetric, without_repulsion
-from cape.analyses.noisy_moments import enough, likely
 from cape.analyses.regression.sensitivity import joint
 from cape.blocks import Design, Form, Term
 from cape.blocks.terms import quoted
@@ -27,20 +25,14 @@ from cape.core.arrays import Flags, Floats
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import unknown
-from cape.engine.query import (
-    Analysis,
-    AnalysisResult,
-    Answer,
-    Conversation,
-    Estimate,
-    Neighbours,
-    Query,
-)
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
 from cape.show.numbers import between, rounded
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.matrices import spectral, symmetric, without_repulsion
+from cape.stats.moments import enough, likely
 
 __all__ = ["PCA", "PCAModel"]
 

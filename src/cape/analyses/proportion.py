@@ -11,13 +11,13 @@ import numpy as np
 
 from cape.analyses.columns import OfColumns
 from cape.analyses.histogram import one_hot
-from cape.analyses.noisy_moments import enough
-from cape.analyses.shares import Share
 from cape.blocks import Axis, Counts
 from cape.data import Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Answer, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Neighbours, Query
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.moments import enough
+from cape.stats.proportions import Share
 
 __all__ = ["Proportion"]
 

@@ -11,10 +11,6 @@ import numpy as np
 
 from cape.analyses import search
 from cape.analyses.by_group import ByGroup
-from cape.analyses.distribution import Curve
-from cape.analyses.noisy_moments import enough
-from cape.analyses.shares import proportion_error
-from cape.analyses.tree import Tree, check_bins, sizes
 from cape.analyses.tree_axes import level_axes
 from cape.blocks import Axis, Counts
 from cape.core import check
@@ -22,11 +18,15 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import digits_apart, joined, names, written
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Answer, Conversation, Estimate, Neighbours, Query
+from cape.engine.query import Answer, Conversation, Neighbours, Query
 from cape.engine.result import Release
 from cape.show import Figure, Intervals, Line, Mark
 from cape.show.figures import DOTS, dots
+from cape.stats.distribution import Curve
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.moments import enough
+from cape.stats.proportions import proportion_error
+from cape.stats.tree import Tree, check_bins, sizes
 
 __all__ = ["ECDF", "MOST_SEARCHED", "Quantiles"]
 

@@ -12,8 +12,6 @@ import numpy as np
 from scipy.special import chdtrc
 
 from cape.analyses.histogram import one_hot
-from cape.analyses.independence import Independence, group_contrasts
-from cape.analyses.noisy_moments import enough, present
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.core import check
@@ -21,13 +19,15 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import names
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import count, p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.independence import Independence, group_contrasts
+from cape.stats.moments import enough, present
 
 __all__ = ["RankTest", "RankTestModel"]
 

@@ -36,13 +36,14 @@ from functools import cached_property
 import numpy as np
 
 from cape.analyses.histogram import one_hot
-from cape.analyses.tails import coarse
 from cape.blocks import Axis, Counts
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number
-from cape.engine.query import Estimate, Neighbours
-from cape.noise import GAUSSIAN, Law
+from cape.engine.query import Neighbours
+from cape.stats.estimates import Estimate
+from cape.stats.laplace_tails import coarse
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["PARTS", "Counted", "Cut", "Ranks", "brackets", "first", "inner", "last"]
 

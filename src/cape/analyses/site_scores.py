@@ -35,12 +35,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.matrices import symmetric
 from cape.analyses.site_sums import PUBLIC, stays
 from cape.blocks import Design, SiteScores
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
+from cape.stats.matrices import symmetric
 
 __all__ = ["Point", "ScoreSums", "moved_squared"]
 

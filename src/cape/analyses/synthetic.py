@@ -32,7 +32,6 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import Estimates
 from cape.engine.query import (
     Analysis,
     AnalysisResult,
@@ -44,6 +43,7 @@ from cape.engine.query import (
 )
 from cape.show import Table
 from cape.show.numbers import count
+from cape.stats.estimates import Estimates
 
 if TYPE_CHECKING:
     from cape.engine.result import Release

@@ -11,7 +11,7 @@ import numpy as np
 
 from cape.analyses.synthetic_choices import beyond_noise, merged_counts
 from cape.core.arrays import Floats
-from cape.engine.estimates import Estimate
+from cape.stats.estimates import Estimate
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from cape.analyses.simulation import Random
 from cape.core.arrays import Flags, Floats, Integers
 from cape.core.errors import MissingExtra
+from cape.stats.simulation import Random
 
 __all__ = ["Measurement", "Network", "Potentials", "drawn", "fit", "require_mbi"]
 

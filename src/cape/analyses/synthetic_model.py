@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cape.analyses.marginals import Levels
-from cape.analyses.simulation import Random, generator
 from cape.analyses.synthetic_choices import merged_counts, nearest_counts
 from cape.analyses.synthetic_fit import Measurement, Network, Potentials, drawn, fit
 from cape.blocks import Axis, Merged
@@ -23,6 +22,7 @@ from cape.data import Schema
 from cape.engine.query import Answer, Query
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.plain import plain
+from cape.stats.simulation import Random, generator
 
 if TYPE_CHECKING:
     import polars as pl

@@ -43,22 +43,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.adding_up import added_up, at_most, whole
-from cape.analyses.balance import Balance, of_categories, of_numbers
-from cape.analyses.distribution import Curve
 from cape.analyses.histogram import one_hot
 from cape.analyses.moments import Weights
-from cape.analyses.noisy_moments import Sums, enough, kurtosis
-from cape.analyses.shares import proportion_error
 from cape.analyses.table_one_model import TableOneModel
-from cape.analyses.tree import Tree, check_bins, depth
 from cape.analyses.tree_axes import level_axes
 from cape.blocks import Axis, Block, Counts, Moments
 from cape.core.arrays import Floats
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
+from cape.stats.balance import Balance, of_categories, of_numbers
+from cape.stats.distribution import Curve
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.integer_totals import added_up, at_most, whole
+from cape.stats.moments import Sums, enough, kurtosis
+from cape.stats.proportions import proportion_error
+from cape.stats.tree import Tree, check_bins, depth
 
 __all__ = ["TableOne"]
 

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cape.analyses.balance import Balance
 from cape.data import Number, Schema
-from cape.engine.estimates import is_unknown
-from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, extent
 from cape.show.numbers import between, p_value, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.balance import Balance
+from cape.stats.estimates import Estimate, is_unknown
 
 __all__ = ["TableOneModel"]
 

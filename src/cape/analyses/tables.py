@@ -23,10 +23,10 @@ from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise, Query
 from cape.privacy.residuals import groups_of, scales_effort
 from cape.show import Table
+from cape.stats.estimates import Estimates
 
 __all__ = ["Tables", "cut"]
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.independence import Contrasts, contrasts
 from cape.analyses.marginals import Marginal
-from cape.analyses.noisy_moments import enough
-from cape.analyses.shares import Share, apart, quantile
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.engine.estimates import unknown
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.independence import Contrasts, contrasts
+from cape.stats.moments import enough
+from cape.stats.proportions import Share, apart, quantile
 
 __all__ = ["conditional", "correlation", "interaction", "mean", "ratios"]
 

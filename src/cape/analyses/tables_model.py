@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Measured
 from cape.analyses.tables_view import Crosstab
 from cape.analyses.tables_where import Where, chosen
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.engine.query import Estimate
-from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.numbers import LEVEL, between, count, p_value, rounded
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
+from cape.stats.independence import Independence
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["PairFound", "TablesModel"]
 

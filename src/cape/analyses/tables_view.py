@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cape.analyses import tables_effects as effects
-from cape.analyses.independence import Independence
 from cape.analyses.marginals import Levels, Marginal
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.engine.estimates import Estimates, unknown
-from cape.engine.query import Estimate
-from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, HeatMap, Mark, Shown, Table
 from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate, Estimates, unknown
+from cape.stats.independence import Independence
+from cape.stats.law import GAUSSIAN, Law
 
 if TYPE_CHECKING:
     import polars as pl

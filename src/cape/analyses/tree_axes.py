@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cape.analyses.tree import sizes
 from cape.blocks import Axis
 from cape.data import Number
+from cape.stats.tree import sizes
 
 __all__ = ["level_axes"]
 

@@ -19,11 +19,12 @@ from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.noise import GAUSSIAN, Kind, Law
+from cape.noise import Kind
 from cape.noise.parts import KINDS
 from cape.privacy import Budget
 from cape.show import Shown, Table
 from cape.show.numbers import count, number
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["BESIDE", "Plan", "make_plan", "noise_ratio"]
 

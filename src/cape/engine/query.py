@@ -25,12 +25,12 @@ from cape.blocks.typical import steepest
 from cape.core import check
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
-from cape.engine.estimates import Estimate, Estimates
-from cape.noise.law import GAUSSIAN, Law
 from cape.show import Figure, Intervals, Shown, Table
 from cape.show.figures import DOTS, dots, to_scale
 from cape.show.findings import findings
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate, Estimates
+from cape.stats.law import GAUSSIAN, Law
 
 if TYPE_CHECKING:
     from cape.engine.result import Release

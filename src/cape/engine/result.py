@@ -13,7 +13,6 @@ from rich.text import Text
 from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.arguments import joined
-from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.privacy import gaussian, laplace
@@ -22,6 +21,7 @@ from cape.show.numbers import count
 from cape.show.plain import plain
 from cape.show.shown import SUMMARY_WIDTH
 from cape.show.terminal import as_text, rendered
+from cape.stats.estimates import Estimates
 
 __all__ = ["Release", "ReleaseGuarantee"]
 

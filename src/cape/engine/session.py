@@ -25,14 +25,15 @@ import numpy as np
 from cape.core import check
 from cape.core.errors import CapeError, InvalidInput
 from cape.engine.calibration import MOST_ROWS, Calibration
-from cape.engine.estimates import Estimates
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Query, ResumePoint
 from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost
 from cape.engine.schemes.cape import MOST_STEPS
 from cape.engine.schemes.scheme import Int64
 from cape.engine.stages import Stages
-from cape.noise import GAUSSIAN, Ring
+from cape.noise import Ring
+from cape.stats.estimates import Estimates
+from cape.stats.law import GAUSSIAN
 
 __all__ = ["AnalysisSession", "StageResult"]
 

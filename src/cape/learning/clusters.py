@@ -12,13 +12,13 @@ from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core.arrays import Flags, Floats, Integers
 from cape.data import Schema
-from cape.engine.query import Estimate
 from cape.learning.seeds import nearest
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS
 from cape.show.numbers import count, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate
 
 __all__ = ["KMeansModel"]
 

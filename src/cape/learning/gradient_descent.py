@@ -14,13 +14,13 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import Estimates
 from cape.engine.query import AnalysisResult
 from cape.learning.checkpoint import fingerprint
 from cape.learning.descent import Descent, Training, history_table, rows_of_person
 from cape.show import Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
+from cape.stats.estimates import Estimates
 
 __all__ = ["GradientDescent"]
 

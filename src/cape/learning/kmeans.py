@@ -50,17 +50,7 @@ from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.data.schema import Column
 from cape.engine.arguments import joined, names
-from cape.engine.estimates import unknown
-from cape.engine.query import (
-    Analysis,
-    AnalysisResult,
-    Answer,
-    Conversation,
-    Estimate,
-    Neighbours,
-    Noise,
-    Query,
-)
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.learning.clusters import KMeansModel
 from cape.learning.seeds import (
     Spread,
@@ -73,8 +63,9 @@ from cape.learning.seeds import (
     spread,
     spread_effort,
 )
-from cape.noise.law import GAUSSIAN, Law, coarse
 from cape.show.numbers import count
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.law import GAUSSIAN, Law, coarse
 
 __all__ = ["KMeans", "sensitivity", "sensitivity_l1"]
 

@@ -16,12 +16,13 @@ from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
-from cape.engine.query import AnalysisResult, Estimate
+from cape.engine.query import AnalysisResult
 from cape.learning.descent import WATCHED, Descent, Training, history_table, rows_of_person
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate
 
 __all__ = ["NetworkModel", "NeuralNetwork"]
 

@@ -3,19 +3,16 @@
 from cape.noise.gaussian import discrete_gaussian
 from cape.noise.gram import Gram, exact_gram, exact_products
 from cape.noise.grid import coarsen
-from cape.noise.law import GAUSSIAN, Law
 from cape.noise.parts import GaussianPart, Kind, LaplacePart, Part
 from cape.noise.polya import polya_difference
 from cape.noise.ring import Ring, zero_sum_share
 from cape.noise.stream import SecureStream
 
 __all__ = [
-    "GAUSSIAN",
     "GaussianPart",
     "Gram",
     "Kind",
     "LaplacePart",
-    "Law",
     "Part",
     "Ring",
     "SecureStream",

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cape.noise import gaussian, polya
-from cape.noise.law import GAUSSIAN, Law
 from cape.noise.stream import SecureStream
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["KINDS", "GaussianPart", "Kind", "LaplacePart", "Part"]
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cape.analyses.simulation import Random, generator
 from cape.blocks.typical import Shape
 from cape.core import check
 from cape.data import Schema
 from cape.data.schema import Category, Column, Number
+from cape.stats.simulation import Random, generator
 from cape.study.sites import SourceSpec
 from cape.study.study import Study
 

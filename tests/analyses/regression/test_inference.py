@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from cape.analyses.regression.inference import Unsure, z_and_p
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate
 
 
 def covered(sampling: float, privacy: float, level: float) -> float:

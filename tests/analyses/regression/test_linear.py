@@ -15,7 +15,7 @@ from cape.analyses.regression.joint import Joint
 from cape.analyses.regression.linear import LinearRegression
 from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Number, Schema
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate
 
 from .tables import conducted, found, numeric
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cape.core.errors import InvalidInput
-from cape.engine.query import AnalysisResult, Estimate
+from cape.engine.query import AnalysisResult
+from cape.stats.estimates import Estimate
 from reproduction.literature import Curator, methods_of
 from tests.engine.questions import Average, Bins
 from tests.engine.test_consortium import BUDGET, EDGES, SCHEMA, TABLES, consortium

@@ -34,16 +34,8 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import features_of, joined
-from cape.engine.query import (
-    Analysis,
-    AnalysisResult,
-    Answer,
-    Conversation,
-    Estimate,
-    Neighbours,
-    Noise,
-    Query,
-)
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
+from cape.stats.estimates import Estimate
 
 __all__ = ["ROUNDS", "ByScores", "Fitted", "stepwise", "warn"]
 

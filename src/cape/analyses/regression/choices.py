@@ -42,8 +42,8 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined
-from cape.engine.estimates import unknown
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
+from cape.engine.query import AnalysisResult, Answer, Neighbours, Noise, Query
+from cape.stats.estimates import Estimate, unknown
 
 __all__ = ["ChoiceRegression", "choice_query"]
 

@@ -22,10 +22,10 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
-from cape.engine.query import Estimate
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
 
 __all__ = ["ChoiceModel"]
 

@@ -18,7 +18,7 @@ from cape.analyses.regression.scores import Step
 from cape.blocks import Choices
 from cape.blocks.choices import Model
 from cape.core.arrays import Floats
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate
 
 __all__ = ["Shares", "fit_of", "unseen_labels"]
 

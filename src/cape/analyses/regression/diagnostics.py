@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import entr, gammaincc, ndtri
 
-from cape.analyses.matrices import nearest_positive
 from cape.analyses.regression.joint import WaldTest
 from cape.analyses.regression.likelihoods import Binary, Likelihood, Numbers
 from cape.analyses.regression.scores import Step
 from cape.blocks.families import NegativeBinomial
-from cape.engine.estimates import unknown
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.matrices import nearest_positive
 
 __all__ = ["AtLeast", "deviance_of", "dispersion", "explained", "score_test", "share_of"]
 

@@ -10,10 +10,10 @@ from typing import Any
 from cape.analyses.regression.inference import z_and_p
 from cape.analyses.regression.reference import INTERCEPT, Reference
 from cape.data import Number, Schema
-from cape.engine.query import Estimate
 from cape.show import Figure, Intervals, Mark, Table
 from cape.show.figures import DOTS, MOST_MARKS
 from cape.show.numbers import LEVEL, between, p_value, rounded
+from cape.stats.estimates import Estimate
 
 __all__ = ["Effect", "effect_table", "effects", "forest", "plainly", "ratios_of"]
 

@@ -28,8 +28,9 @@ from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined
-from cape.engine.query import AnalysisResult, Answer, Conversation, Estimate, Neighbours, Noise, Query
+from cape.engine.query import AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.show.numbers import count
+from cape.stats.estimates import Estimate
 
 __all__ = ["GLM"]
 

@@ -23,10 +23,10 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
-from cape.engine.query import Estimate
 from cape.show import Figure, Table
 from cape.show.numbers import count, number, p_said
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
 
 __all__ = ["GLMModel"]
 

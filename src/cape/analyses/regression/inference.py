@@ -26,12 +26,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cape.analyses.matrices import CLEAR, spectral
 from cape.analyses.regression.moments import SecondMoments
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.engine.arguments import joined
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate
+from cape.stats.matrices import CLEAR, spectral
 
 __all__ = [
     "Between",

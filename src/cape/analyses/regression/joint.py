@@ -29,10 +29,9 @@ from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.engine.arguments import joined
-from cape.engine.estimates import unknown
-from cape.engine.query import Estimate
 from cape.show.numbers import p_said
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate, unknown
 
 __all__ = ["Joint", "Matrix", "Tested", "WaldTest", "rows_of"]
 

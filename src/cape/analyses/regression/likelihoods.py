@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import betainc, gammainccinv, gammaincinv, ndtr, ndtri
 
-from cape.analyses.matrices import nearest_positive
 from cape.analyses.regression.scores import LOGISTIC, Point, Scale, Step
 from cape.blocks.families import (
     TINY,
@@ -32,6 +31,7 @@ from cape.blocks.families import (
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
+from cape.stats.matrices import nearest_positive
 
 __all__ = ["LIKELIHOODS", "Binary", "Likelihood", "Numbers"]
 

@@ -18,10 +18,10 @@ from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.data import Schema
-from cape.engine.query import Estimate
 from cape.show import Figure, Table
 from cape.show.numbers import number
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
 
 __all__ = ["LinearModel"]
 

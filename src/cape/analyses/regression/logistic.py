@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cape.analyses.matrices import CLEAR
 from cape.analyses.regression.by_scores import ByScores, stepwise, warn
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.logistic_model import LogisticModel
@@ -22,6 +21,7 @@ from cape.data import Number, Schema
 from cape.engine.arguments import joined
 from cape.engine.query import AnalysisResult
 from cape.show.numbers import count
+from cape.stats.matrices import CLEAR
 
 __all__ = ["LogisticRegression"]
 

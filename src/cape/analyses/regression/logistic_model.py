@@ -21,10 +21,10 @@ from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
-from cape.engine.query import Estimate
 from cape.show import Figure, Table
 from cape.show.numbers import count
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate
 
 __all__ = ["LogisticModel"]
 

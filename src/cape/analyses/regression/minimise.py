@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.matrices import spectral
 from cape.analyses.regression.ridge import CAUTION, FLOOR, LEAST, MARGIN, SURE
 from cape.core.arrays import Floats, Integers
+from cape.stats.matrices import spectral
 
 __all__ = ["Minimum", "Objective", "dense", "minimum"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.matrices import symmetric
 from cape.blocks import Design, Term
 from cape.core.arrays import Floats
 from cape.engine.query import Answer
+from cape.stats.matrices import symmetric
 
 __all__ = ["XX", "XY", "YY", "SecondMoments", "X", "Y"]
 

@@ -24,11 +24,11 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined, regression
-from cape.engine.estimates import unknown
-from cape.engine.query import Analysis, AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
 from cape.show import Figure, Shown, Table
 from cape.show.numbers import number
 from cape.show.plain import plain
+from cape.stats.estimates import Estimate, unknown
 
 __all__ = ["PolynomialLoss", "PolynomialModel"]
 

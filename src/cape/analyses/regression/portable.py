@@ -15,7 +15,7 @@ from cape.show.plain import plain
 if TYPE_CHECKING:
     from cape.blocks.design import Design
     from cape.data import Schema
-    from cape.engine.query import Estimate
+    from cape.stats.estimates import Estimate
 
 __all__ = ["Portable"]
 

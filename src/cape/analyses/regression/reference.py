@@ -10,8 +10,8 @@ from typing import Any
 from cape.analyses.regression.joint import Joint
 from cape.data import Category, Number, Schema
 from cape.data.products import pieces
-from cape.engine.query import Estimate
 from cape.show.numbers import between, rounded
+from cape.stats.estimates import Estimate
 
 __all__ = ["INTERCEPT", "Reference", "reference"]
 

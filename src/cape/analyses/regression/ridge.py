@@ -31,9 +31,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.matrices import spectral
 from cape.analyses.regression.moments import SecondMoments
 from cape.core.arrays import Floats
+from cape.stats.matrices import spectral
 
 __all__ = ["CAUTION", "FLOOR", "LEAST", "MARGIN", "SURE", "Fit", "fit"]
 

@@ -34,12 +34,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.matrices import shrunk, symmetric
 from cape.analyses.regression.inference import Coefficients
 from cape.blocks import Design, Sandwich
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
+from cape.stats.matrices import shrunk, symmetric
 
 __all__ = ["Meat", "sandwich_query", "sensitivity"]
 

@@ -45,7 +45,6 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaincinv
 
-from cape.analyses.matrices import nearest_positive, shrunk, spectral, symmetric
 from cape.blocks import Design, Scores
 from cape.blocks.block import T_BITS
 from cape.blocks.families import Family, Logit
@@ -53,6 +52,7 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
+from cape.stats.matrices import nearest_positive, shrunk, spectral, symmetric
 
 __all__ = [
     "ASYMMETRIC",

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.matrices import CLEAR, shrunk, spectral, symmetric
 from cape.blocks import Exposure
 from cape.blocks.exposure import middles
 from cape.blocks.martingale import STEEP
 from cape.core.arrays import Floats
 from cape.engine.query import Answer
+from cape.stats.matrices import CLEAR, shrunk, spectral, symmetric
 
 __all__ = ["Baseline"]
 

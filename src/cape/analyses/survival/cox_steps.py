@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.matrices import nearest_positive, spectral, symmetric
 from cape.analyses.regression.scores import FAR, MISFIT, NEAR, ROUGH, Belief, Point, Step
 from cape.analyses.survival.baseline import Baseline
 from cape.blocks import Design, FollowUp, Martingale
 from cape.blocks.steps import ONE
 from cape.core.arrays import Floats
 from cape.engine.query import Answer
+from cape.stats.matrices import nearest_positive, spectral, symmetric
 
 __all__ = ["HazardStep", "Place", "believed", "clipping", "tilt_noise"]
 

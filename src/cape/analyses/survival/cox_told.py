@@ -17,7 +17,8 @@ from cape.analyses.survival.cox_steps import HazardStep
 from cape.blocks import Martingale
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
-from cape.engine.query import Answer, Estimate
+from cape.engine.query import Answer
+from cape.stats.estimates import Estimate
 
 __all__ = ["CoxBaseline", "Told"]
 

@@ -25,12 +25,12 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cape.analyses.simulation import generator
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.risk_table import RiskTable
-from cape.analyses.tails import stretched
 from cape.core.arrays import Floats
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate
+from cape.stats.laplace_tails import stretched
+from cape.stats.simulation import generator
 
 __all__ = ["Area", "SurvivalCurve", "quantile_of"]
 

@@ -19,7 +19,7 @@ from cape.analyses.survival.curve import SurvivalCurve, quantile_of
 from cape.analyses.survival.hazard import wilson
 from cape.analyses.survival.risk_table import RiskTable
 from cape.core.arrays import Floats
-from cape.engine.query import Estimate
+from cape.stats.estimates import Estimate
 
 __all__ = ["Incidence"]
 

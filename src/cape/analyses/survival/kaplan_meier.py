@@ -16,9 +16,9 @@ from cape.analyses.survival.of_times import OfTimes, edge_names
 from cape.core import check
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
-from cape.engine.estimates import unknown, warn_of_unknown
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Noise, Query
+from cape.engine.query import AnalysisResult, Answer, Neighbours, Noise, Query
 from cape.show import Table
+from cape.stats.estimates import Estimate, unknown, warn_of_unknown
 
 __all__ = ["KaplanMeier"]
 

@@ -13,12 +13,12 @@ from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.incidence import Incidence
 from cape.core.arrays import Floats
 from cape.data import Schema
-from cape.engine.query import Estimate
 from cape.show import Curves, Figure, Mark, Shown, Table
 from cape.show.findings import findings
 from cape.show.numbers import LEVEL, between, number, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate
 
 __all__ = ["Group", "KaplanMeierModel", "titled"]
 

@@ -22,19 +22,20 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import chdtrc
 
-from cape.analyses.independence import Independence
 from cape.analyses.survival.of_times import OfTimes
 from cape.analyses.survival.risk_table import RiskTable
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.engine.query import AnalysisResult, Answer, Estimate, Neighbours, Query
+from cape.engine.query import AnalysisResult, Answer, Neighbours, Query
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
 from cape.show.numbers import count, p_said
 from cape.show.plain import plain
 from cape.show.tables import listed
+from cape.stats.estimates import Estimate
+from cape.stats.independence import Independence
 
 __all__ = ["LogRank", "LogRankModel"]
 

@@ -27,8 +27,9 @@ from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, names
-from cape.engine.query import AnalysisResult, Answer, Estimate
+from cape.engine.query import AnalysisResult, Answer
 from cape.show.numbers import count
+from cape.stats.estimates import Estimate
 
 __all__ = ["DISTRIBUTIONS", "SurvivalRegression"]
 

@@ -30,7 +30,7 @@ from scipy.optimize import brentq, nnls
 
 from cape.blocks.survival import woven
 from cape.core.arrays import Floats
-from cape.noise import GAUSSIAN, Law
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["Blur", "RiskTable", "Slopes", "risk_tables"]
 

@@ -20,9 +20,9 @@ from cape.cli.options import AsJson
 from cape.cli.results import Answered, Results
 from cape.core import check
 from cape.core.errors import InvalidInput
-from cape.engine.query import Estimate
 from cape.privacy import Budget
 from cape.show.numbers import rounded
+from cape.stats.estimates import Estimate
 
 __all__ = ["demo"]
 

@@ -14,9 +14,10 @@ from cape.cli.screen import Steps
 from cape.core.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
-from cape.engine.query import Analysis, Estimate
+from cape.engine.query import Analysis
 from cape.engine.result import Release
 from cape.privacy import Budget
+from cape.stats.estimates import Estimate
 from cape.study import Study
 
 __all__ = ["COLUMNS", "GROUPS", "RUNS", "SITES", "Compared", "Demo", "rehearse", "written"]

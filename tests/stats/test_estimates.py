@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cape.analyses import ContingencyTable, Histogram
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-from cape.engine.estimates import Estimate, Estimates, Labels
 from cape.engine.query import Answer
+from cape.stats.estimates import Estimate, Estimates, Labels
 
 SCHEMA = Schema(age=(0, 100), sex=["f", "m"], stage=["I", "II", "III"])
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from cape.analyses.adding_up import added_up, at_most, whole
+from cape.stats.integer_totals import added_up, at_most, whole
 
 COUNTS = st.lists(st.floats(-1e4, 1e6), min_size=1, max_size=9).map(np.array)
 

@@ -4,7 +4,7 @@ A variance tau² has a confidence distribution: the tau² with P(statistic large
 where what has a negative one is 0. Given tau², an estimate is normal with a known error; mixed over the
 quantiles, its interval holds with few sites, where one value of tau² would make it too narrow. For k equal
 sites without any other error the mixture is Student's t on k - 1 degrees of freedom exactly, because
-(k - 1) s² / tau² is chi-square. Tested in tests/analyses/test_synthesis.py.
+(k - 1) s² / tau² is chi-square. Tested in tests/stats/test_meta_analysis.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cape.analyses.noisy_moments import edge
 from cape.core.arrays import Floats
+from cape.stats.moments import edge
 
 __all__ = ["Mixture", "quantile", "quantiles"]
 
@@ -50,6 +50,7 @@ class Mixture:
         return min(2 * min(part, 1 - part), 1.0)
 
     def __call__(self, level: float) -> tuple[float, float]:
+        """Return the interval at a level."""
         middle = float(np.mean(self.values))
         far = max(abs(value - middle) for value in self.values)
         far += (abs(float(ndtri((1 - level) / 2))) + 1) * max(self.errors)

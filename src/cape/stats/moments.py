@@ -15,11 +15,10 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
-from cape.analyses.tails import stretched
 from cape.core.arrays import Floats
-from cape.engine.estimates import Interval, unknown
-from cape.engine.query import Estimate
-from cape.noise import GAUSSIAN, Law
+from cape.stats.estimates import Estimate, Interval, unknown
+from cape.stats.laplace_tails import stretched
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["NORMAL", "Range", "Sums", "edge", "enough", "kurtosis", "likely", "present"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
-from cape.analyses.tails import stretched
-from cape.noise import GAUSSIAN, Law
+from cape.stats.laplace_tails import stretched
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["Share", "apart", "proportion_error", "quantile"]
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2, t
 from statsmodels.stats.meta_analysis import combine_effects
 
-from cape.analyses.synthesis import Effect, Synthesis
+from cape.stats.meta_analysis import Effect, Synthesis
 
 VALUES = np.array([0.10, 0.50, 0.20, 0.90, 0.40])
 VARIANCES = np.array([0.01, 0.02, 0.015, 0.03, 0.01])

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.independence import contrasts
-from cape.analyses.noisy_moments import Sums, enough, present
-from cape.analyses.welch import Group, Pair, equal
 from cape.core.arrays import Floats
+from cape.stats.independence import contrasts
+from cape.stats.moments import Sums, enough, present
+from cape.stats.welch import Group, Pair, equal
 
 __all__ = ["Balance", "of_categories", "of_numbers"]
 

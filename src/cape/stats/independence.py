@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtr, chndtrinc
 
-from cape.analyses.noisy_moments import enough
-from cape.analyses.tails import chi_square
 from cape.core.arrays import Floats
-from cape.noise import GAUSSIAN, Law
+from cape.stats.laplace_tails import chi_square
+from cape.stats.law import GAUSSIAN, Law
+from cape.stats.moments import enough
 
 __all__ = ["Contrasts", "Independence", "Strength", "Terms", "contrasts", "group_contrasts"]
 
@@ -101,6 +101,7 @@ class Strength:
     units: tuple[float, float]
 
     def __call__(self, level: float) -> tuple[float, float]:
+        """Return the interval at a level."""
         tail = (1 - level) / 2
         low, high = self._end(1 - tail, self.units[0]), self._end(tail, self.units[1])
         return min(low, self.value), max(high, self.value)

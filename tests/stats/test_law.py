@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import kstest, laplace, norm
 
 from cape.core.errors import InvalidInput
-from cape.engine.estimates import Estimate, Estimates
-from cape.noise.law import GAUSSIAN, Law
+from cape.stats.estimates import Estimate, Estimates
+from cape.stats.law import GAUSSIAN, Law
 
 LAPLACE = Law(1.0)
 

@@ -9,11 +9,10 @@ import pytest
 from scipy.special import chdtrc, ndtr
 
 from cape.analyses import Difference, Mean, Proportion
-from cape.analyses.tails import as_normal, chi_square, excess, stretched
 from cape.data import Number, Schema
-from cape.noise import GAUSSIAN, Law
-
-from .slow_sums import release_laplace
+from cape.stats.laplace_tails import as_normal, chi_square, excess, stretched
+from cape.stats.law import GAUSSIAN, Law
+from tests.analyses.slow_sums import release_laplace
 
 
 def test_laplace_noise_alone_reaches_as_far_as_its_quantile():

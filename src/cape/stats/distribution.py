@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.noisy_moments import enough
-from cape.analyses.tree import Tree
 from cape.core.arrays import Floats
-from cape.engine.query import Estimate
-from cape.noise import GAUSSIAN, Law
+from cape.stats.estimates import Estimate
+from cape.stats.law import GAUSSIAN, Law
+from cape.stats.moments import enough
+from cape.stats.tree import Tree
 
 __all__ = ["Curve"]
 

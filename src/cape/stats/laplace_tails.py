@@ -4,7 +4,7 @@ Errors are a Gaussian one from sampling and privacy noise of a known law (`cape.
 count standard errors by a normal or Student's quantile keep them, stretched by how much further the true law
 reaches at that level. Statistics that are sums of squares keep chi-square, matched to the mean and the
 variance that the excess kurtosis of the noise gives them.
-Tested in tests/analyses/test_tails.py.
+Tested in tests/stats/test_laplace_tails.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import numpy as np
 from scipy.special import chdtrc, ndtri
 
 from cape.core.arrays import Floats
-from cape.noise import Law
-from cape.noise.law import coarse
+from cape.stats.law import Law, coarse
 
 __all__ = ["as_normal", "chi_square", "coarse", "excess", "stretched"]
 

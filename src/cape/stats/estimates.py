@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cape.core import check
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
-from cape.noise.law import GAUSSIAN, Law
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["Estimate", "Estimates", "Interval", "Labels", "is_unknown", "unknown", "warn_of_unknown"]
 

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
-from cape.analyses.noisy_moments import Sums, likely
-from cape.analyses.simulation import normals
-from cape.analyses.tails import as_normal, excess, stretched
-from cape.noise import GAUSSIAN, Law
+from cape.stats.laplace_tails import as_normal, excess, stretched
+from cape.stats.law import GAUSSIAN, Law
+from cape.stats.moments import Sums, likely
+from cape.stats.simulation import normals
 
 __all__ = ["Contrast", "Group", "MeansTest", "Pair", "Standardised", "equal"]
 
@@ -155,6 +155,7 @@ class Contrast(_Combined):
 
     @property
     def parts(self) -> Sequence[tuple[float, Group]]:
+        """The groups, each with its weight."""
         return self.weighted
 
 
@@ -167,6 +168,7 @@ class Pair(_Combined):
 
     @property
     def parts(self) -> Sequence[tuple[float, Group]]:
+        """One group less the other."""
         return (1.0, self.one), (-1.0, self.other)
 
     @property
@@ -206,6 +208,7 @@ class Standardised:
 
     @property
     def value(self) -> float:
+        """The difference over the standard deviation."""
         return self.difference / math.sqrt(self.variance)
 
     def error(self, of_difference: float, of_variance: float) -> float:
