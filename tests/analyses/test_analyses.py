@@ -47,8 +47,7 @@ from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.calibration import calibrate
-
-from .slow_sums import exact, noisy, release
+from tests.analyses.slow_sums import exact, noisy, release
 
 SCHEMA = Schema(
     age=(18, 90),

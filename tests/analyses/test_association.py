@@ -14,8 +14,7 @@ from cape.analyses import Association
 from cape.core.errors import TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer
-
-from .slow_sums import MU, noisy
+from tests.analyses.slow_sums import MU, noisy
 
 TWO = Schema(sex=["f", "m"], ill=["no", "yes"])
 MORE = Schema(stage=["I", "II", "III", "IV"], ill=["no", "yes"])

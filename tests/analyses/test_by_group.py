@@ -31,8 +31,7 @@ from cape.analyses.by_group import ByGroup
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
-
-from .slow_sums import exact, noisy, release, scaled
+from tests.analyses.slow_sums import exact, noisy, release, scaled
 
 SCHEMA = Schema(
     age=(18, 90),

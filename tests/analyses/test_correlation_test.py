@@ -12,8 +12,7 @@ from scipy.stats import pearsonr, spearmanr
 from cape.analyses import CorrelationTest, build
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
-
-from .slow_sums import codes, exact, noisy, scaled
+from tests.analyses.slow_sums import codes, exact, noisy, scaled
 
 SCHEMA = Schema(x=(-4, 4), y=Number(0, 30, missing=False))
 PEARSON, SPEARMAN = CorrelationTest("x", "y"), CorrelationTest("x", "y", method="spearman")

@@ -26,8 +26,7 @@ from cape.analyses import (
 from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.stats.moments import likely
-
-from .slow_sums import exact, noisy, release
+from tests.analyses.slow_sums import exact, noisy, release
 
 POPULATIONS = {
     "normal": lambda rng, n: rng.normal(50, 10, n),

@@ -16,8 +16,7 @@ from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 from cape.stats.moments import Sums
 from cape.stats.welch import Group, Pair
-
-from .slow_sums import MU, exact, noisy, scaled
+from tests.analyses.slow_sums import MU, exact, noisy, scaled
 
 SCHEMA = Schema(
     x=(-4, 4),

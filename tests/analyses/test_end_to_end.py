@@ -14,9 +14,8 @@ from cape.core.errors import PrivacyLeakWarning
 from cape.data import Number
 from cape.engine.consortium import Consortium
 from cape.privacy import Budget
-
-from .slow_sums import exact, release
-from .test_analyses import EACH, RELATION, SCHEMA, table
+from tests.analyses.slow_sums import exact, release
+from tests.analyses.test_analyses import EACH, RELATION, SCHEMA, table
 
 ROWS = table(1200)
 ROUNDED_BY_SITES = 0.5  # units: a site rounds residuals once, after it has added its rows up

@@ -21,8 +21,7 @@ from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.engine.query import Answer
 from cape.show.svg import draw
 from cape.stats.moments import Sums
-
-from .slow_sums import exact, noisy
+from tests.analyses.slow_sums import exact, noisy
 
 SCHEMA = cape.Schema(
     age=(18, 90),

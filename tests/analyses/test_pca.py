@@ -15,8 +15,7 @@ from cape.analyses.pca import PCA, _component, _Components, _Noisy
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
 from cape.stats.matrices import nearest_positive, shrunk, symmetric, without_repulsion
-
-from .regression.conversations import converse, sums_of
+from tests.analyses.regression.conversations import converse, sums_of
 
 NAMES = [f"x{i}" for i in range(6)]
 SCHEMA = Schema({name: Number(-3, 7, missing=False) for name in NAMES})
@@ -208,7 +207,7 @@ def test_what_is_expected_is_about_what_is_found():
     query = analysis.query(SCHEMA, "replace-one")
     table = as_table(people(rng, 20_000))
     found, _ = converse(analysis, SCHEMA, table, rng)
-    from .regression.conversations import MU
+    from tests.analyses.regression.conversations import MU
 
     std = query.sensitivity / MU * math.sqrt(5 / 4)
     noise = [[std * scale for scale in scales] for scales in query.scales]

@@ -13,8 +13,7 @@ from cape.analyses import Proportion
 from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Schema
 from cape.engine.query import Answer
-
-from .slow_sums import MU
+from tests.analyses.slow_sums import MU
 
 NOISE = math.sqrt(2) / MU
 pytestmark = pytest.mark.filterwarnings("ignore::cape.core.errors.TooNoisyWarning")

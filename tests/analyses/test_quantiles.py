@@ -10,8 +10,7 @@ import pytest
 from benchmarks import columns
 from cape.analyses import Quantiles
 from cape.data import Number, Schema
-
-from .slow_sums import exact, noisy, release
+from tests.analyses.slow_sums import exact, noisy, release
 
 SCHEMA = columns.SCHEMA
 VISITS = ("inpatient", "emergency", "outpatient", "repeats")

@@ -13,8 +13,7 @@ from cape.analyses import RankTest
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer
-
-from .slow_sums import MU
+from tests.analyses.slow_sums import MU
 
 SCHEMA = Schema(crp=(0, 8), arm=["a", "b"], stage=["I", "II", "III"], ward=["only"])
 NOISE = math.sqrt(2) / MU

@@ -13,8 +13,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.query import Answer
 from cape.stats.law import Law
-
-from .slow_sums import release, release_laplace, vectors
+from tests.analyses.slow_sums import release, release_laplace, vectors
 
 SCHEMA = Schema(x=Number(0, 100, missing=False), y=Number(-5, 5))
 

@@ -44,8 +44,7 @@ from cape.analyses import (
 )
 from cape.analyses.moments import Weights
 from cape.data import Category, Number, Schema
-
-from .slow_sums import exact, is_number, vectors
+from tests.analyses.slow_sums import exact, is_number, vectors
 
 SCHEMA = Schema(
     age=(18, 90),

@@ -22,8 +22,7 @@ from cape.data import Category, Number, Person, Schema
 from cape.engine.schemes import Parties
 from cape.engine.stages import Setting
 from cape.privacy import Budget
-
-from .slow_sums import vectors
+from tests.analyses.slow_sums import vectors
 
 COLUMNS = {
     "y": Number(0, 10, missing=False),

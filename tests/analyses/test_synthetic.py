@@ -27,8 +27,7 @@ from cape.core.errors import InvalidInput, MissingExtra
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 from cape.noise import SecureStream
-
-from .slow_sums import exact, release, vectors
+from tests.analyses.slow_sums import exact, release, vectors
 
 SCHEMA = Schema(
     age=Number(18, 90),

@@ -16,8 +16,7 @@ from cape.analyses.table_one_model import TableOneModel
 from cape.data import Category, Number, Schema
 from cape.stats.balance import of_categories
 from cape.stats.estimates import Estimate
-
-from .slow_sums import exact, noisy, scaled
+from tests.analyses.slow_sums import exact, noisy, scaled
 
 SCHEMA = Schema(
     age=(18, 90),

@@ -11,8 +11,7 @@ import pytest
 
 import reproduction
 from reproduction import FIRST_SEED
-
-from .conftest import files
+from tests.reproduction.conftest import files
 
 SECTION = {
     "name": "figure-6",

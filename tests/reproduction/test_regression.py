@@ -20,8 +20,7 @@ from reproduction.calibration import release_as_published
 from reproduction.figures import _linear as panels
 from reproduction.figures import figure_3, figure_7
 from reproduction.runner import reproduce
-
-from .conftest import Noise
+from tests.reproduction.conftest import Noise
 
 RUNS = 100
 

@@ -14,8 +14,7 @@ from reproduction import FIRST_SEED, Cell, Reference, find, missing, names, repr
 from reproduction.publish import SHOWN, publish
 from reproduction.report import Section, page
 from reproduction.store import Store
-
-from .conftest import Noise, files
+from tests.reproduction.conftest import Noise, files
 
 
 def test_a_second_run_computes_nothing_and_writes_the_same_bytes(noise, tmp_path):

@@ -10,8 +10,7 @@ from cape import privacy
 from cape.blocks import Sandwich, Scores, Squares, Tensors
 from cape.data import Number
 from cape.engine.query import Answer
-
-from .tables import influences
+from tests.analyses.regression.tables import influences
 
 STEP = 2.0**-20
 MU = float(privacy.mu(1.0, 1e-6))

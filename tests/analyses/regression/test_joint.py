@@ -14,9 +14,8 @@ from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.linear import LinearRegression
 from cape.core.errors import InvalidInput
 from cape.data import Schema
-
-from .tables import conducted
-from .test_linear import FULL, SCHEMA, least_squares, people
+from tests.analyses.regression.tables import conducted
+from tests.analyses.regression.test_linear import FULL, SCHEMA, least_squares, people
 
 LABELS = ("intercept", "age", "stage=II", "stage=III")
 WITHIN = ((-100.0, 100.0),) * 4

@@ -16,8 +16,7 @@ from cape.analyses.regression.linear import LinearRegression
 from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Number, Schema
 from cape.stats.estimates import Estimate
-
-from .tables import conducted, found, numeric
+from tests.analyses.regression.tables import conducted, found, numeric
 
 SCHEMA = Schema(
     age=Number(18, 90, missing=False),

@@ -25,9 +25,8 @@ from cape.data import Category, Number, Schema
 from cape.engine.consortium import Consortium
 from cape.noise import SecureStream
 from cape.privacy import Budget
+from tests.analyses.regression.conversations import MU, converse
 from tests.slices import examples
-
-from .conversations import MU, converse
 
 SCHEMA = Schema(
     age=Number(20, 80, missing=False),

@@ -14,8 +14,7 @@ from cape.analyses.regression.scores import Point, score_query
 from cape.blocks import Design, Scores
 from cape.blocks.table import Table
 from cape.data import Category, Number, Schema
-
-from .conversations import sums_of
+from tests.analyses.regression.conversations import sums_of
 
 SCHEMA = Schema(
     a=Number(-1, 1, missing=False),

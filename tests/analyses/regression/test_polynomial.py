@@ -17,8 +17,7 @@ from cape.analyses.regression.minimise import Objective, dense, minimum
 from cape.analyses.regression.polynomial import PolynomialLoss
 from cape.core.errors import InvalidInput, PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Number, Schema
-
-from .tables import found, numeric, vectors
+from tests.analyses.regression.tables import found, numeric, vectors
 
 LEAST_SQUARES = {1: [0, -2], 2: [1]}
 

@@ -16,8 +16,7 @@ from cape.blocks import Design, Table
 from cape.core.errors import TooNoisyWarning
 from cape.data import Number, Schema
 from cape.noise import SecureStream
-
-from .tables import conducted, numeric
+from tests.analyses.regression.tables import conducted, numeric
 
 SKEWED = LinearRegression("emergency", ["inpatient"])
 CLASSICAL = LinearRegression("emergency", ["inpatient"], errors="classical")

@@ -18,8 +18,7 @@ from cape.analyses.regression.sensitivity import joint, least_product, moved, se
 from cape.blocks import Design, Term
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
-
-from .tables import row_parts, vectors
+from tests.analyses.regression.tables import row_parts, vectors
 
 POLY = np.polynomial.polynomial.polyval
 X, Y, YY, XY, XX = Term(1), Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1, (0.0, 1.0)), Term(2)
