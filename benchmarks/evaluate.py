@@ -19,7 +19,7 @@ from scipy.stats import binom, rankdata
 
 from benchmarks.harness import Result, bench
 from cape import privacy
-from cape.analyses.evaluate_risk import MEASURES, RiskTable, default_edges
+from cape.analyses.evaluate.risk import MEASURES, RiskTable, default_edges
 from cape.stats.estimates import Estimate
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ adult-domain.json, coded as integers by the private-pgm project. Numbers are cut
 
 What was tried on Adult itself, in simulations: 7, 9 and 12 groups a column, two other divisions of the share
 among stages, and limits of 4,000 and 6,000 cells on the model; distances differed by less than 0.002.
-`_NOISE` in `cape.analyses.synthetic_choices` gives about 9 groups there; the division stayed as it was set.
+`_NOISE` in `cape.analyses.synthetic.choices` gives about 9 groups there; the division stayed as it was set.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cape.analyses.regression.linear import LinearRegression
-from cape.analyses.regression.sensitivity import joint
+from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
 from cape.blocks.block import T_BITS
 from cape.core.errors import TooNoisyWarning

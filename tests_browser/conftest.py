@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
-ROOT = Path(__file__).parents[1]
+from tests.checkout import ROOT
+
 CACHE = ROOT / ".cache"
 PICTURES = ROOT / "browser-out"
 AXE, AXE_SHA256 = "4.14.0", "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"

@@ -28,7 +28,7 @@ from cape.flare.kits import make_kits
 from cape.flare.process import _alone, _require_free
 from cape.steward import SiteFolder
 from cape.steward.daemon import Daemon
-from tests.checkout import secret
+from tests.checkout import ROOT, secret
 
 
 @dataclass
@@ -133,7 +133,7 @@ def test_the_images_health_check_sees_who_listens(tmp_path: Path) -> None:
     """`cape-health`, as the image runs it."""
 
     def healthy(what: str) -> int:
-        health = Path(__file__).parents[1] / "image" / "health.py"
+        health = ROOT / "image" / "health.py"
         environment = {**os.environ, "CAPE_HEALTH": what}
         return subprocess.run([sys.executable, health], env=environment, stdout=subprocess.DEVNULL).returncode
 

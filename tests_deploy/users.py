@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from tests.checkout import ROOT
+
 __all__ = ["DAEMON", "DESK", "LINK", "as_user", "own", "possible"]
 
 DAEMON, LINK, DESK = 61001, 61002, 61003
@@ -24,7 +26,7 @@ def as_user(uid: int, *, group: int = LINK, network: bool = True) -> list[str]:
     such folders are covered by empty ones that hold what is needed.
     """
     needed = {Path(sys.executable).parent.parent, Path(os.path.realpath(sys.executable)).parent.parent}
-    needed.add(Path(__file__).resolve().parents[1])
+    needed.add(ROOT)
     lines = ["set -e", "stage=$(mktemp -d)", "mount -t tmpfs tmpfs $stage"]
     hidden = sorted({str(each) for path in needed for each in path.parents if not each.stat().st_mode & 1})
     for number, path in enumerate(sorted(needed)):

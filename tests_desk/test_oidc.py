@@ -19,9 +19,9 @@ import httpx2 as httpx
 import pytest
 
 from cape.steward.admin import SOCKET
+from tests.checkout import ROOT
 from tests.world import World
 
-ROOT = Path(__file__).parents[1]
 VERSION = "9.13.3"
 NODE = ROOT / ".cache" / f"oidc-provider-{VERSION}"
 

@@ -7,7 +7,6 @@ import re
 import sys
 import warnings
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from cape.torch import ClippedSums, train
 from cape.torch.batch import Batch
 from cape.torch.capture import catch, layers_of
 from cape.torch.rounding import rounding_slack
+from tests.checkout import ROOT
 from tests_torch.one_by_one import clipped, gradients
 
 module_of_train = sys.modules["cape.torch.train"]  # `cape.torch.train` is the function
@@ -530,7 +530,7 @@ def test_a_seed_of_torch_is_not_where_noise_comes_from():
 def test_the_page_runs(capsys):
     """What docs/learning.md shows of torch."""
     torch.set_default_dtype(torch.float32)
-    page = (Path(__file__).parents[1] / "docs/learning.md").read_text()
+    page = (ROOT / "docs/learning.md").read_text()
     (shown,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
     exec(compile(shown, "docs/learning.md", "exec"), {})
     assert "100% spent" in capsys.readouterr().out

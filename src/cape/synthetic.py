@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t as students
 
-from cape.analyses.synthetic_model import SyntheticModel
+from cape.analyses.synthetic.model import SyntheticModel
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.stats.simulation import generator

@@ -42,7 +42,7 @@ from cape.analyses import (
     Variance,
     build,
 )
-from cape.analyses.table_one_model import TableOneModel
+from cape.analyses.describe.table_one_model import TableOneModel
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.arguments import digits_apart, written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.analyses.pca import PCA, PCAModel
+from cape.analyses.describe.pca import PCA, PCAModel
 from cape.analyses.regression.linear import LinearRegression
 from cape.blocks.design import Design
 from cape.core.errors import InvalidInput

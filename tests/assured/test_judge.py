@@ -39,4 +39,4 @@ def test_the_innermost_frame_of_the_package_counts():
         Budget(epsilon=-1.0, delta=1e-6)
     verdict = judge(caught.value, (), ["-1.0"])
     assert verdict is not None
-    assert re.match(r"check\.py:\d+: ", verdict[1])
+    assert re.match(r"core/check\.py:\d+: ", verdict[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from cape.audit.bounds import Errors, mu_bound
 from cape.audit.cases import FLOOR, FLOOR_FAST, Case, cases
 from cape.audit.table import CHECKS, ERROR
 from cape.audit.world import ANALYSES, OWN, STUDIES, analysis_of
+from tests.checkout import ROOT
 
 SCHEMES = ("cape", "cape-gaussian", "conventional", "local", "pooled")
 BOTH = [(case, fast) for fast in (False, True) for case in cases(fast)]
@@ -104,7 +104,7 @@ def test_tests_are_counted_as_they_are_made():
 
 
 def test_the_page_says_how_near_each_row_without_power_must_come():
-    page = " ".join((Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs" / "audit.md").read_text(encoding="utf-8").split())
     for case in cases(False):
         if not case.powered and case.needed(False):
             assert f"| {case.reach:.2f} | {case.needed(False):.2f} |" in page, case.name

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.analyses.tables import Tables
+from cape.analyses.tables.tables import Tables
 from cape.blocks import Axis, Residuals, Table
 from cape.blocks.residuals import _coordinates, _lengths, basis, rounding
 from cape.data import Category, Number, Person, Schema

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import ROOT
 from tests.cli.conftest import Cape
 
-CLINIC = Path(__file__).parents[2] / "examples" / "clinic" / "study.toml"
+CLINIC = ROOT / "examples" / "clinic" / "study.toml"
 EXTRAS = ("formulaic", "pandas", "sklearn", "matplotlib", "mbi", "dp_accounting")
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-HEART = Path(__file__).parents[2] / "examples" / "heart"
+from tests.checkout import ROOT
+
+HEART = ROOT / "examples" / "heart"
 ROWS = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
 
 

@@ -16,8 +16,9 @@ from cape.steward.endpoint import SiteEndpoint
 from cape.steward.persons import Person
 from cape.study import Study
 from tests.channel import LocalChannel
+from tests.checkout import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
+PAGE = ROOT / "docs" / "deployment.md"
 NAMES = ("cleveland", "hungary", "zurich")
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from cape.analyses import KINDS
 from cape.engine.schemes import Cost
 from cape.engine.session import StageResult
 from cape.steward import read
+from tests.checkout import ROOT
 
 EXAMPLES = {kind: analysis.example for kind, analysis in KINDS.items()}
 
@@ -77,7 +77,7 @@ def test_every_kind_can_be_read_again_in_another_process():
     )
     there = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": "12345"},
         capture_output=True,
         text=True,

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -37,6 +36,7 @@ from cape.steward.persons import Person
 from cape.steward.wire import Inquiry, Known
 from cape.study.document import document, hash_of
 from tests.channel import LocalChannel
+from tests.checkout import ROOT
 from tests.world import (
     COUNT,
     HISTOGRAM,
@@ -439,7 +439,7 @@ def test_two_processes_at_once_cannot_overdraw(world: World):
         for number in range(4):
             world.study(MEAN, name=f"{which}-{number}", epsilon=2.0, min_sites=4)
     command = [sys.executable, "-c", _PROCESS, str(world.folder)]
-    root = Path(__file__).parents[2]
+    root = ROOT
     running = [
         subprocess.Popen([*command, which], cwd=root, stdout=subprocess.PIPE, text=True) for which in "xy"
     ]

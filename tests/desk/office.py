@@ -16,10 +16,9 @@ from cape.desk.access.people import Role
 from cape.desk.coordinator import PAGES, state
 from cape.desk.coordinator.planning import Planner
 from cape.desk.coordinator.study import Planned, make_plan, parse
+from tests.checkout import ROOT
 from tests.desk.visitor import Visitor, desk
 from tests.world import NAMES, World
-
-ROOT = Path(__file__).parents[2]
 
 TEXT = """\
 [study]

@@ -6,7 +6,6 @@ import math
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Task, check_drop
 from cape.engine.schemes.cape import secagg_choices
 from cape.noise import Ring, SecureStream
 from cape.privacy import correlated
+from tests.checkout import ROOT
 from tests.noise.statistics import ERROR_RATE
 
 ENTRIES = 20_000
@@ -288,7 +288,7 @@ def test_by_default_the_fewest_sites_that_hold_off_a_lying_aggregator_must_take_
 
 
 def test_the_page_on_the_guarantee_has_the_noise_that_lost_sites_leave():
-    page = (Path(__file__).parents[2] / "docs/guarantee.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guarantee.md").read_text(encoding="utf-8")
     lines = page.split("| nobody lost |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
     assert len(lines) == 5
     for line in lines:

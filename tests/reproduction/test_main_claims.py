@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from reproduction.main_claims import MAIN_CLAIMS, Judged, table
+from tests.checkout import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs/reproduction.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
 HOLDS = {"Holds": True, "Does not hold": False, "Open": None}
 ROWS = re.findall(
     r"^\| \[([\w-]+)\]\(#[\w-]+\) \| (.*?) \| (Holds|Does not hold|Open) \|$", PAGE, re.MULTILINE

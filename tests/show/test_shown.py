@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from cape import Budget, Category, Consortium, Number, Schema
-from cape.analyses.custom import CustomSum
+from cape.analyses.describe.custom import CustomSum
 from cape.analyses.registry import KINDS, build
 from cape.learning.gradient_descent import GradientDescent
 from cape.noise import SecureStream

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.analyses.tree_axes import level_axes
+from cape.analyses.describe.tree_axes import level_axes
 from cape.core.errors import InvalidInput
 from cape.data import Number
 from cape.stats.tree import BRANCHING, Tree, check_bins, depth, sizes

@@ -11,6 +11,7 @@ import pytest
 
 from cape.secagg import Identity
 from cape.steward.keyring import public_text
+from tests.checkout import ROOT
 from tests.world import THREE, World
 
 # Loads what is heavy once, then forks: site a is a process of its own, with a `SiteEndpoint` over two pipes;
@@ -142,7 +143,7 @@ def _harness(kills: int, folder: Path) -> tuple[int, int]:
         world.edit(public_text(world.office.public), public_text(Identity(office).public), name)
     done = subprocess.run(
         [sys.executable, "-c", _NURSERY, str(folder), str(kills), office.hex()],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env=os.environ | {"POLARS_MAX_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cape.secagg import Identity
 from cape.steward.keyring import public_text
+from tests.checkout import ROOT
 from tests.world import World
 
 # Forks, so that what is heavy is loaded once. The child asks, decides, answers and "sends" (appends to a
@@ -100,7 +100,7 @@ def test_the_ledger_survives_every_kill(world: World, kills: int):
     arguments = [str(world.site.path), str(kills), world.identities["a"].public.hex(), office.hex()]
     done = subprocess.run(
         [sys.executable, "-c", _NURSERY, *arguments],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

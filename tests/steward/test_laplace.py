@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from scipy.stats import kstest
 
-from cape.analyses.histogram import Histogram
+from cape.analyses.describe.histogram import Histogram
 from cape.engine.calibration import RESOLUTION
 from cape.noise import LaplacePart
 from cape.privacy import Budget

@@ -19,6 +19,7 @@ from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused
 from cape.privacy import gaussian
 from cape.secagg import Identity
 from cape.steward import Amount, Entry, Ledger, Limit
+from tests.checkout import ROOT
 from tests.slices import examples
 
 WHO, OTHER = b"\1" * 32, b"\2" * 32
@@ -345,7 +346,7 @@ print(got)
 
 @pytest.mark.slow(5.6)
 def test_processes_cannot_overdraw(ledger: Ledger):
-    root = Path(__file__).parents[2]
+    root = ROOT
     children = [
         subprocess.Popen(
             [sys.executable, "-c", _SPEND, str(ledger.path)], cwd=root, stdout=subprocess.PIPE, text=True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,8 +12,9 @@ import pytest
 import cape
 from cape.engine.query import Analysis
 from cape.engine.result import Release
+from tests.checkout import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "functions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "functions.md").read_text(encoding="utf-8")
 NAMESPACE = """
 computeWeightedMeans Boole abs asCharacter asDataMatrix asFactor asFactorSimple asInteger asList asLogical
 asMatrix asNumeric assign auc boxPlot bp_standards c cbind changeRefGroup class colnames completeCases

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from scipy.special import ndtr, ndtri
@@ -11,8 +10,8 @@ from scipy.special import ndtr, ndtri
 import cape
 from cape.privacy import gaussian, laplace
 from cape.show.numbers import at_most
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 START = """
 [study]
 name = "page"

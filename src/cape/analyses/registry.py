@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cape.analyses.association import Association
-from cape.analyses.correlation_test import CorrelationTest
-from cape.analyses.count import Count
-from cape.analyses.covariance import Correlation, Covariance
-from cape.analyses.described import build_of, keys_of_class
-from cape.analyses.difference import Difference
-from cape.analyses.evaluate import Evaluate
-from cape.analyses.heterogeneity import Heterogeneity
-from cape.analyses.histogram import ContingencyTable, Histogram
-from cape.analyses.mean import Mean, StandardDeviation, Sum, Variance
-from cape.analyses.mixed import MixedModel
-from cape.analyses.pca import PCA
-from cape.analyses.proportion import Proportion
-from cape.analyses.quantiles import ECDF, Quantiles
-from cape.analyses.rank_test import RankTest
+from cape.analyses.compare.association import Association
+from cape.analyses.compare.correlation_test import CorrelationTest
+from cape.analyses.compare.difference import Difference
+from cape.analyses.compare.rank_test import RankTest
+from cape.analyses.describe.count import Count
+from cape.analyses.describe.covariance import Correlation, Covariance
+from cape.analyses.describe.histogram import ContingencyTable, Histogram
+from cape.analyses.describe.mean import Mean, StandardDeviation, Sum, Variance
+from cape.analyses.describe.pca import PCA
+from cape.analyses.describe.proportion import Proportion
+from cape.analyses.describe.quantiles import ECDF, Quantiles
+from cape.analyses.describe.table_one import TableOne
+from cape.analyses.evaluate.evaluate import Evaluate
+from cape.analyses.parse_analysis import build_of, keys_of_class
 from cape.analyses.regression.glm import GLM
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.analyses.regression.polynomial import PolynomialLoss
+from cape.analyses.sites.heterogeneity import Heterogeneity
+from cape.analyses.sites.mixed import MixedModel
 from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.kaplan_meier import KaplanMeier
 from cape.analyses.survival.logrank import LogRank
 from cape.analyses.survival.parametric import SurvivalRegression
-from cape.analyses.synthetic import SyntheticData
-from cape.analyses.table_one import TableOne
-from cape.analyses.tables import Tables
+from cape.analyses.synthetic.synthetic import SyntheticData
+from cape.analyses.tables.tables import Tables
 from cape.core.errors import InvalidInput
 from cape.engine.query import Analysis
 from cape.learning.kmeans import KMeans

@@ -2,7 +2,7 @@
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; the score of
 one row is at most `bound` long and its part of the curvature at most `curve`, up to the rounding that
-`cape.analyses.regression.choices` counts.
+`cape.analyses.regression.multinomial` counts.
 Reason. w·x and u = Tx - m are added up column by column, and probabilities are computed for each row by
 itself. The score s_c of every category c has a known length: |g_c| |u| for multinomial logits, where it is
 the Kronecker product of g_c and u, and sqrt(|g_c|² + (sum of g_c)² |u|²) for proportional odds, where it is

@@ -159,7 +159,7 @@ class Times:
 def exit_counts(times: Times, schema: Schema, by: Iterable[str] = ()) -> Counts:
     """Return how many rows of each group leave in each bin, by each event: group x event x bin.
 
-    One row is counted in one cell, or in none if it misses a column: `cape.analyses.histogram.one_hot` has
-    the sensitivity.
+    One row is counted in one cell, or in none if it misses a column:
+    `cape.analyses.describe.histogram.one_hot` has the sensitivity.
     """
     return Counts((*map(Axis, by), Axis(times.event), times.axis(schema)))

@@ -16,7 +16,7 @@ from sklearn import cluster, decomposition, linear_model
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from cape.analyses.pca import PCAModel
+from cape.analyses.describe.pca import PCAModel
 from cape.analyses.predictor import Predictor
 from cape.blocks.design import Design
 from cape.blocks.units import Units

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from cape.analyses.table_one import TableOne
+from cape.analyses.describe.table_one import TableOne
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, ignore_weights

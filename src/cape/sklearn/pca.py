@@ -12,7 +12,7 @@ from sklearn import decomposition
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from cape.analyses import pca
+from cape.analyses.describe import pca
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.sklearn.base import PrivateEstimator, model_of

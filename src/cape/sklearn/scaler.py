@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from cape.analyses.mean import Mean, Variance
+from cape.analyses.describe.mean import Mean, Variance
 from cape.core.errors import InvalidInput
 from cape.engine.query import Analysis
 from cape.engine.result import Release

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression as Reference
 from benchmarks.columns import SCHEMA as SKEWED
 from benchmarks.columns import sample
 from cape import privacy
-from cape.analyses.pca import PCA
+from cape.analyses.describe.pca import PCA
 from cape.analyses.regression.linear import LinearRegression
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.core.errors import InvalidInput, TooNoisyWarning

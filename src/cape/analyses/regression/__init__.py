@@ -1,1 +1,4 @@
-"""Regressions: the sums they need, how far one row moves them, and what noise leaves of them."""
+"""Regressions of a column on others: linear, logistic, generalised linear, multinomial, any polynomial loss.
+
+Targets that are times to an event are in `survival`, effects that vary by site in `sites`.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cape.analyses.table_one import TableOne
+from cape.analyses.describe.table_one import TableOne
 from cape.blocks.terms import parse
 from cape.data import Category, Schema
 from cape.engine.query import Analysis

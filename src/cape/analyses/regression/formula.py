@@ -11,7 +11,7 @@ import ast
 import re
 from typing import Any
 
-from cape.analyses.described import SELECTION
+from cape.analyses.parse_analysis import SELECTION
 from cape.blocks.terms import parse, quoted
 from cape.core import check
 from cape.core.errors import InvalidInput, MissingExtra

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from cape.analyses.regression.by_scores import ByScores, Fitted, stepwise
-from cape.analyses.regression.choices import ChoiceRegression
 from cape.analyses.regression.diagnostics import dispersion, explained, score_test
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.glm_model import GLMModel
 from cape.analyses.regression.joint import WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood, Numbers
+from cape.analyses.regression.multinomial import ChoiceRegression
 from cape.analyses.regression.scores import ASYMMETRIC, Point, Scale, Step, score_query
 from cape.blocks import Design
 from cape.blocks.typical import Shape, steepest

@@ -22,7 +22,7 @@ from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.ridge import Fit, fit
 from cape.analyses.regression.sandwich import Meat, sensitivity
-from cape.analyses.regression.sensitivity import joint
+from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
 from cape.core.arrays import Floats

@@ -15,7 +15,7 @@ from cape.analyses.regression.approximate import Approximation, Fitting, approxi
 from cape.analyses.regression.effects import effects, forest, plainly
 from cape.analyses.regression.inference import Reach
 from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
-from cape.analyses.regression.sensitivity import joint, largest
+from cape.analyses.tensor_sums import joint, largest
 from cape.blocks.design import Design
 from cape.blocks.tensors import Term, entries
 from cape.blocks.units import Units

@@ -18,9 +18,9 @@ from cape.analyses.regression.formula import expand
 from cape.analyses.regression.inference import largest, unreliable, widest
 from cape.analyses.regression.scores import Belief, check_few
 from cape.analyses.survival.baseline import Baseline
+from cape.analyses.survival.cox_estimate import Told
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
 from cape.analyses.survival.cox_steps import HazardStep, Place, believed, clipping
-from cape.analyses.survival.cox_told import Told
 from cape.blocks import Design, Exposure, FollowUp, Martingale
 from cape.blocks.typical import steepest
 from cape.blocks.units import Units

@@ -13,7 +13,7 @@ import numpy as np
 from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
-from cape.analyses.survival.cox_told import CoxBaseline
+from cape.analyses.survival.cox_estimate import CoxBaseline
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core import check

@@ -1,0 +1,320 @@
+"""Linear mixed models from what sites show: restricted maximum likelihood, with the noise counted.
+
+`mixed_observed` and `mixed_scores` say what sums show, from second moments and from clipped scores: numbers
+that are linear in fixed and random effects, with a known covariance. All else is the same for both.
+
+*Intervals.* The variance of a random effect: those values for which the weighted squares of the sites' own
+coefficients about their mean are not too large and not too small (Q-profile). Fixed effects: normal given the
+variances, and mixed over all that are compatible with the sums (`mixture`): Student's t where sites are all
+that is known. Neither needs many sites.
+
+Tested in tests/analyses/sites/test_mixed.py against statsmodels; measured by `glm.mixed`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+from scipy.special import chdtri, fdtrc
+
+from cape.analyses.sites.mixed_observed import Observed, inverted, of_moments, shown_by
+from cape.analyses.sites.site_sums import SiteSums
+from cape.core.arrays import Floats
+from cape.stats.mixture import Mixture, quantile, quantiles
+
+__all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit", "maximised"]
+
+_ROUNDS = 4  # of noise, which depends on coefficients, and coefficients
+_MIXED = 101  # combinations of variances that an interval is mixed over: a prime, so that each of
+_STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
+_FAR = 20.0  # of log s² from where it must be
+_AWAY = 0.05  # from a root of 0, where the slope by it is 0
+_STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
+_HARDLY = 1e-12  # of noise: so much of it is hardly any
+
+
+@dataclass(frozen=True)
+class ResidualVariance:
+    """The interval of a variance that is known as from a sample with so many degrees of freedom.
+
+    Within its bounds a target varies by no more than `most`, and so does what is left of it.
+    """
+
+    value: float
+    freedom: float
+    most: float
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        ends = [
+            min(self.freedom * self.value / float(chdtri(self.freedom, p)), self.most)
+            for p in ((1 - level) / 2, (1 + level) / 2)
+        ]
+        return ends[0], ends[1]
+
+
+@dataclass(frozen=True)
+class Tau2:
+    """The Q-profile of one variance: values, their design, and their covariance beside it.
+
+    The first `many` values are those of sites, each of which has the variance besides.
+    """
+
+    values: tuple[float, ...]
+    design: tuple[tuple[float, ...], ...]
+    covariance: tuple[tuple[float, ...], ...]
+    many: int
+    freedom: float
+    unit: float = 1.0
+
+    @property
+    def known(self) -> bool:
+        """Whether values are more than what they are fitted with: else they say nothing of a variance."""
+        return len(self.values) > len(self.design[0])
+
+    def __call__(self, level: float) -> tuple[float, float]:
+        ends = (1 - level) / 2, (1 + level) / 2
+        low, high = (self.unit * quantile(self._tail, end, self._start) for end in ends)
+        return low, high
+
+    def quantiles(self, many: int) -> Floats:
+        """Return equally likely values."""
+        return self.unit * quantiles(self._tail, many, self._start)
+
+    @property
+    def _start(self) -> float:
+        return float(np.trace(np.array(self.covariance)[: self.many, : self.many])) / self.many
+
+    def _tail(self, tau2: float) -> float:
+        y, h = np.array(self.values), np.array(self.design)
+        spread = np.array(self.covariance)
+        spread[np.arange(self.many), np.arange(self.many)] += tau2
+        inverse = np.linalg.inv(spread)
+        b = np.linalg.solve(h.T @ inverse @ h, h.T @ inverse @ y)
+        rest = y - h @ b
+        left = len(y) - h.shape[1]
+        return float(fdtrc(left, self.freedom, float(rest @ inverse @ rest) / left))
+
+
+@dataclass(frozen=True)
+class MixedFit:
+    """Coefficients of (1, x), D of the random effects, s², and the covariances of errors.
+
+    Attributes:
+        values: the fixed effects; with a level (`Observed`), what the intercept has besides stands last.
+        between: D.
+        residual: s².
+        used: which sites have all random effects of their own.
+        likelihood: twice the negative restricted log-likelihood, up to a constant.
+    """
+
+    values: Floats
+    between: Floats
+    residual: float
+    used: tuple[bool, ...]
+    likelihood: float
+    observed: Observed
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return inverted(self.observed.covariance(self.residual, self.between))
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """The covariance of the fixed effects, from all errors."""
+        h = self.observed.design
+        return np.asarray(np.linalg.inv(h.T @ self._inverse @ h))
+
+    @cached_property
+    def privacy(self) -> Floats:
+        """The part of it that noise makes."""
+        pull = self.covariance @ self.observed.design.T @ self._inverse
+        return np.asarray(pull @ self.observed.noise @ pull.T)
+
+    @cached_property
+    def predicted(self) -> tuple[Floats, ...]:
+        """The random effects of each site that are likely."""
+        seen = self.observed
+        rest = self._inverse @ (seen.values - seen.design @ self.values)
+        return tuple(self.between @ load.T @ rest for load in seen.loads)
+
+    @cached_property
+    def information(self) -> Floats:
+        """The restricted information of s² and the entries of D."""
+        seen, h, inverse = self.observed, self.observed.design, self._inverse
+        places = [(i, j) for i in range(seen.random) for j in range(i + 1)]
+        changes = [seen.of_residual, *(seen.between(i, j) for i, j in places)]
+        left = inverse - inverse @ h @ self.covariance @ h.T @ inverse
+        each = [left @ change for change in changes]
+        found = np.array([[float((a * b.T).sum()) / 2 for b in each] for a in each])
+        found[0, 0] += seen.freedom / (2 * self.residual**2)
+        return found
+
+    @cached_property
+    def _compatible(self) -> tuple[Floats, Floats]:
+        """Fixed effects and their covariance at other variances, each as likely as the sums have it.
+
+        Variances of random effects keep their correlations, and are taken to be known independently.
+        """
+        seen, turns = self.observed, np.arange(_MIXED)
+        each = [self.tau2(place, 1.0).quantiles(_MIXED) for place in range(seen.random)]
+        sizes = np.sqrt([found[turns * _STRIDES[place] % _MIXED] for place, found in enumerate(each)]).T
+        between = self._correlation * sizes[:, :, None] * sizes[:, None, :]
+        spread = self.residual * seen.of_residual + seen.noise
+        spread = spread + sum(load @ between @ load.T for load in seen.loads)
+        weighted = np.linalg.solve(spread, np.broadcast_to(seen.design, (_MIXED, *seen.design.shape)))
+        turned = np.swapaxes(weighted, 1, 2)
+        covariances = inverted(turned @ seen.design)
+        values: Floats = (covariances @ (turned @ seen.values)[:, :, None])[:, :, 0]
+        return values, covariances
+
+    @property
+    def _correlation(self) -> Floats:
+        size = np.sqrt(np.diag(self.between))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.nan_to_num(self.between / np.outer(size, size))
+        np.fill_diagonal(found, 1.0)
+        return np.asarray(found)
+
+    def row(self, row: Floats) -> Floats:
+        """Return a combination of coefficients of (1, x) as one of `values`."""
+        return np.append(row, row[0]) if self.observed.level else row
+
+    def mixture(self, row: Floats, shift: float = 0.0) -> Mixture:
+        """Return the distribution of a combination of `values`."""
+        values, covariances = self._compatible
+        return Mixture.of(shift + values @ row, np.sqrt(np.maximum((covariances @ row) @ row, 0.0)))
+
+    def tau2(self, place: int, unit: float) -> Tau2:
+        """Return the interval of one diagonal entry of D, in another unit."""
+        seen = self.observed
+        sites = [row for row, shown in enumerate(seen.places) if shown == place]
+        kept = [*sites, *range(len(seen.places), len(seen.values) - seen.level)]
+        others = self.between.copy()
+        others[place], others[:, place] = 0.0, 0.0
+        spread = seen.covariance(self.residual, others)[np.ix_(kept, kept)]
+        design = seen.design[kept]
+        design = design[:, np.abs(design).max(axis=0) > 0]
+        return Tau2(
+            tuple(map(float, seen.values[kept])),
+            tuple(tuple(map(float, row)) for row in design),
+            tuple(tuple(map(float, row)) for row in spread),
+            len(sites),
+            seen.freedom,
+            unit,
+        )
+
+    def tau2_errors(self, place: int) -> tuple[float, float]:
+        """Return the errors of a diagonal entry of D from sites and rows drawn, and from noise."""
+        at = 1 + place * (place + 3) // 2
+        silent = replace(self, observed=_silent(self.observed))
+        total, drawn = (max(float(np.linalg.pinv(each.information)[at, at]), 0.0) for each in (self, silent))
+        return math.sqrt(min(drawn, total)), math.sqrt(max(total - drawn, 0.0))
+
+
+def _silent(seen: Observed) -> Observed:
+    """Return the same with hardly any noise: without any, where rows leave no errors, there is no inverse."""
+    return replace(seen, noise=_HARDLY * seen.noise)
+
+
+def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:
+    """Return the model with random effects at these places of (1, x); None if noise hides it."""
+    shown = [shown_by(group, sums.group_noise, random) for group in sums.groups]
+    if any(sum(place in each for each in shown) < 2 for place in random):
+        return None
+    size = len(sums.whole) - 1
+    values, between = np.zeros(size), np.zeros((size, size))
+    found: MixedFit | None = None
+    for _ in range(_ROUNDS if sums.group_noise.any() else 1):
+        seen = of_moments(sums, random, shown, values, between)
+        found = None if seen is None else maximised(seen, found)
+        if found is None:
+            return None
+        values = found.values
+        between[np.ix_(random, random)] = found.between
+    if found is None or not all(found.tau2(place, 1.0).known for place in range(len(random))):
+        return None
+    return replace(found, used=tuple(len(each) == len(random) for each in shown))
+
+
+def maximised(seen: Observed, last: MixedFit | None) -> MixedFit | None:
+    """Return the restricted maximum likelihood, over log s² and a root of D with entries of one size.
+
+    It begins where it ended before, for other noise, or at several places.
+    """
+    q = seen.random
+    lower = np.tril_indices(q)
+    size = np.empty((q, 1))
+    for place in range(q):
+        rows = [row for row, shown in enumerate(seen.places) if shown == place]
+        drawn = seen.squares * np.diag(seen.of_residual)[rows].mean()
+        size[place] = math.sqrt(seen.values[rows].var() + drawn)
+
+    def parts(at: Floats) -> tuple[float, Floats]:
+        root = np.zeros((q, q))
+        root[lower] = at[1:]
+        return seen.squares * math.exp(min(max(float(at[0]), -_FAR), _FAR)), size * root
+
+    def objective(at: Floats) -> tuple[float, Floats]:
+        residual, root = parts(at)
+        found = _likelihood(seen, residual, root @ root.T)
+        slopes = 2 * size * (found.by_between @ root)
+        return found.value, np.concatenate([[residual * found.by_residual], slopes[lower]])
+
+    best: OptimizeResult | None = None
+    starts = [np.concatenate([[0.0], np.eye(q)[lower] * start]) for start in _STARTS]
+    if last is not None:
+        root = np.linalg.cholesky(last.between / (size * size.T) + _AWAY**2 * np.eye(q))
+        starts = [np.concatenate([[math.log(last.residual / seen.squares)], root[lower]])]
+    precision = 1e-4 if seen.noise.any() else 1e-8
+    for begun in starts:
+        found = minimize(
+            objective, begun, jac=True, method="BFGS", options={"gtol": precision, "maxiter": 300}
+        )
+        if best is None or found.fun < best.fun:
+            best = found
+    if best is None or not math.isfinite(best.fun):
+        return None
+    residual, root = parts(best.x)
+    reached = _likelihood(seen, residual, root @ root.T)
+    return MixedFit(reached.values, root @ root.T, residual, (), reached.value, seen)
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """Twice the negative restricted log-likelihood, its slopes by s² and D, and the fixed effects."""
+
+    value: float
+    by_residual: float
+    by_between: Floats
+    values: Floats
+
+
+def _likelihood(seen: Observed, residual: float, between: Floats) -> _Likelihood:
+    h, q = seen.design, seen.random
+    nothing = _Likelihood(math.inf, 0.0, np.zeros((q, q)), np.zeros(h.shape[1]))
+    spread = seen.covariance(residual, between)
+    sign, size = np.linalg.slogdet(spread)
+    if sign <= 0:
+        return nothing
+    inverse = np.linalg.inv(spread)
+    weighted = inverse @ h
+    information = h.T @ weighted
+    sign, held = np.linalg.slogdet(information)
+    if sign <= 0:
+        return nothing
+    left = inverse - weighted @ np.linalg.solve(information, weighted.T)
+    b = np.asarray(np.linalg.solve(information, weighted.T @ seen.values), np.float64)
+    rest = left @ seen.values
+    slope = left - np.outer(rest, rest)
+    by_between = np.zeros((q, q))
+    for load in seen.loads:
+        by_between += load.T @ slope @ load
+    drawn = seen.freedom * (math.log(residual) + seen.squares / residual)
+    by_residual = float((slope * seen.of_residual).sum())
+    by_residual += seen.freedom * (1 - seen.squares / residual) / residual
+    return _Likelihood(drawn + float(size + held + seen.values @ rest), by_residual, by_between, b)

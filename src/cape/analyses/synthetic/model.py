@@ -1,0 +1,379 @@
+"""What synthetic data was measured by, the model that is fitted to it, and rows that are drawn from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cape.analyses.synthetic.choices import merged_counts, nearest_counts
+from cape.analyses.synthetic.fit import Measurement, Network, Potentials, drawn, fit
+from cape.analyses.tables.marginals import Levels
+from cape.blocks import Axis, Merged
+from cape.core import check
+from cape.core.arrays import Flags, Floats, Integers
+from cape.core.check import hint
+from cape.core.errors import InvalidInput
+from cape.data import Schema
+from cape.engine.query import Answer, Query
+from cape.show import Figure, HeatMap, Mark, Shown, Table
+from cape.show.plain import plain
+from cape.stats.simulation import Random, generator
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cape.analyses.synthetic.check import Association
+
+__all__ = ["Measured", "Stage", "SyntheticModel"]
+
+Columns = tuple[int, ...]
+_MERGED = 2.0  # how many times the noise of one count that of a group counts for, at most
+_DIGITS = 3  # of a number within its bin
+_REFIT = 500  # steps of a fit that starts at a similar model
+_MOST_SHOWN = 12  # columns of a picture
+_MOST_LISTED = 15
+_LEAST_COUNT = 1e-9
+_PICTURE = (
+    "How strongly columns go together: Cramér's V of the released coarse tables, less what noise adds; 0 is "
+    "not at all, 1 is as strongly as can be. Point at a cell for its interval."
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Released tables of one stage: by the places of their columns, with the noise of each cell."""
+
+    groups: tuple[tuple[int, ...], ...]
+    tables: Mapping[Columns, Floats]
+    noise: Mapping[Columns, float]
+
+    @classmethod
+    def of(cls, query: Query, answer: Answer) -> Stage:
+        """Return the tables of an answer."""
+        (block,) = query.blocks
+        if not isinstance(block, Merged):
+            raise TypeError("a stage must ask for tables")
+        (sums,), (noise,) = answer.sums, answer.noise
+        return cls(
+            block.groups,
+            {table: np.asarray(each, np.float64) for table, each in zip(block.tables, sums, strict=True)},
+            dict(zip(block.tables, noise, strict=True)),
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many groups each column has."""
+        return tuple(max(each) + 1 for each in self.groups)
+
+    def again(self, levels: Sequence[Integers], random: Random) -> Stage:
+        """Return the same tables of other rows, by level, with fresh noise: for simulations."""
+        sizes = self.sizes
+        found = {}
+        for table, noise in self.noise.items():
+            cell = np.zeros(len(levels[0]), np.int64)
+            for i in table:
+                cell = cell * sizes[i] + np.array(self.groups[i])[levels[i]]
+            counts = np.bincount(cell, minlength=self.tables[table].size).reshape(self.tables[table].shape)
+            found[table] = counts + random.normal(size=counts.shape) * noise
+        return Stage(self.groups, found, self.noise)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that was released: each column, all pairs coarsely, and chosen pairs.
+
+    Attributes:
+        rows: how many rows there are, as is public or as the counts say.
+        public: that number, if it is public.
+        possible: by pair with a public fact, which cells of the chosen groups a row can have.
+    """
+
+    axes: tuple[Axis, ...]
+    rows: float
+    public: int | None
+    singles: Stage
+    doubles: Stage
+    chosen: Stage
+    possible: Mapping[tuple[int, int], Flags]
+
+    def levels(self, schema: Schema) -> tuple[Levels, ...]:
+        """Return the values of each column."""
+        return tuple(Levels.of(axis, schema) for axis in self.axes)
+
+    @cached_property
+    def counts(self) -> tuple[Floats, ...]:
+        """The counts of each column's values: not negative, and they add up to the rows."""
+        return tuple(nearest_counts(each, self.rows) for each in self.singles.tables.values())
+
+    def measurements(self) -> list[Measurement]:
+        """Return what the model is fitted to: groups of each column, and chosen pairs.
+
+        A chosen pair's table is the mean, weighted by noise, of its own and its coarse one: counts within a
+        coarse cell are moved alike.
+        """
+        found = []
+        for i, counts in enumerate(self.counts):
+            groups = np.array(self.chosen.groups[i])
+            many = np.bincount(groups)
+            noise = self.singles.noise[i,] * math.sqrt(float(np.minimum(many, _MERGED**2).mean()))
+            found.append(Measurement((i,), merged_counts(counts, self.chosen.groups[i]), noise))
+        for pair, table in self.chosen.tables.items():
+            noise = self.chosen.noise[pair]
+            coarse = self._coarse(pair)
+            size = self.doubles.tables[pair].size
+            cells = np.bincount(coarse.reshape(-1), minlength=size)
+            sums = np.bincount(coarse.reshape(-1), table.reshape(-1), size)
+            other = self.doubles.noise[pair] ** 2
+            with np.errstate(invalid="ignore", divide="ignore"):
+                weight = np.nan_to_num(noise**2 / (noise**2 * cells + other))
+            moved = weight * (self.doubles.tables[pair].reshape(-1) - sums)
+            found.append(Measurement(pair, table + moved[coarse], noise))
+        return found
+
+    def _coarse(self, pair: Columns) -> Integers:
+        """Return the coarse cell of each cell of a chosen pair: its groups lie within coarse ones."""
+        of = []
+        for i in pair:
+            fine, coarse = self.chosen.groups[i], self.doubles.groups[i]
+            of.append(np.array([coarse[fine.index(group)] for group in range(max(fine) + 1)]))
+        return np.asarray(of[0][:, None] * self.doubles.sizes[pair[1]] + of[1])
+
+
+@dataclass(frozen=True, repr=False)
+class SyntheticModel(Shown):
+    """A model of all columns, from which rows are drawn. It is fitted when it is first needed.
+
+    Attributes:
+        measured: what was released.
+        shares: how the budget share was divided among the three stages.
+        start: an earlier model's potentials, for a fit to similar numbers.
+    """
+
+    measured: Measured
+    schema: Schema
+    rows: int | None
+    shares: tuple[float, ...]
+    start: Potentials | None = field(default=None, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of its rows."""
+        return tuple(axis.column for axis in self.measured.axes)
+
+    @cached_property
+    def potentials(self) -> Potentials:
+        """The fitted log-potentials: needs the extra `synthetic`, and takes up to a minute."""
+        measured = self.measured
+        told = (measured.chosen.sizes, measured.measurements(), measured.rows, measured.possible)
+        return fit(*told) if self.start is None else fit(*told, self.start, _REFIT)
+
+    @cached_property
+    def network(self) -> Network:
+        """The model as conditional shares of groups."""
+        return Network.of(self.measured.chosen.sizes, self.potentials, self.measured.possible)
+
+    @cached_property
+    def shapes(self) -> tuple[Floats, ...]:
+        """For each column the shares of its values within each group, by [group, value]."""
+        found = []
+        for groups, counts in zip(self.measured.chosen.groups, self.measured.counts, strict=True):
+            inside = np.zeros((max(groups) + 1, len(counts)))
+            inside[np.array(groups), np.arange(len(counts))] = np.maximum(counts, _LEAST_COUNT)
+            found.append(inside / inside.sum(axis=1, keepdims=True))
+        return tuple(found)
+
+    def levels_of(self, rows: int, random: Random, *, even: bool = True) -> list[Integers]:
+        """Return the value of each drawn row, by column, as its place.
+
+        `even` spreads rows over shares as evenly as can be, so that tables vary less than of rows drawn by
+        chance.
+        """
+        groups = self.network.draw(rows, random, even=even)
+        return [
+            drawn(shape, group, random, even=even) for shape, group in zip(self.shapes, groups, strict=True)
+        ]
+
+    def sample(self, rows: int | None = None, seed: int = 0) -> pl.DataFrame:
+        """Return synthetic rows, as a polars DataFrame: as many as wanted, as often as wanted, at no cost.
+
+        Args:
+            rows: how many; by default as the analysis says, else as many as there are.
+            seed: the same seed draws the same rows.
+        """
+        import polars as pl
+
+        if rows is None:
+            rows = self.rows or max(round(self.measured.rows), 1)
+        rows = check.integer("rows", rows, least=1)
+        random = generator(check.integer("seed", seed, least=0))
+        places = self.levels_of(rows, random)
+        found = {}
+        for each, place in zip(self.measured.levels(self.schema), places, strict=True):
+            found[each.column] = _cells(each, place, random)
+        return pl.DataFrame(found)
+
+    def table(self, *columns: str) -> Floats:
+        """Return the model's expected counts of each cell of a table, by value of each column."""
+        places = tuple(self._place(name) for name in columns)
+        found = self.network.table(places) * self.measured.rows
+        for axis, i in enumerate(places):
+            found = np.moveaxis(np.tensordot(found, self.shapes[i], axes=(axis, 0)), -1, axis)
+        return found
+
+    def evaluate(self, within: float = 0.05) -> pl.DataFrame:
+        """Return how far from the data's each column and each table of two columns may be.
+
+        Errors are distances in total variation: the part of the rows that would have to move. `noise` is what
+        privacy noise alone makes of it in the table that was measured; `misfit` is how far the model is from
+        the released coarse table of a pair, less that table's own noise: for pairs that were not chosen, the
+        model has not seen it. `trustworthy` is whether both together are at most `within`. The coarse tables
+        took `shares[1]` of this analysis' budget share, and nothing else is spent.
+        """
+        from cape.analyses.synthetic.check import evaluated
+
+        return evaluated(self, check.real("within", within, above=0.0, most=1.0))
+
+    def again(self, random: Random) -> SyntheticModel:
+        """Return the model of a repeated study: rows drawn from this one, measured with fresh noise."""
+        measured = self.measured
+        levels = self.levels_of(max(round(measured.rows), 1), random, even=False)
+        repeated = Measured(
+            measured.axes,
+            measured.rows,
+            measured.public,
+            measured.singles.again(levels, random),
+            measured.doubles.again(levels, random),
+            measured.chosen.again(levels, random),
+            measured.possible,
+        )
+        return SyntheticModel(repeated, self.schema, self.rows, self.shares, self.potentials)
+
+    @cached_property
+    def associations(self) -> list[Association]:
+        """How strongly each pair goes together, the strongest first, from the released coarse tables."""
+        from cape.analyses.synthetic.check import associations
+
+        return associations(self)
+
+    def tables(self) -> Sequence[Table]:
+        chosen = self.measured.chosen
+        rows = []
+        for each in self.associations[:_MOST_LISTED]:
+            mark = Mark.of(each.estimate)
+            pair = each.pair
+            how = "finely" if pair in chosen.tables else "coarsely"
+            rows.append(
+                (" × ".join(self._titles(pair)), mark.number, f"{mark.low:.2f} to {mark.high:.2f}", how)
+            )
+        more = max(len(self.associations) - len(rows), 0)
+        return [
+            Table(
+                ("columns", "Cramér's V", "95% interval", "measured"),
+                tuple(rows),
+                title="The strongest associations",
+                more=more,
+            )
+        ]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return a picture of the largest associations."""
+        strongest = list(dict.fromkeys(i for each in self.associations for i in each.pair))[:_MOST_SHOWN]
+        places = sorted(strongest)
+        known = {each.pair: each for each in self.associations}
+        marks = []
+        for a in places:
+            row = []
+            for b in places:
+                label = " × ".join(self._titles((a, b)))
+                row.append(
+                    Mark.exact(label, 1.0)
+                    if a == b
+                    else Mark.of(known[min(a, b), max(a, b)].estimate, label, most=2)
+                )
+            marks.append(tuple(row))
+        names = self._titles(tuple(places))
+        return [Figure((HeatMap(names, names, tuple(marks)),), _PICTURE)]
+
+    def notes(self) -> Sequence[str]:
+        measured = self.measured
+        pairs, all_pairs = len(measured.chosen.tables), len(measured.doubles.tables)
+        return [
+            f"Measured: {len(measured.axes)} columns, all {all_pairs} pairs coarsely, {pairs} pairs finely "
+            f"({', '.join(f'{share:.0%}' for share in self.shares)} of the budget share). What these pairs "
+            "do not say, synthetic rows do not know: three columns together, rare combinations, and anything "
+            "about one person. Analyses of synthetic rows are not exact: cape.synthetic.combine gives "
+            "intervals, and a direct release of the same analysis is more precise."
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        measured = self.measured
+        told = measured.levels(self.schema)
+        return plain(
+            {
+                "columns": {
+                    each.column: {
+                        "values": list(each.names),
+                        "counts": measured.singles.tables[i,],
+                        "noise": measured.singles.noise[i,],
+                        "groups": {
+                            "coarse": list(measured.doubles.groups[i]),
+                            "fine": list(measured.chosen.groups[i]),
+                        },
+                    }
+                    for i, each in enumerate(told)
+                },
+                "pairs": [
+                    {
+                        "columns": [self.columns[i] for i in pair],
+                        "groups": how,
+                        "counts": stage.tables[pair],
+                        "noise": stage.noise[pair],
+                    }
+                    for how, stage in (("coarse", measured.doubles), ("fine", measured.chosen))
+                    for pair in stage.tables
+                ],
+                "rows": measured.rows,
+                "shares": list(self.shares),
+                "associations": [
+                    {
+                        "columns": [self.columns[i] for i in each.pair],
+                        "cramers_v": each.estimate.value,
+                        "privacy_error": each.estimate.privacy,
+                    }
+                    for each in self.associations
+                ],
+            }
+        )
+
+    def _titles(self, places: Columns) -> tuple[str, ...]:
+        return tuple(self.schema.label(self.columns[i]) for i in places)
+
+    def _place(self, name: str) -> int:
+        if name not in self.columns:
+            raise InvalidInput(
+                f"no column {check.show(name)} in the synthetic data{hint(name, self.columns)}"
+            )
+        return self.columns.index(name)
+
+
+def _cells(levels: Levels, places: Integers, random: Random) -> pl.Series:
+    """Return the cells of a column: categories, or numbers spread evenly over their bins."""
+    import polars as pl
+
+    if levels.edges is None:
+        return pl.Series([levels.values[place] for place in places])
+    edges = np.array(levels.edges)
+    bins = len(edges) - 1
+    absent = places >= bins
+    inside = np.where(absent, 0, places)
+    low, width = edges[inside], np.diff(edges)[inside]
+    digits = _DIGITS - math.floor(math.log10(float(np.diff(edges).min())))
+    step = 10.0**digits
+    values = np.maximum(np.floor((low + width * random.random(len(places))) * step) / step, low)
+    cells = pl.Series(values)
+    return cells.set(pl.Series(absent), None) if absent.any() else cells
