@@ -50,19 +50,19 @@ ATTACKS = (
     ),
     Attack(
         "one ledger that adds two adjacencies, the cheaper one picked (V3)",
-        ("tests/steward/test_adjacency.py",),
+        ("tests/site/test_adjacency.py",),
     ),
     Attack(
         "the number of rows, asked for by trials and by min_rows (V4)",
-        ("tests/steward/test_adjacency.py", "tests/steward/test_dirty_rows.py"),
+        ("tests/site/test_adjacency.py", "tests/site/test_dirty_rows.py"),
     ),
     Attack(
         "one dirty cell that turns an answer into a refusal (V5)",
-        ("tests/steward/test_dirty_rows.py", "tests/data/test_dirty_cells.py"),
+        ("tests/site/test_dirty_rows.py", "tests/data/test_dirty_cells.py"),
     ),
     Attack(
         "nested arrays that take memory before a signature is checked (V6)",
-        ("tests/steward/test_envelope.py", "tests/test_packed.py"),
+        ("tests/site/test_envelope.py", "tests/test_packed.py"),
     ),
     Attack(
         "a stream forked into a PID namespace, where it repeats its bytes (V7)",
@@ -71,14 +71,14 @@ ATTACKS = (
     Attack(
         "requests that are kept and sent later, an allowance with another tenth of delta (V8)",
         (
-            "tests/steward/test_envelope.py",
-            "tests/steward/test_nonces.py",
+            "tests/site/test_envelope.py",
+            "tests/site/test_nonces.py",
             "tests/privacy/test_accounting.py",
         ),
     ),
     Attack(
         "a ledger cut off, rewritten, or put back from a backup",
-        ("tests/steward/test_heads.py", "tests/steward/test_verify.py", "tests/coordinator/test_heads.py"),
+        ("tests/site/test_heads.py", "tests/site/test_verify.py", "tests/coordinator/test_heads.py"),
     ),
     Attack("10,000 bent messages at a site's socket", ("tests_deploy/test_edge_socket.py",), deployed=True),
     Attack(

@@ -58,7 +58,7 @@ def _nursery(folder: Path, count: int, seed: int) -> dict[str, Any]:
 
     from assurance.site_folder import make_folder
     from cape.secagg import Identity
-    from cape.steward import Ledger
+    from cape.site import Ledger
 
     site, asking = make_folder(folder / "site", Identity(_OFFICE), epsilon=2000.0)
     draw = random.Random(seed)
@@ -116,7 +116,7 @@ def _one(site: Any, asking: Any, draw: random.Random, arrived: dict[bytes, int],
 
 
 def _live(site: Any, asking: Any, asks: int, sends: int) -> None:
-    from cape.steward import Grant, Refusal
+    from cape.site import Grant, Refusal
 
     while True:
         request = asking.request(_ANALYSIS, run=os.urandom(16)).pack()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cape.secagg import Identity, Roster
-from cape.steward import Request, SiteFolder, make_request, read
-from cape.steward.template import plain_policy
+from cape.site import Request, SiteFolder, make_request, read
+from cape.site.template import plain_policy
 
 __all__ = ["CELL", "OWN", "Asking", "make_folder", "peer", "private_of", "signed"]
 

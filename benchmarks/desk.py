@@ -84,8 +84,8 @@ def _require() -> None:
 
 def _site(folder: Path) -> Any:
     """Return the folder of a site with rows and a policy that asks."""
-    from cape.steward import SiteFolder
-    from cape.steward.template import plain_policy
+    from cape.site import SiteFolder
+    from cape.site.template import plain_policy
 
     site = SiteFolder.create(folder / "site", "cleveland")
     rows = "\n".join(f"{20 + i % 60},{110 + i % 280},{('female', 'male')[i % 2]}" for i in range(1000))
@@ -100,8 +100,8 @@ def _site(folder: Path) -> Any:
 def _hold(site: Any) -> str:
     """Let a study of a trusted coordinator wait; return its hash."""
     from cape.secagg import Identity, Roster
-    from cape.steward import make_request, read
-    from cape.steward.keyring import Card
+    from cape.site import make_request, read
+    from cape.site.keyring import Card
     from tests.world import document
 
     office, others = Identity(), {name: Identity() for name in ("hungary", "zurich")}
@@ -133,8 +133,8 @@ def _hold(site: Any) -> str:
 def _fill(site: Any, study_hash: str) -> None:
     """Write a ledger as long as many years of studies would: signed and chained, in one transaction."""
     from cape.privacy.accounting import Amount
-    from cape.steward.ledger import _insert
-    from cape.steward.lines import Entry
+    from cape.site.ledger.ledger import _insert
+    from cape.site.ledger.lines import Entry
 
     policy, book, identity = site.policy, site.ledger, site.identity
     (coordinator,) = policy.coordinators.values()

@@ -172,8 +172,8 @@ def judge(name: str) -> None:
     """Print what a site with a plain policy takes to judge a hostile study."""
     from cape.privacy import noise_for_mu
     from cape.secagg import Identity
-    from cape.steward import Refusal, SiteFolder
-    from cape.steward.template import plain_policy
+    from cape.site import Refusal, SiteFolder
+    from cape.site.template import plain_policy
 
     hostile = next(each for each in HOSTILE if each.name == name)
     noise_for_mu(1.0, 0.5, 2, 1e-9)  # what is loaded once
@@ -198,9 +198,9 @@ def judge(name: str) -> None:
 def _taker(where: str, folder: Path) -> Callable[[bytes], Any]:
     """Return what reads such a message, as far as a message that nobody signed gets."""
     if where == "site":
-        from cape.steward import SiteFolder
-        from cape.steward.endpoint import SiteEndpoint
-        from cape.steward.keyring import Card
+        from cape.site import SiteFolder
+        from cape.site.endpoint import SiteEndpoint
+        from cape.site.keyring import Card
 
         site = SiteFolder.create(folder / "site")
         site.trust(Card("office", KEY, "coordinator"), coordinator=True)

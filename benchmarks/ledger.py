@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.harness import Result, bench
 from cape.secagg import Identity
-from cape.steward import Amount, Entry, Ledger, Limit
+from cape.site import Amount, Entry, Ledger, Limit
 
 SHORT, LONG = 1_000, int(os.environ.get("CAPE_LEDGER_LINES", "1000000"))
 LINES = 201  # written to each, in turns
@@ -73,7 +73,7 @@ def _entry(number: int) -> Entry:
 
 def _filled(path: Path, lines: int) -> Ledger:
     """Return a ledger with so many signed lines of three years."""
-    from cape.steward.ledger import _insert
+    from cape.site.ledger.ledger import _insert
 
     identity = Identity()
     ledger = Ledger.create(path, lambda: identity)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from cape.steward import wire
-from cape.steward.endpoint import SiteEndpoint
+from cape.site import wire
+from cape.site.endpoint import SiteEndpoint
 
 
 class LocalChannel:

@@ -19,19 +19,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cape.coordinator import CoordinatorFolder
-from cape.steward import SiteFolder
-from cape.steward.backup import backup
+from cape.site import SiteFolder
+from cape.site.admin.backup import backup
 from tests.checkout import LEFT, PRODUCTS, ROOT, listing, new, secret, versioned
 
 ALLOWED = {
     # the folder of a site of version 0.1.0, whose ledger this key has signed; void, as SECURITY.md says
-    "tests/steward/site_of_0_1_0/identity.key",
+    "tests/site/site_of_0_1_0/identity.key",
 }
 
 
 def test_no_file_holds_a_secret_but_the_fixtures_that_are_named():
     names = versioned()
-    assert {"pyproject.toml", "src/cape/steward/keyring.py", "tests/test_checkout.py"} <= set(names)
+    assert {"pyproject.toml", "src/cape/site/keyring.py", "tests/test_checkout.py"} <= set(names)
     assert {name for name in names if secret(ROOT / name)} == ALLOWED
 
 

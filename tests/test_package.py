@@ -69,7 +69,7 @@ LAYERS = [
     "analyses",
     "synthetic",
     "study",
-    "steward",
+    "site",
     "coordinator",
     "flare",
     "torch",

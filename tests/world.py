@@ -13,9 +13,9 @@ import numpy as np
 from cape.coordinator import CoordinatorFolder, Event, Record, Relay, Submission
 from cape.engine.session import AnalysisSession
 from cape.secagg import Identity, Roster
-from cape.steward import Grant, Refusal, Request, SiteFolder, make_request, read
-from cape.steward.endpoint import SiteEndpoint
-from cape.steward.template import plain_policy
+from cape.site import Grant, Refusal, Request, SiteFolder, make_request, read
+from cape.site.endpoint import SiteEndpoint
+from cape.site.template import plain_policy
 from cape.study import Study
 from tests.channel import LocalChannel
 

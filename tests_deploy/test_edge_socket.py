@@ -14,7 +14,7 @@ import pytest
 
 from cape.core.errors import CapeError
 from cape.core.unix import Client
-from cape.steward import wire
+from cape.site import wire
 from tests.channel import LocalChannel
 from tests.world import MEAN, NAMES, SECRET, World
 

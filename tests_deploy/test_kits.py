@@ -26,8 +26,8 @@ from cape.core.errors import InvalidInput
 from cape.flare import process
 from cape.flare.kits import make_kits
 from cape.flare.process import _alone, _require_free
-from cape.steward import SiteFolder
-from cape.steward.daemon import Daemon
+from cape.site import SiteFolder
+from cape.site.daemon import Daemon
 from tests.checkout import ROOT, secret
 
 

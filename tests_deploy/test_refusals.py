@@ -13,7 +13,7 @@ from cape.coordinator import CoordinatorFolder, Record, Submission
 from cape.core.errors import TooFewSites
 from cape.flare.link import Network
 from cape.secagg.keys import Identity
-from cape.steward.keyring import Card, public_text
+from cape.site.keyring import Card, public_text
 from cape.study import Study
 from tests_deploy.conftest import SITES, World, mean, until
 

@@ -123,7 +123,7 @@ def test_code_in_the_link_gets_refusals_from_the_daemon_and_nothing_else(here: T
     """It may speak to the socket, as it must; what it makes up is refused in a sentence."""
     place = here.sockets / "u.sock"
     code = (
-        "from cape.core.unix import Client; from cape.steward import wire\n"
+        "from cape.core.unix import Client; from cape.site import wire\n"
         f"with Client({str(place)!r}) as client:\n"
         "    for message in (wire.Ask(1, b'x'), wire.Review(2, (b'y',)), wire.Carry(3, bytes(16), b'z')):\n"
         "        print(client.call(wire.pack(message)))\n"

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2 as httpx
 import pytest
 
-from cape.steward.admin import SOCKET
+from cape.site.admin import SOCKET
 from tests.checkout import ROOT
 from tests.world import World
 

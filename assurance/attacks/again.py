@@ -9,8 +9,8 @@ from typing import Any
 from assurance.attacks.attack import attack
 from assurance.attacks.session import Session
 from assurance.attacks.sites import DESCENT, HISTOGRAM, HONEST, NAMES, World, study
-from cape.steward import wire
-from cape.steward.request import Request
+from cape.site import wire
+from cape.site.decide.request import Request
 
 __all__ = [
     "asked_again_after_a_failure",

@@ -29,10 +29,10 @@ from assurance.attacks.sites import (
 from cape.core.errors import InvalidInput
 from cape.engine.session import StageResult
 from cape.secagg.keys import Identity
-from cape.steward import envelope, wire
-from cape.steward.keyring import public_text
-from cape.steward.persons import Person
-from cape.steward.request import LABEL, Request, grid_of
+from cape.site import envelope, wire
+from cape.site.decide.request import LABEL, Request, grid_of
+from cape.site.keyring import public_text
+from cape.site.persons import Person
 
 __all__ = [
     "a_lower_threshold",

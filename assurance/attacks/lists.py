@@ -12,7 +12,7 @@ from itertools import combinations
 from assurance.attacks.attack import attack
 from assurance.attacks.session import Session
 from assurance.attacks.sites import COLLUDER, DESCENT, HONEST, NAMES, World, study
-from cape.steward.request import Request
+from cape.site.decide.request import Request
 
 __all__ = [
     "a_second_delivery",

@@ -4,7 +4,7 @@ Claim. Whatever they try, a site refuses it, or its ledger has a line for every 
 price of the noise that is on it; and nobody learns a sum over fewer honest sites than its policy demands, or
 two sums for one price. A sum that an honest aggregator believes in is right.
 Reason. docs/secagg.md and docs/deployment.md say why, attack by attack.
-Tested here: each attack plays with `cape.steward.SiteEndpoint`, the same code that runs at a site, and a
+Tested here: each attack plays with `cape.site.SiteEndpoint`, the same code that runs at a site, and a
 referee looks at ledgers and vectors (`assurance.attacks.verdict`). tests/assured/test_attacks.py takes
 defences away, for every attack those that hold it off, and it wins.
 """

@@ -21,7 +21,7 @@ from cape.core.errors import ProtocolError
 from cape.secagg import messages as m
 from cape.secagg.keys import Identity, Roster, Verifier
 from cape.secagg.parameters import Parameters
-from cape.steward.request import Request
+from cape.site.decide.request import Request
 from cape.study.document import read
 
 __all__ = ["Session", "parameters_of", "puppet"]

@@ -27,8 +27,8 @@ from cape.noise import SecureStream
 from cape.secagg.keys import Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
 from cape.secagg.surplus import SurplusKey
-from cape.steward import Grant, Refusal, Request, SiteEndpoint, SiteFolder, make_request, wire
-from cape.steward.template import plain_policy
+from cape.site import Grant, Refusal, Request, SiteEndpoint, SiteFolder, make_request, wire
+from cape.site.template import plain_policy
 from cape.study.document import read
 
 __all__ = [

@@ -24,7 +24,7 @@ from cape.secagg.keys import KEY_BYTES
 from cape.secagg.shamir import SHARE_BYTES
 from cape.secagg.site import commitment
 from cape.secagg.surplus import SurplusKey
-from cape.steward.request import Request
+from cape.site.decide.request import Request
 from cape.study.document import read
 
 __all__ = ["forged_commitment", "forged_key", "forged_shares", "forged_surplus_key", "tampered_on_the_wire"]

@@ -32,9 +32,9 @@ from cape.data import Schema
 from cape.engine.calibration import RESOLUTION, calibrate
 from cape.engine.schemes import SCHEMES, Parties
 from cape.privacy import gaussian
-from cape.steward.ledger import Line
-from cape.steward.request import grid_of
-from cape.steward.review import columns_of
+from cape.site.decide.request import grid_of
+from cape.site.decide.review import columns_of
+from cape.site.ledger.ledger import Line
 from cape.study.document import read
 
 __all__ = ["Verdict", "judge"]

@@ -15,7 +15,7 @@ from assurance.site_folder import OWN, make_folder, peer
 from cape.coordinator import CoordinatorFolder
 from cape.core.errors import CapeError
 from cape.secagg import Identity
-from cape.steward.keyring import Card, public_text
+from cape.site.keyring import Card, public_text
 
 __all__ = ["Cards", "Lost", "Offices", "card"]
 

@@ -1,7 +1,7 @@
 """Studies that are as dear to judge as their authors can make them: all columns, all categories, all limits.
 
 Whoever asks may send them again and again, and pays only once an answer leaves. `edge.cost` measures what
-each takes of a site before anybody has approved it; tests/steward/test_effort.py sends them too.
+each takes of a site before anybody has approved it; tests/site/test_effort.py sends them too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from cape.analyses.registry import KINDS
 from cape.engine.session import AnalysisSession, StageResult
 from cape.secagg import Identity
-from cape.steward import Request, read
-from cape.steward.request import VALID
+from cape.site import Request, read
+from cape.site.decide.request import VALID
 
 __all__ = ["HOSTILE", "SCHEMA", "Hostile", "forged", "request"]
 

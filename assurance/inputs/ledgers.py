@@ -16,9 +16,9 @@ from assurance.inputs.bend import bend_bytes, pick
 from assurance.inputs.surface import Surface
 from cape.core.errors import CapeError
 from cape.secagg import Identity
-from cape.steward.heads import Head
-from cape.steward.ledger import Amount, Entry, Ledger, Limit
-from cape.steward.verify import verify
+from cape.site.ledger.heads import Head
+from cape.site.ledger.ledger import Amount, Entry, Ledger, Limit
+from cape.site.ledger.verify import verify
 
 __all__ = ["Ledgers"]
 

@@ -22,8 +22,8 @@ from cape.coordinator import calls
 from cape.coordinator.relay import Relay
 from cape.core.errors import CapeError
 from cape.secagg import Identity
-from cape.steward import Request, wire
-from cape.steward.endpoint import SiteEndpoint
+from cape.site import Request, wire
+from cape.site.endpoint import SiteEndpoint
 
 __all__ = ["Failed", "Members", "Relays"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from assurance.inputs.studies import PASSWORD, written
 from assurance.inputs.surface import Surface
-from cape.steward.policy import Policy
+from cape.site.decide.policy import Policy
 
 __all__ = ["Policies", "policy"]
 

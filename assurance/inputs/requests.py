@@ -14,9 +14,9 @@ from assurance.inputs.bend import NASTY, bend, bend_bytes, pick
 from assurance.inputs.surface import Surface
 from assurance.site_folder import CELL, make_folder, signed
 from cape.secagg import Identity
-from cape.steward import Grant, Refusal, Request, envelope
-from cape.steward.envelope import FRONT_BYTES
-from cape.steward.request import LABEL
+from cape.site import Grant, Refusal, Request, envelope
+from cape.site.decide.request import LABEL
+from cape.site.envelope import FRONT_BYTES
 from cape.study.document import read
 
 __all__ = ["Requests"]

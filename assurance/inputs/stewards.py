@@ -18,9 +18,9 @@ from assurance.inputs.surface import Surface
 from assurance.site_folder import CELL, OWN, Asking, make_folder
 from cape.core.errors import CapeError
 from cape.secagg import Identity
-from cape.steward.keyring import public_text
-from cape.steward.persons import Person
-from cape.steward.preview import preview
+from cape.site.decide.preview import preview
+from cape.site.keyring import public_text
+from cape.site.persons import Person
 
 __all__ = ["Held", "InTheWay", "Stewards"]
 

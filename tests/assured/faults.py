@@ -20,15 +20,15 @@ from cape.secagg.keys import Verifier, derive, digest
 from cape.secagg.neighbours import Neighbourhood
 from cape.secagg.parameters import Parameters
 from cape.secagg.surplus import Surplus, SurplusKey
-from cape.steward import Entry, Ledger, Limit, Offer, SiteFolder, endpoint, wire
-from cape.steward import decide as steward
-from cape.steward import grant as grants
-from cape.steward import ledger as ledgers
-from cape.steward import review as policy_review
-from cape.steward.approvals import Approvals
-from cape.steward.envelope import Envelope
-from cape.steward.nonces import Nonces
-from cape.steward.replay import Sessions
+from cape.site import Entry, Ledger, Limit, Offer, SiteFolder, endpoint, wire
+from cape.site.decide import decide as steward
+from cape.site.decide import grant as grants
+from cape.site.decide import review as policy_review
+from cape.site.decide.approvals import Approvals
+from cape.site.decide.nonces import Nonces
+from cape.site.decide.replay import Sessions
+from cape.site.envelope import Envelope
+from cape.site.ledger import ledger as ledgers
 from tests.secagg.planted import same_keys_in_every_step
 
 Patch = pytest.MonkeyPatch
@@ -148,7 +148,7 @@ def inquiries_need_no_signature(patch: Patch) -> None:
 
 
 def a_run_is_anybodys(patch: Patch) -> None:
-    patch.setattr("cape.steward.ledger._closed", lambda run, coordinator: run)
+    patch.setattr("cape.site.ledger.ledger._closed", lambda run, coordinator: run)
     patch.setattr(
         Ledger,
         "has",
@@ -366,7 +366,7 @@ def one_grid_for_every_price(patch: Patch) -> None:
         return exact + round(noise / grant.calibration.steps[0].size / RESOLUTION) * (vector - exact)
 
     patch.setattr(Stages, "calibrate", on_one_grid)
-    patch.setattr("cape.steward.folder.answer", answer)
+    patch.setattr("cape.site.folder.answer", answer)
 
 
 def requests_are_forgotten(patch: Patch) -> None:

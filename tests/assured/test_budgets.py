@@ -23,8 +23,8 @@ from cape.engine.execute import Execution
 from cape.engine.schemes import Conventional
 from cape.privacy import Budget
 from cape.secagg import Identity
-from cape.steward import ledger as ledgers
-from cape.steward.ledger import Amount, Entry, Ledger, Limit
+from cape.site.ledger import ledger as ledgers
+from cape.site.ledger.ledger import Amount, Entry, Ledger, Limit
 from tests.engine.questions import Average, Bins, Rounds
 from tests.slices import examples
 

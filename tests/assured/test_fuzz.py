@@ -15,8 +15,8 @@ from assurance.workers import Chunk, Report, Worker, attempt, random_of
 from cape.analyses import Mean
 from cape.coordinator.record import Record
 from cape.core.errors import InvalidInput
-from cape.steward.approvals import Approvals
-from cape.steward.endpoint import SiteEndpoint
+from cape.site.decide.approvals import Approvals
+from cape.site.endpoint import SiteEndpoint
 
 INPUTS = 60
 

@@ -26,7 +26,7 @@ from cape.core.errors import CapeError
 from cape.noise import SecureStream, stream
 from cape.secagg import Identity, Session, chain, keys, masks, shamir, site
 from cape.secagg.keys import KeyPair
-from cape.steward import Grant
+from cape.site import Grant
 
 ENTRY = 731_948_151_623_421  # in every vector of the session
 SHORTEST = 17  # bytes; the name of a run has 16, and is public

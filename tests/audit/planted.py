@@ -35,9 +35,9 @@ from cape.privacy import Budget
 from cape.secagg import masks
 from cape.secagg import surplus as surplus_module
 from cape.secagg.surplus import Surplus, SurplusKey
-from cape.steward import folder
-from cape.steward import grant as grant_module
-from cape.steward.grant import Grant, answer
+from cape.site import folder
+from cape.site.decide import grant as grant_module
+from cape.site.decide.grant import Grant, answer
 
 LESS = 0.95
 

@@ -15,7 +15,7 @@ from cape.audit.pool import Job, Search
 from cape.audit.table import judge
 from cape.core.errors import CapeError
 from cape.engine.calibration import RESOLUTION
-from cape.steward import Ledger, SiteEndpoint, read
+from cape.site import Ledger, SiteEndpoint, read
 
 SEED, TESTS = 11, 9
 FAST = {case.name: case for case in cases(fast=True) if case.deployed}

@@ -23,9 +23,9 @@ from cape.data import Schema, readers
 from cape.data.databases import SqlReader
 from cape.engine.query import Analysis, Answer, Neighbours, Query
 from cape.noise import SecureStream
+from cape.site.decide.codes import Denied
+from cape.site.decide.review import columns_of
 from cape.stats.estimates import Estimate
-from cape.steward.codes import Denied
-from cape.steward.review import columns_of
 
 SCHEMA = Schema(x=(-1, 1), z={"low": 0.0, "high": 10.0, "missing": True})
 ROWS = 20_000

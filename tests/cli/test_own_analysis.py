@@ -26,8 +26,8 @@ from cape.engine.query import Analysis, Answer, Neighbours, Query
 from cape.engine.result import Release
 from cape.noise import SecureStream
 from cape.show import Figure
+from cape.site import Grant, Refusal
 from cape.stats.estimates import Estimate
-from cape.steward import Grant, Refusal
 from tests.world import World, document
 
 

@@ -15,13 +15,13 @@ import pytest
 
 from cape.desk.site import PAGES
 from cape.privacy import gaussian
-from cape.steward import Amount, Entry, SiteFolder
-from cape.steward.admin import SOCKET, Desk, serve
-from cape.steward.keyring import fingerprint, public_text
-from cape.steward.persons import Person
+from cape.site import Amount, Entry, SiteFolder
+from cape.site.admin import SOCKET, Desk, serve
+from cape.site.keyring import fingerprint, public_text
+from cape.site.persons import Person
 from tests.cli.conftest import SECRET, Cape
 from tests.desk.visitor import Visitor, desk
-from tests.steward.test_approvals import ODD
+from tests.site.test_approvals import ODD
 from tests.world import World, document
 
 COMMANDS = [

@@ -9,7 +9,7 @@ import pytest
 
 from cape.coordinator.heads import HEADS, Heads
 from tests.cli.conftest import Cape
-from tests.steward.test_heads import copy_of, head_of, put_back
+from tests.site.test_heads import copy_of, head_of, put_back
 from tests.world import World, document
 
 

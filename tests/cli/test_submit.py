@@ -23,7 +23,7 @@ from cape.cli.results import Results
 from cape.cli.submit import RECORD, Terms, run_study
 from cape.coordinator import Event, Relay
 from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, TooFewSites
-from cape.steward.admin import Desk
+from cape.site.admin import Desk
 from cape.study import Study
 from tests.channel import LocalChannel
 from tests.world import HISTOGRAM, LINEAR, MEAN, NAMES, NETWORK, World

@@ -11,9 +11,9 @@ import polars
 import pytest
 
 from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
-from cape.steward import SiteFolder
-from cape.steward.endpoint import SiteEndpoint
-from cape.steward.persons import Person
+from cape.site import SiteFolder
+from cape.site.endpoint import SiteEndpoint
+from cape.site.persons import Person
 from cape.study import Study
 from tests.channel import LocalChannel
 from tests.checkout import ROOT

@@ -9,9 +9,9 @@ import pytest
 from cape.coordinator import CoordinatorFolder, SiteReport
 from cape.core.errors import InvalidInput
 from cape.secagg import Identity
-from cape.steward import SiteFolder
-from cape.steward.keyring import Card
-from cape.steward.wire import Present, Refused
+from cape.site import SiteFolder
+from cape.site.keyring import Card
+from cape.site.wire import Present, Refused
 
 
 def test_a_folder_is_made_once(tmp_path: Path):

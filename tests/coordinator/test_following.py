@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cape.core.errors import InvalidInput
-from cape.steward.request import Request
+from cape.site.decide.request import Request
 from cape.study.document import document, read
 from tests.world import LINEAR, LOGISTIC, MEAN, World
 

@@ -12,10 +12,10 @@ from cape.coordinator import Submission
 from cape.coordinator.calls import AskReview, unpack_call
 from cape.coordinator.heads import HEADS, Heads
 from cape.core.errors import LedgerWarning, TooFewSites
-from cape.steward import Request, wire
-from cape.steward.heads import Head, read_heads
-from cape.steward.verify import verify
-from tests.steward.test_heads import copy_of, put_back
+from cape.site import Request, wire
+from cape.site.ledger.heads import Head, read_heads
+from cape.site.ledger.verify import verify
+from tests.site.test_heads import copy_of, put_back
 from tests.world import COUNT, KMEANS, MEAN, NAMES, World
 
 

@@ -27,7 +27,7 @@ from cape.coordinator.calls import (
 from cape.core.errors import BadMessage, InvalidInput
 from cape.engine.calibration import RESOLUTION
 from cape.secagg import Identity
-from cape.steward import Request, document, make_request, read, wire
+from cape.site import Request, document, make_request, read, wire
 from tests.world import HISTOGRAM, MEAN, NAMES, ROWS, World
 
 

@@ -16,7 +16,7 @@ import pytest
 from cape.analyses import KINDS
 from cape.engine.schemes import Cost
 from cape.engine.session import StageResult
-from cape.steward import read
+from cape.site import read
 from tests.checkout import ROOT
 
 EXAMPLES = {kind: analysis.example for kind, analysis in KINDS.items()}

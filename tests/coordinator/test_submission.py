@@ -30,10 +30,10 @@ from cape.engine.execute import Progress
 from cape.engine.result import Release
 from cape.privacy import Budget, gaussian
 from cape.secagg import Identity
-from cape.steward.endpoint import SiteEndpoint
-from cape.steward.keyring import Card, public_text
-from cape.steward.persons import Person
-from cape.steward.wire import Inquiry, Known
+from cape.site.endpoint import SiteEndpoint
+from cape.site.keyring import Card, public_text
+from cape.site.persons import Person
+from cape.site.wire import Inquiry, Known
 from cape.study.document import document, hash_of
 from tests.channel import LocalChannel
 from tests.checkout import ROOT
@@ -407,8 +407,8 @@ import sys
 from pathlib import Path
 from cape.coordinator import CoordinatorFolder, Record, Relay, Submission
 from cape.core.errors import TooFewSites
-from cape.steward import SiteFolder
-from cape.steward.endpoint import SiteEndpoint
+from cape.site import SiteFolder
+from cape.site.endpoint import SiteEndpoint
 from cape.study.document import document, hash_of
 from cape.study import Study
 from tests.channel import LocalChannel

@@ -14,7 +14,7 @@ import pytest
 from cape.core import unix
 from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.apart import require_no_rows
-from cape.steward.admin import SOCKET, serve
+from cape.site.admin import SOCKET, serve
 from tests.world import World
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from cape.steward.keyring import fingerprint
+from cape.site.keyring import fingerprint
 from cape.study import Study
 from tests.desk.office import TEXT, Office, office, sent
 from tests.desk.visitor import Visitor

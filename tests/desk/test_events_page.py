@@ -15,7 +15,7 @@ import pytest
 from cape.core.errors import CapeError
 from cape.desk.site import PAGES, events
 from cape.desk.site.events import Watch
-from cape.steward.admin import Desk
+from cape.site.admin import Desk
 from tests.desk.visitor import Visitor, desk
 from tests.world import World, document
 

@@ -19,7 +19,7 @@ from cape.desk.access.people import ROLES, Role
 from cape.desk.coordinator import PAGES as OF_COORDINATOR
 from cape.desk.page import Page
 from cape.desk.site import PAGES as OF_SITE
-from cape.steward.keyring import fingerprint, public_text
+from cape.site.keyring import fingerprint, public_text
 from tests.desk.office import TEXT, Office
 from tests.desk.raw import Answer, ask
 from tests.desk.visitor import Visitor, desk

@@ -12,9 +12,9 @@ from scipy.stats import norm
 
 from cape.cli import words as cli_words
 from cape.desk.site import PAGES, inbox, words
-from cape.steward.admin import Desk
-from cape.steward.folder import MISSING
-from cape.steward.keyring import fingerprint
+from cape.site.admin import Desk
+from cape.site.folder import MISSING
+from cape.site.keyring import fingerprint
 from cape.study import Study
 from cape.study.document import document as written_as
 from tests.desk.visitor import Visitor, desk
@@ -206,7 +206,7 @@ def test_the_expected_accuracy_comes_as_a_part(reader: Visitor, kept: World):
 def test_of_many_analyses_the_first_are_planned(
     kept: World, reader: Visitor, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("cape.steward.admin.studied._MOST_PLANNED", 1)
+    monkeypatch.setattr("cape.site.admin.studied._MOST_PLANNED", 1)
     for path in (f"/study/{digest(kept)}", f"/study/{digest(kept)}/plan"):
         words = reader.words(path)
         assert "1. mean of age and weight" in words

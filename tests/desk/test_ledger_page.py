@@ -14,7 +14,7 @@ import pytest
 
 from cape.desk.site import PAGES
 from cape.desk.site import ledger as pages
-from cape.steward.admin import Desk
+from cape.site.admin import Desk
 from tests.desk.visitor import Visitor, desk
 from tests.world import World, ask, document
 

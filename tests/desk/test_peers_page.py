@@ -8,7 +8,7 @@ import pytest
 
 from cape.desk.site import peers as pages
 from cape.secagg import Identity
-from cape.steward.keyring import Card, fingerprint, public_text
+from cape.site.keyring import Card, fingerprint, public_text
 from tests.desk.visitor import Visitor, desk
 from tests.world import World
 

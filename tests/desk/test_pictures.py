@@ -12,8 +12,8 @@ import pytest
 
 from cape.desk.site import pictures, words
 from cape.privacy import Budget
-from cape.steward import Amount
-from cape.steward.admin.data import Limit
+from cape.site import Amount
+from cape.site.admin.data import Limit
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ import tomlkit
 from cape.core.errors import InvalidInput
 from cape.desk.site import policy as pages
 from cape.desk.site.edit import FIELDS, Sheet
-from cape.steward import SiteFolder
-from cape.steward.admin import Desk
+from cape.site import SiteFolder
+from cape.site.admin import Desk
 from tests.desk.visitor import Visitor, desk
 
 

@@ -22,9 +22,9 @@ from cape.cli.commands import app as commands
 from cape.core.errors import CapeError
 from cape.desk.site import PAGES
 from cape.secagg import Identity
-from cape.steward import Grant, SiteFolder
-from cape.steward.approvals import State
-from cape.steward.keyring import Card, fingerprint, public_text
+from cape.site import Grant, SiteFolder
+from cape.site.decide.approvals import State
+from cape.site.keyring import Card, fingerprint, public_text
 from cape.study.document import hash_of
 from tests.desk.visitor import Visitor, desk
 from tests.world import World, ask, document

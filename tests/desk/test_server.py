@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from cape.core.errors import InvalidInput
 from cape.desk.server import Address, Log, listen, state_folder
-from cape.steward.admin import SOCKET, serve
+from cape.site.admin import SOCKET, serve
 from tests.world import World
 
 

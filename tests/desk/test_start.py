@@ -21,7 +21,7 @@ from cape.desk.access.people import Person
 from cape.desk.access.trail import Trail
 from cape.desk.server import Address, listen
 from cape.desk.start import RUNNING, Running, find
-from cape.steward.admin import SOCKET, Client, serve
+from cape.site.admin import SOCKET, Client, serve
 from tests.world import World
 
 COMMAND = typer.main.get_command(commands)
@@ -198,7 +198,7 @@ def test_notices_of_the_desk_run_no_command(
                 assert desk.mine().name == "a"
             passed.set()
 
-    monkeypatch.setattr("cape.steward.notices.Notifier", Notifier)
+    monkeypatch.setattr("cape.site.admin.notices.Notifier", Notifier)
     monkeypatch.setattr("cape.desk.start.run", lambda *_: passed.wait(10))
     place = start.of_site(world.site.path / SOCKET, may_read_rows=True)
     with Client(world.site.path / SOCKET) as plain:

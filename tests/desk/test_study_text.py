@@ -17,7 +17,7 @@ from cape.analyses.registry import KINDS
 from cape.core.errors import InvalidInput
 from cape.data.troubles import toml
 from cape.desk.coordinator.study import make_plan, parse
-from cape.steward.policy import SCHEMES
+from cape.site.decide.policy import SCHEMES
 from cape.study import Study
 from cape.study.document import document, hash_of
 from tests.desk.office import TEXT

@@ -19,8 +19,8 @@ from cape.desk.access.people import Person, Role
 from cape.desk.access.trail import Trail
 from cape.desk.app import Access, build
 from cape.desk.page import Page
-from cape.steward import SiteFolder
-from cape.steward.admin import Desk
+from cape.site import SiteFolder
+from cape.site.admin import Desk
 
 HOST = "127.0.0.1:8011"
 PORTALS: list[BlockingPortal] = []  # the event loop of this session, if there is one

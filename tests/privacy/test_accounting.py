@@ -18,7 +18,7 @@ from cape.core.errors import InvalidInput
 from cape.privacy import Budget, gaussian
 from cape.privacy.accounting import Allowance, Basis, Incomparable, total, under
 from cape.privacy.budget import BESIDE
-from cape.steward import Amount
+from cape.site import Amount
 from cape.study.document import read
 from tests.slices import examples
 from tests.world import document

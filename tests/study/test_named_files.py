@@ -9,7 +9,7 @@ import pytest
 
 import cape
 from cape.core.errors import InvalidInput
-from cape.steward.admin import Desk
+from cape.site.admin import Desk
 from cape.study.named_files import refuse_named_files
 from tests.world import World
 

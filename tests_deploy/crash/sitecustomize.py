@@ -28,7 +28,7 @@ _ROUNDS = {
 
 def _round(member, data):
     from cape.secagg import messages
-    from cape.steward import wire
+    from cape.site import wire
 
     message = wire.unpack_to_site(data)
     if isinstance(message, wire.Ask):
@@ -124,7 +124,7 @@ def _obey(cell, engine):
 
 
 _PATCHES = {
-    "cape.steward.endpoint": _patch,
+    "cape.site.endpoint": _patch,
     "nvflare.private.fed.client.admin": _lie,
     "nvflare.private.fed.server.admin": _lie,
 }

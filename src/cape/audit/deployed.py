@@ -41,8 +41,8 @@ from cape.engine.session import AnalysisSession, StageResult
 from cape.noise import SecureStream
 from cape.secagg.keys import KEY_BYTES, Identity, Roster
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward import Request, SiteEndpoint, SiteFolder, make_request, wire
-from cape.steward.template import plain_policy
+from cape.site import Request, SiteEndpoint, SiteFolder, make_request, wire
+from cape.site.template import plain_policy
 from cape.study.document import ParsedAnalysis, read
 
 __all__ = ["forged_questions", "play"]

@@ -16,7 +16,7 @@ from cape.cli.options import AsJson
 from cape.core import check
 from cape.core.errors import InvalidInput, MissingExtra
 from cape.core.files import as_owner
-from cape.steward.admin import SOCKET
+from cape.site.admin import SOCKET
 
 __all__ = ["desk"]
 

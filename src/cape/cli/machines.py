@@ -15,10 +15,10 @@ from cape.cli.options import AsJson
 from cape.core.errors import CapeError, InvalidInput
 from cape.core.unix import Client
 from cape.flare.kits import require_coordinator, require_flare
-from cape.steward import wire
-from cape.steward.apart import require_apart
-from cape.steward.daemon import link_socket
-from cape.steward.keyring import fingerprint
+from cape.site import wire
+from cape.site.apart import require_apart
+from cape.site.daemon import link_socket
+from cape.site.keyring import fingerprint
 
 __all__ = ["join", "serve", "status"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cape.coordinator import SiteReport
 from cape.core.check import plain
-from cape.steward.wire import Refused
+from cape.site.wire import Refused
 
 __all__ = ["Heard", "SiteOutcome", "outcomes", "which"]
 

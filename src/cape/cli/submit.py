@@ -24,7 +24,7 @@ from cape.cli.sites import Heard
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
 from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
 from cape.flare.kits import require_coordinator
-from cape.steward.wire import Refused as Refusal
+from cape.site.wire import Refused as Refusal
 from cape.study import Entry, Study
 from cape.study.document import document, hash_of
 

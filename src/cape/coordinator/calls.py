@@ -1,6 +1,6 @@
 """Messages between a coordinator and the aggregator, as plain structs.
 
-They are bounded before they are decoded, as in `cape.steward.wire`: size, number of values, depth and texts.
+They are bounded before they are decoded, as in `cape.site.wire`: size, number of values, depth and texts.
 A request that goes to several sites is in a call once.
 """
 
@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from cape.core.errors import BadMessage
 from cape.secagg.keys import MAX_SITES
-from cape.steward.wire import (
+from cape.site.wire import (
     MOST_NUMBERS,
     Closed,
     HeadBytes,

@@ -13,7 +13,7 @@ import msgspec
 from cape.core import documents
 from cape.core.errors import InvalidInput
 from cape.secagg.keys import Identity, Roster
-from cape.steward.keyring import (
+from cape.site.keyring import (
     Card,
     load_identity,
     make_identity,

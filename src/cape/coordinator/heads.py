@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cape.core.errors import BadMessage
-from cape.steward.heads import Head, read_heads
+from cape.site.ledger.heads import Head, read_heads
 
 __all__ = ["HEADS", "Heads"]
 

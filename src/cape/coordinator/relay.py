@@ -43,10 +43,10 @@ from cape.engine.schemes import Parties
 from cape.noise import SecureStream
 from cape.secagg import Aggregator, AggregatorState, Finished, Send
 from cape.secagg.events import Event as SecaggEvent
-from cape.steward import wire
-from cape.steward.codes import Denied
-from cape.steward.policy import SCHEMES
-from cape.steward.request import Request
+from cape.site import wire
+from cape.site.decide.codes import Denied
+from cape.site.decide.policy import SCHEMES
+from cape.site.decide.request import Request
 from cape.study.document import Document, read
 
 __all__ = ["Relay"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cape.core import check
-from cape.steward.codes import ASKS, Code
-from cape.steward.wire import Present, Refused
+from cape.site.decide.codes import ASKS, Code
+from cape.site.wire import Present, Refused
 
 __all__ = ["SiteReport"]
 

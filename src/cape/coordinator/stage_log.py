@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cape.coordinator.calls import RoundTraffic, StageOutcome
-from cape.steward import wire
+from cape.site import wire
 
 __all__ = ["StageLog"]
 

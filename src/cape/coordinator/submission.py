@@ -57,9 +57,9 @@ from cape.engine.session import AnalysisSession, StageResult
 from cape.noise import SecureStream
 from cape.privacy import Budget
 from cape.secagg.parameters import RUN_BYTES
-from cape.steward.policy import SCHEMES
-from cape.steward.request import make_request
-from cape.steward.wire import Inquiry, Known, Refused, Reviewed
+from cape.site.decide.policy import SCHEMES
+from cape.site.decide.request import make_request
+from cape.site.wire import Inquiry, Known, Refused, Reviewed
 from cape.study import Entry, Study
 from cape.study.document import ParsedAnalysis, document, hash_of, read
 

@@ -29,7 +29,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cape.core.errors import InvalidInput
 from cape.desk.access.people import Person, Role
-from cape.steward.admin import Client, Desk
+from cape.site.admin import Client, Desk
 
 __all__ = ["Form", "Handler", "Page", "Reach", "form", "is_fragment", "render", "see", "site"]
 

@@ -23,8 +23,8 @@ from cape.desk.access.trail import Trail
 from cape.desk.app import Access, build
 from cape.desk.page import Page, Reach
 from cape.desk.server import Address, Log, Say, listen, run, state_folder
-from cape.steward.admin import Client
-from cape.steward.notify import Notify
+from cape.site.admin import Client
+from cape.site.notify import Notify
 
 __all__ = ["RUNNING", "Place", "Running", "find", "of_coordinator", "of_site", "serve"]
 
@@ -176,7 +176,7 @@ def _noted(home: Path, running: Running) -> Iterator[None]:
 @contextmanager
 def _notices(socket: Path, log: Callable[[str], None]) -> Iterator[None]:
     """Send the site's notices meanwhile."""
-    from cape.steward.notices import Notifier
+    from cape.site.admin.notices import Notifier
 
     def reach() -> AbstractContextManager[Client]:
         return cast(AbstractContextManager[Client], _Cautious(Client(socket)))

@@ -260,9 +260,9 @@ class Analysis(ABC):
         """Return a bound on the seconds of CPU that `conduct` takes to its next query, given such results.
 
         `results` has the size of the result of each earlier stage. The bound itself is computed at once: a
-        site lets a question that would take long wait for approval (`cape.steward.decide`). By default the
-        first query and `query` take no more than a second, whatever the arguments are, and after each stage
-        a matrix with as many entries as its result is decomposed a few times.
+        site lets a question that would take long wait for approval (`cape.site.decide.decide`). By default
+        the first query and `query` take no more than a second, whatever the arguments are, and after each
+        stage a matrix with as many entries as its result is decomposed a few times.
         """
         return sum((4e-4 + 1e-5 * size + 8e-8 * size * math.sqrt(size) for size in results), 0.0)
 

@@ -4,14 +4,14 @@ machines.
 `AnalysisSession` knows which query comes next, its grid and noise, what the stages cost, and what was
 released; it has no tables, sockets, locks or clock. `Consortium.release` drives it over tables in this
 process (`cape.engine.execute`), a submission drives it across machines (`cape.coordinator.submission`), and a
-site replays it from released totals to find out what it is asked (`cape.steward.decide`).
+site replays it from released totals to find out what it is asked (`cape.site.decide.decide`).
 
 Claim. Whatever the totals of earlier stages are, true or made up, the next query is calibrated for the price
 of its stage.
 Reason. A query's sensitivity is what the analysis proves for any earlier answer, and `Stages.calibrate`
 depends on the query, the stage and the study's terms alone. An analysis whose first query asks nothing of the
 tables is free, and may not ask for private sums later.
-Tested in tests/engine/test_session.py and tests/steward/test_decide.py.
+Tested in tests/engine/test_session.py and tests/site/test_decide.py.
 """
 
 from __future__ import annotations

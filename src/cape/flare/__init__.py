@@ -1,7 +1,7 @@
 """The same protocol across machines: each site's link and the aggregator run as NVFLARE processes.
 
 The protocol machines do not change. NVFLARE gives long-lived processes, mutual TLS and a way to move bytes;
-what is asked, allowed, paid for, masked and added up is decided in `cape.steward`, `cape.secagg` and
+what is asked, allowed, paid for, masked and added up is decided in `cape.site`, `cape.secagg` and
 `cape.coordinator`. The parties:
 
     coordinator (cape submit)   holds the key that signs requests; connects to the aggregator only aggregator

@@ -1,7 +1,7 @@
 """Restricts what NVFLARE's processes at a site answer: only what a job of ours needs, only to the aggregator.
 
 This is the second line of defence. The first is that these processes hold no row, no key and no ledger: the
-site's daemon does, behind a socket (`cape.steward.daemon`).
+site's daemon does, behind a socket (`cape.site.daemon`).
 
 Claim. No message that reaches a site's NVFLARE process can read, write or delete a file there but those of
 one job of ours, run a command, bring code, change how it logs, or restart or stop the client. A message that

@@ -28,8 +28,8 @@ from cape.core.errors import CapeError
 from cape.flare import kits
 from cape.flare.link import Status, status
 from cape.flare.process import descendants
-from cape.steward.folder import SiteFolder
-from cape.steward.template import plain_policy
+from cape.site.folder import SiteFolder
+from cape.site.template import plain_policy
 
 __all__ = ["Processes", "Rehearsal", "daemon_of", "free_port"]
 

@@ -1,6 +1,6 @@
 """What `cape join` prints while it is connected: what became of the studies that it carries.
 
-The daemon says no more about them than the answers that this link has carried (`cape.steward.traffic`).
+The daemon says no more about them than the answers that this link has carried (`cape.site.traffic`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cape.core.errors import CapeError
 from cape.core.unix import Client
-from cape.steward import wire
+from cape.site import wire
 
 __all__ = ["watching"]
 

@@ -15,8 +15,8 @@ from typing import Any
 if os.environ.get("CAPE_TEST_SITES"):
     from cape.coordinator import Relay
     from cape.flare import link
-    from cape.steward import SiteFolder
-    from cape.steward.endpoint import SiteEndpoint
+    from cape.site import SiteFolder
+    from cape.site.endpoint import SiteEndpoint
     from tests.channel import LocalChannel
 
     class Net:

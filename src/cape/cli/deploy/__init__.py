@@ -13,7 +13,7 @@ from cape.cli.options import AsJson
 from cape.coordinator import CoordinatorFolder
 from cape.core.errors import InvalidInput
 from cape.flare import kits
-from cape.steward.keyring import Card, fingerprint, public_text
+from cape.site.keyring import Card, fingerprint, public_text
 
 __all__ = ["deploy"]
 

@@ -10,8 +10,8 @@ import typer
 from cape.cli import words
 from cape.core import check
 from cape.core.files import as_owner
-from cape.steward.backup import backup as write
-from cape.steward.folder import SiteFolder
+from cape.site.admin.backup import backup as write
+from cape.site.folder import SiteFolder
 
 __all__ = ["backup"]
 

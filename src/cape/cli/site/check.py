@@ -16,7 +16,7 @@ from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.cli.site.verdicts import verdict_table
 from cape.core import documents
-from cape.steward.admin.data import Checked
+from cape.site.admin.data import Checked
 
 __all__ = ["check"]
 

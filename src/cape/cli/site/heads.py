@@ -18,13 +18,13 @@ from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.core.files import as_owner
 from cape.privacy.accounting import Amount, Basis
-from cape.steward.export import verify_export
-from cape.steward.folder import SiteFolder
-from cape.steward.gaps import Gap
-from cape.steward.heads import read_heads
-from cape.steward.keyring import Card
-from cape.steward.verify import Verified
-from cape.steward.verify import verify as check_ledger
+from cape.site.folder import SiteFolder
+from cape.site.keyring import Card
+from cape.site.ledger.export import verify_export
+from cape.site.ledger.gaps import Gap
+from cape.site.ledger.heads import read_heads
+from cape.site.ledger.verify import Verified
+from cape.site.ledger.verify import verify as check_ledger
 
 __all__ = ["settle", "verify"]
 

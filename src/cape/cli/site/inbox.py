@@ -14,7 +14,7 @@ from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Asker, Folder, Socket, reach
 from cape.cli.site.verdicts import verdict_table
-from cape.steward.admin.data import Decided, Inbox, Study
+from cape.site.admin.data import Decided, Inbox, Study
 
 __all__ = ["approve", "ask", "inbox", "refuse"]
 

@@ -10,8 +10,8 @@ import typer
 from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
-from cape.steward.folder import SiteFolder
-from cape.steward.keyring import Card, fingerprint, public_text, read_public
+from cape.site.folder import SiteFolder
+from cape.site.keyring import Card, fingerprint, public_text, read_public
 
 __all__ = ["export_key", "init", "revoke", "trust"]
 

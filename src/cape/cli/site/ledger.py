@@ -15,8 +15,8 @@ from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.core.errors import InvalidInput
 from cape.show.plain import csv_rows
-from cape.steward.admin import Client, Desk
-from cape.steward.admin.data import Ledger, Line
+from cape.site.admin import Client, Desk
+from cape.site.admin.data import Ledger, Line
 
 __all__ = ["ledger"]
 

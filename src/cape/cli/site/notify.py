@@ -11,7 +11,7 @@ import typer
 
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.core.errors import InvalidInput
-from cape.steward.admin import Client, Desk
+from cape.site.admin import Client, Desk
 
 __all__ = ["notify"]
 
@@ -24,7 +24,7 @@ def notify(folder: Folder = None, socket: Socket = None) -> None:
 
     Example: [bold]cape site notify --site our-site[/bold]
     """
-    from cape.steward.notices import Notifier
+    from cape.site.admin.notices import Notifier
 
     with reach(folder, socket) as desk:
         _require_own(desk, folder or Path())

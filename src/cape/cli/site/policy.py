@@ -15,7 +15,7 @@ from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.core import documents
 from cape.core.errors import InvalidInput
-from cape.steward.admin.data import Status, Tried
+from cape.site.admin.data import Status, Tried
 
 __all__ = ["log", "policy", "status"]
 

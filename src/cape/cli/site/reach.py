@@ -13,9 +13,9 @@ import typer
 
 from cape.core.errors import CapeError, InvalidInput
 from cape.core.files import as_owner
-from cape.steward.admin import SOCKET, Client, Desk
-from cape.steward.folder import SiteFolder
-from cape.steward.persons import Person
+from cape.site.admin import SOCKET, Client, Desk
+from cape.site.folder import SiteFolder
+from cape.site.persons import Person
 
 __all__ = ["Asker", "Folder", "Socket", "reach"]
 

@@ -16,11 +16,11 @@ from typing import Annotated
 import typer
 
 from cape.core.errors import CapeError, InvalidInput
-from cape.steward import admin as desks
-from cape.steward.daemon import Daemon, link_socket, make_place
-from cape.steward.folder import SiteFolder
-from cape.steward.keyring import fingerprint
-from cape.steward.policy import Policy
+from cape.site import admin as desks
+from cape.site.daemon import Daemon, link_socket, make_place
+from cape.site.decide.policy import Policy
+from cape.site.folder import SiteFolder
+from cape.site.keyring import fingerprint
 
 __all__ = ["serve"]
 

@@ -10,8 +10,8 @@ import typer
 
 from cape.cli import words
 from cape.core.files import as_owner
-from cape.steward.folder import LEDGER, SiteFolder
-from cape.steward.upgrade import upgrade as take_over
+from cape.site.folder import LEDGER, SiteFolder
+from cape.site.ledger.upgrade import upgrade as take_over
 
 __all__ = ["upgrade"]
 

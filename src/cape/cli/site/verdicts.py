@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from cape.steward.admin.data import Analysis
+from cape.site.admin.data import Analysis
 
 __all__ = ["verdict_table"]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from cape.core import unix
 from cape.core.errors import CapeError, InvalidInput
-from cape.steward.admin import Client
-from cape.steward.folder import KEY, LEDGER
+from cape.site.admin import Client
+from cape.site.folder import KEY, LEDGER
 
 __all__ = ["require_no_rows"]
 

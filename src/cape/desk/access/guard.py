@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cape.desk.access.limits import Limits
-from cape.steward.grant import story
+from cape.site.decide.grant import story
 
 __all__ = ["POLICY", "Guard", "same_origin"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from cape.steward.keyring import person as checked
+from cape.site.keyring import person as checked
 
 __all__ = ["ROLES", "Person", "Role", "require_name"]
 

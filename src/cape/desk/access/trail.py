@@ -26,7 +26,7 @@ from typing import Any
 
 from cape.core.errors import CapeError, InvalidInput
 from cape.desk.access.people import Person
-from cape.steward.admin.hidden import scrub
+from cape.site.admin.hidden import scrub
 
 __all__ = ["Checked", "Trail", "check"]
 

@@ -13,7 +13,7 @@ from cape.cli import words
 from cape.cli.folder import RESULTS
 from cape.cli.sites import SiteOutcome
 from cape.show import Table
-from cape.steward.wire import Refused
+from cape.site.wire import Refused
 
 __all__ = ["Kept", "Released", "read_kept"]
 

@@ -24,7 +24,7 @@ from cape.core import check, documents
 from cape.core.errors import InvalidInput
 from cape.engine.plan import Plan
 from cape.show import Table
-from cape.steward.policy import SCHEMES
+from cape.site.decide.policy import SCHEMES
 from cape.study import Entry, Study
 from cape.study.document import document
 from cape.study.named_files import refuse_named_files

@@ -16,7 +16,7 @@ from cape.desk.coordinator.submitted import Submitted
 from cape.desk.coordinator.view import file_of, look, report_of, sentence
 from cape.desk.page import Page, see
 from cape.show.plain import to_csv
-from cape.steward.keyring import fingerprint
+from cape.site.keyring import fingerprint
 
 __all__ = ["PAGES"]
 

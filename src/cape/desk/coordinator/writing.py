@@ -21,7 +21,7 @@ from cape.desk.coordinator.pages import shown, workspace
 from cape.desk.coordinator.study import Planned
 from cape.desk.page import Form, Page, form, see
 from cape.engine.query import Neighbours
-from cape.steward.policy import SCHEMES
+from cape.site.decide.policy import SCHEMES
 
 __all__ = ["PAGES"]
 

@@ -1,4 +1,4 @@
-"""The steward's pages: they show what `cape.steward.admin` returns, and have no rule of their own."""
+"""The steward's pages: they show what `cape.site.admin` returns, and have no rule of their own."""
 
 from cape.desk.site import events, inbox, ledger, log, peers, policy, rows, study
 

@@ -18,7 +18,7 @@ from tomlkit.items import Array
 
 from cape.analyses import KINDS
 from cape.core.errors import InvalidInput
-from cape.steward.policy import SCHEMES
+from cape.site.decide.policy import SCHEMES
 
 __all__ = ["FIELDS", "Field", "Sheet", "read", "shown"]
 

@@ -17,8 +17,8 @@ from starlette.responses import Response, StreamingResponse
 
 from cape.core.errors import CapeError
 from cape.desk.page import Page
-from cape.steward.admin import Client, Desk
-from cape.steward.admin.data import Event
+from cape.site.admin import Client, Desk
+from cape.site.admin.data import Event
 
 __all__ = ["PAGES", "Watch"]
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from cape.core.errors import InvalidInput
 from cape.desk.page import Form, Page, form, render, see, site
 from cape.desk.site import words
-from cape.steward.admin.data import People, Study
+from cape.site.admin.data import People, Study
 
 __all__ = ["PAGES", "card"]
 

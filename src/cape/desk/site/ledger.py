@@ -16,8 +16,8 @@ from cape.core.errors import CapeError, InvalidInput
 from cape.desk.page import Page, is_fragment, render, site
 from cape.desk.site import pictures, words
 from cape.show.plain import csv_rows
-from cape.steward.admin import Client, Desk
-from cape.steward.admin.data import Ledger, Line, Verified
+from cape.site.admin import Client, Desk
+from cape.site.admin.data import Ledger, Line, Verified
 
 __all__ = ["PAGES"]
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from cape.desk.page import Page, render, site
 from cape.desk.site import words
-from cape.steward.folder import MISSING
+from cape.site.folder import MISSING
 
 __all__ = ["PAGES"]
 

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from cape.core.errors import InvalidInput
 from cape.desk.page import Page, form, render, see, site
-from cape.steward.keyring import Card, fingerprint, public_text, read_public
+from cape.site.keyring import Card, fingerprint, public_text, read_public
 
 __all__ = ["PAGES"]
 

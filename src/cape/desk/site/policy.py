@@ -12,7 +12,7 @@ from cape.core.errors import InvalidInput
 from cape.desk.page import Form, Page, form, render, see, site
 from cape.desk.site import edit
 from cape.desk.site.edit import Field, Sheet
-from cape.steward.admin import Client, Desk
+from cape.site.admin import Client, Desk
 
 __all__ = ["PAGES"]
 
@@ -98,7 +98,7 @@ def changes(desk: Client | Desk, text: str, asked: Form) -> Change:
         return asked.get(name, "")
 
     for each in sheet.fields:
-        if each.section == "schema":  # the site's own user edits it: see cape.steward.admin.reserved
+        if each.section == "schema":  # the site's own user edits it: see cape.site.admin.reserved
             continue
         value = edit.read(each, get, asked.all)
         change.values[each.name] = edit.shown(each, value)

@@ -9,7 +9,7 @@ from cape.core.errors import InvalidInput
 from cape.data import troubles
 from cape.data.surveyed import ColumnSurvey
 from cape.desk.page import Page, form, is_fragment, render, site
-from cape.steward.admin.data import Checked
+from cape.site.admin.data import Checked
 
 __all__ = ["PAGES"]
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from cape.desk.page import Page, render, site
 from cape.desk.site import words
 from cape.desk.site.inbox import card
-from cape.steward.admin import Client, Desk
-from cape.steward.admin.data import PlanLine, StudyFile
+from cape.site.admin import Client, Desk
+from cape.site.admin.data import PlanLine, StudyFile
 
 __all__ = ["PAGES"]
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from cape.desk.site.pictures import meter
 from cape.show import bets
 from cape.show.numbers import at_most, count
-from cape.steward.admin.data import Limit, People, Study
+from cape.site.admin.data import Limit, People, Study
 
 __all__ = [
     "Allowed",
