@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from cape.cli.folder import ResultsFolder
+from cape.cli.folder import RECORD, ResultsFolder
 from cape.cli.output import finish
 from cape.cli.results import Results
-from cape.cli.submit import RECORD, Terms, run_study
+from cape.cli.submit import Terms, run_study
 from cape.coordinator import Record
 from cape.core.errors import InvalidInput, TooFewSites
 from cape.study import Study

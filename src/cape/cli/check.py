@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -13,18 +11,16 @@ from rich.text import Text
 
 from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
-from cape.core.check import hint, plain
+from cape.cli.words import listed
+from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import troubles
 from cape.data.survey import survey
 from cape.data.surveyed import Survey
-from cape.data.troubles import Trouble
 from cape.show.numbers import count
 from cape.study import Study
 
-__all__ = ["check", "listed", "show"]
-
-_LONGEST = 2000  # signs of one line
+__all__ = ["check", "show"]
 
 
 def check(
@@ -106,12 +102,3 @@ def show(console: Console, found: Survey) -> None:
     if not ends and not other:
         console.print(Text("Every cell fits the schema.", style="green"))
     console.print()
-
-
-def listed(found: Sequence[Trouble], width: int, prefix: str = "") -> str:
-    """Return troubles as lines of at most `width` signs, with hanging indents."""
-    each = (f"  {prefix}{trouble}" for trouble in found)
-    return "\n".join(
-        textwrap.fill(plain(line, _LONGEST), width, subsequent_indent="      ", break_on_hyphens=False)
-        for line in each
-    )

@@ -16,12 +16,12 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import typer
 
 from cape.cli.results import Results
 from cape.cli.sites import which
@@ -31,7 +31,9 @@ from cape.show.plain import to_json
 from cape.study import Study
 from cape.study.document import document, hash_of
 
-__all__ = ["RESULTS", "By", "ResultsFolder", "writable"]
+__all__ = ["RECORD", "RESULTS", "By", "ResultsFolder", "writable"]
+
+RECORD = "record.jsonl"
 
 RESULTS = "results.json"
 By = Literal["run", "submit", "rehearsal"]
@@ -95,15 +97,14 @@ class ResultsFolder:
         """Release the lock."""
         os.close(self._lock)
 
-    def announce(self, wanted: Path) -> None:
-        """Tell the user if the results go to another folder, or take the place of another study."""
+    def announcements(self, wanted: Path) -> Iterator[str]:
+        """Yield what the user should know: results go to another folder, or take another study's place."""
         if self.path != wanted:
-            typer.echo(f"{wanted} holds other results; these go to {self.path}.", err=True)
+            yield f"{wanted} holds other results; these go to {self.path}."
         if self.unspent and not self.mine:
-            typer.echo(
+            yield (
                 f"{self.path} held another study, or this one before it was changed. Nothing was spent on "
-                "it; this one takes its place.",
-                err=True,
+                "it; this one takes its place."
             )
 
     @property

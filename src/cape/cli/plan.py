@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from cape.cli import screen, words
+from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
-from cape.engine.outlook import LEGEND
+from cape.cli.planned import remarks, setup, totals
 from cape.engine.plan import Plan
-from cape.show import Table
 from cape.show.terminal import Fitted
 from cape.study import Entry, Study
 
-__all__ = ["plan", "remarks", "setup", "totals"]
+__all__ = ["plan"]
 
 
 def plan(study_file: StudyFile, as_json: AsJson = False) -> None:
@@ -72,49 +70,3 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
     for text in remarks(study, plans):
         console.print(f"\n[dim]{escape(text)}[/dim]")
     console.print()
-
-
-def setup(study: Study) -> str:
-    """Return who takes part, whom the noise protects from, and the budget, in sentences."""
-    parties = study.setting.parties
-    return (
-        f"{words.count(parties.sites, 'site')} ({', '.join(study.sites)}), scheme {study.scheme}, "
-        f"{words.count(parties.colluding, 'site')} may collude, at least {parties.min_sites} must answer. "
-        f"{words.budget(study.budget)}"
-    )
-
-
-def remarks(study: Study, plans: list[tuple[Entry, Plan]]) -> list[str]:
-    """Return what is to be said of the whole plan: the guarantee, as a bet too, and what was assumed."""
-    promised = study.guarantee(study.total(study.analyses).spent)
-    said = [str(promised)]
-    if math.isfinite(promised.mu):
-        said.append(words.bet(promised))
-    if any(plan.shapes.assumed for _, plan in plans):
-        said.append(LEGEND)
-    part = 0.8 if study.setting.noise == "gaussian" else 0.7
-    assumed = " (1,000 a site assumed; give rows in the study file for yours)" if study.sizes is None else ""
-    said.append(f"Expected error is the mean |error| from privacy noise: {part} of its SD.")
-    said.append(f"Planned for {plans[0][1].rows:,} rows{assumed}. Nothing was read and nothing is spent.")
-    return said
-
-
-def totals(study: Study, plans: list[tuple[Entry, Plan]]) -> Table:
-    """Return what each analysis costs, all of them, and what is left."""
-    rows: list[tuple[str, ...]] = [
-        (
-            f"{entry.number}. {plan.analysis.kind}",
-            f"{study.cost(entry):.4g}",
-            f"{plan.guarantee.mu:.4g}",
-            f"{plan.guarantee.epsilon:.4g}",
-        )
-        for entry, plan in plans
-    ]
-    total = study.total(study.analyses)
-    whole = study.guarantee(total.spent)
-    rows.append(("total", f"{float(total.spent):.4g}", f"{whole.mu:.4g}", f"{whole.epsilon:.4g}"))
-    rows.append(("left", f"{float(total.remaining):.4g}", "", ""))
-    if study.setting.noise == "laplace":  # there mu is no measure
-        rows = [(name, share, epsilon) for name, share, _, epsilon in rows]
-        return Table(("", "share", "epsilon"), tuple(rows), "The budget")
-    return Table(("", "share", "mu", f"epsilon at {study.budget.delta:g}"), tuple(rows), "The budget")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cape import __version__
 from cape.blocks.table import Table
-from cape.cli import screen, words
-from cape.cli.check import listed
+from cape.cli import words
 from cape.cli.sites import Heard, SiteOutcome, outcomes
+from cape.cli.words import listed
 from cape.core.errors import BudgetExceeded, CapeError, DataError, InvalidInput
 from cape.data import Database, Schema, troubles
 from cape.data.survey import survey
@@ -158,11 +159,32 @@ class Results:
         }
 
 
+class Steps(Protocol):
+    """Whoever shows how far a run is: `execute` says what it does, and when a step is done."""
+
+    def start(self, what: str) -> None:
+        """Name the current step."""
+
+    def tell(self, line: str) -> None:
+        """Report the progress of the current step."""
+
+    def say(self, text: str) -> None:
+        """Show lines that stay."""
+
+    @property
+    def width(self) -> int:
+        """How many signs a line of `say` may have."""
+
+    def done(self) -> None:
+        """Count one step."""
+
+
 def execute(
     study: Study,
     scheme: str,
     entries: Sequence[Entry],
     drop: Mapping[str, str],
+    progress: Callable[[int], AbstractContextManager[Steps]],
     folder: ResultsFolder | None = None,
 ) -> Results:
     """Check every table against the schema, then release the analyses one after the other.
@@ -170,13 +192,13 @@ def execute(
     So a site that cannot answer is found before anything is spent. The first failure ends the run, and so
     does Ctrl-C; what was released before is kept, because it is paid for. Each release is written to the
     folder before the next starts. What earlier runs in the folder spent counts; an analysis that the budget
-    no longer covers is skipped.
+    no longer covers is skipped. `progress` shows so many steps while they are made.
     """
     consortium = study.consortium(scheme=scheme, spent=Fraction(0) if folder is None else folder.spent)
     results = Results(study, scheme, consortium.budget, scope="" if folder is None else folder.scope)
     left_out: list[tuple[Entry, CapeError]] = []
     try:
-        with screen.progress(len(study.sites) + len(entries)) as steps:
+        with progress(len(study.sites) + len(entries)) as steps:
             _check_tables(study, steps)
             for entry in entries:
                 steps.start(f"{entry.number}. {entry.analysis.kind}")
@@ -218,7 +240,7 @@ def _told(entry: Entry, results: Results, folder: ResultsFolder | None) -> Entry
     return replace(entry, analysis=entry.analysis.told(earlier, model))
 
 
-def _check_tables(study: Study, steps: screen.Steps) -> None:
+def _check_tables(study: Study, steps: Steps) -> None:
     """Read the rows of all sites, and report to whoever runs this all that is wrong; fail if a run would."""
     failing: dict[str, list[Trouble]] = {}
     noted: dict[str, list[Trouble]] = {}
@@ -274,7 +296,7 @@ def _unusable(failing: Mapping[str, Sequence[Trouble]], study: Study) -> DataErr
     )
 
 
-def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps: screen.Steps) -> Answered:
+def _answer(consortium: Consortium, entry: Entry, drop: Mapping[str, str], steps: Steps) -> Answered:
     def told(done: Progress) -> None:
         if done.of > 1:
             steps.tell(words.step(done))

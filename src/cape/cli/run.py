@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cape.cli import screen
 from cape.cli.folder import RESULTS, By, ResultsFolder
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
@@ -77,20 +78,20 @@ def run(
     if out is None:
         if again:
             raise InvalidInput("--again needs --out DIR: without a folder every run is a new one")
-        finish(execute(study, chosen, entries, lost), None, as_json)
+        finish(execute(study, chosen, entries, lost, screen.progress), None, as_json)
         return
     by: By = "rehearsal" if rehearse else "run"
     # The folder is found before anything is spent.
     with ResultsFolder.find(out, study, chosen, by, again=again or rehearse) as folder:
         left = [entry for entry in entries if entry.number not in folder.released]
-        folder.announce(out)
+        screen.say(folder.announcements(out))
         if not left:
             _is_there(folder, study, as_json)
             return
         if folder.released:
             there, missing = which(sorted(folder.released)), which([entry.number for entry in left])
             typer.echo(f"{folder.path} holds {there} of this study; this run adds {missing}.", err=True)
-        results = execute(study, chosen, left, lost, folder)
+        results = execute(study, chosen, left, lost, screen.progress, folder)
         if isinstance(results.error, BudgetExceeded):
             results.next = f"Earlier runs in {folder.path} count. --again starts again in a new folder."
         finish(results, folder, as_json)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from cape.show.plain import to_json
 
-__all__ = ["Steps", "console", "print_json", "progress"]
+__all__ = ["Steps", "console", "print_json", "progress", "say"]
 
 _WIDTH = 110  # if there is no terminal
 _PATIENCE = 1.0  # seconds before a bar appears
@@ -31,6 +31,12 @@ def console(*, stderr: bool = False) -> Console:
 def print_json(value: Any) -> None:
     """Print one JSON object."""
     typer.echo(to_json(value))
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print lines beside the results, on stderr."""
+    for line in lines:
+        typer.echo(line, err=True)
 
 
 class _Bar(Progress):

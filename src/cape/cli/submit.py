@@ -14,7 +14,8 @@ from typing import Annotated
 
 import typer
 
-from cape.cli.folder import ResultsFolder
+from cape.cli import screen
+from cape.cli.folder import RECORD, ResultsFolder
 from cape.cli.live import Live
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
@@ -30,7 +31,6 @@ from cape.study.document import document, hash_of
 
 __all__ = ["Terms", "run_study", "submit"]
 
-RECORD = "record.jsonl"
 _SCOPE = (
     "This counts what was asked from this folder. Each site's ledger also counts what was asked from "
     "elsewhere, and limits all of it to the study's budget."
@@ -74,7 +74,7 @@ def submit(
     folder = CoordinatorFolder(kit)
     folder.roster(study.sites)  # a site without a key is found before any site is asked
     with ResultsFolder.find(out, study, study.scheme, "submit") as kept:
-        kept.announce(out)
+        screen.say(kept.announcements(out))
         finish(run_study(study, folder, kept, Terms(resume, wait)), kept, as_json)
 
 

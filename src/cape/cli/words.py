@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 
+from cape.core.check import plain
 from cape.data.files import NULLS
+from cape.data.troubles import Trouble
 from cape.engine.execute import Progress
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES
@@ -23,6 +26,7 @@ __all__ = [
     "capital",
     "count",
     "guarantee",
+    "listed",
     "loss",
     "missing_cells",
     "percent",
@@ -30,6 +34,8 @@ __all__ = [
     "sentence",
     "step",
 ]
+
+_LONGEST = 2000  # signs of one line
 
 
 def percent(share: float) -> str:
@@ -143,3 +149,12 @@ def assumptions(setting: Setting, scheme: str) -> list[str]:
     said.append("Every release draws fresh noise; running the study again is a new release and costs again.")
     said += SCHEMES[scheme]().assumptions(setting.parties)
     return said
+
+
+def listed(found: Sequence[Trouble], width: int, prefix: str = "") -> str:
+    """Return troubles as lines of at most `width` signs, with hanging indents."""
+    each = (f"  {prefix}{trouble}" for trouble in found)
+    return "\n".join(
+        textwrap.fill(plain(line, _LONGEST), width, subsequent_indent="      ", break_on_hyphens=False)
+        for line in each
+    )

@@ -10,6 +10,7 @@ put in the background: that is how a submission is cancelled.
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import sys
 from contextlib import suppress
@@ -28,10 +29,8 @@ def main(arguments: list[str]) -> int:
     code = 1
     try:
         Path(RUNNING).write_text(f"{os.getpid()}\n")  # not replaced: the starter has locked this very file
-        from cape.cli import main as command
-
         sys.argv = ["cape", *arguments]
-        command()
+        runpy.run_module("cape", run_name="__main__")
         code = 0
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else int(left.code is not None)

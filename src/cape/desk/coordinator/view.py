@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from cape.cli import words
+from cape.cli.folder import RECORD
 from cape.cli.progress import PROGRESS, Progress
 from cape.cli.sites import SiteOutcome, which
-from cape.cli.submit import RECORD
 from cape.coordinator.record import Attempt
 from cape.core.check import plain
 from cape.core.errors import CapeError, InvalidInput
