@@ -71,6 +71,7 @@ LAYERS = [
     "study",
     "site",
     "coordinator",
+    "app",
     "flare",
     "torch",
     "sklearn",

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from assurance.inputs import studies
 from assurance.inputs.bend import pick, to_toml
 from assurance.inputs.surface import PaidForNothing, Surface
-from cape.cli.report import page
-from cape.cli.results import Results, answered
+from cape.app.report import page
+from cape.app.results import Results, answered
 from cape.core.errors import CapeError
 from cape.engine.consortium import Consortium
 from cape.engine.schemes import Outcome, Task

@@ -116,7 +116,7 @@ def test_a_database_checks_its_rows_itself_unless_something_is_wrong(cape, study
         'a = {query = "SELECT * FROM people", connection = "sqlite:///a.db", rows = 200}',
     )
     surveyed = []
-    monkeypatch.setattr("cape.cli.results.survey", lambda *given: surveyed.append(given[0]) or survey(*given))
+    monkeypatch.setattr("cape.app.results.survey", lambda *given: surveyed.append(given[0]) or survey(*given))
     done = cape("run", study, "--only", "mean")
     assert done.err == "  a: age: 1 cell beyond 18 to 90 counts as the bound\n"
     assert surveyed == ["b", "c"]

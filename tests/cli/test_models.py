@@ -11,12 +11,13 @@ import polars as pl
 import pytest
 
 import cape as library
-from cape.cli import screen, words
+from cape.app import words
+from cape.cli import screen
 from cape.engine.execute import Progress
 from cape.show import Intervals, Line, Mark, html, svg
 from cape.show.plain import to_json
 from cape.stats.estimates import Estimate
-from tests.cli.test_report import Balanced
+from tests.app.test_report import Balanced
 
 MODELS = """
 [[analysis]]

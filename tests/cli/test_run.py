@@ -246,7 +246,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def test_ctrl_c_while_tables_are_checked_costs_nothing(cape, study, monkeypatch):
-    monkeypatch.setattr("cape.cli.results.survey", interrupt)
+    monkeypatch.setattr("cape.app.results.survey", interrupt)
     done = cape("run", study, "--out", study.parent / "out")
     assert (done.code, done.err) == (130, "cape: interrupted. Nothing was spent.\n")
     assert not list((study.parent / "out").iterdir())  # an earlier run's files would stay
@@ -334,7 +334,7 @@ def test_warnings_about_the_study_are_on_the_screen_in_results_and_in_the_report
 def test_a_bar_on_a_terminal_leaves_nothing_in_the_results(study):
     leader, follower = os.openpty()
     code = (
-        "import sys, time\nfrom cape.cli import main, screen\nimport cape.cli.results as results\n"
+        "import sys, time\nfrom cape.cli import main, screen\nimport cape.app.results as results\n"
         "screen._PATIENCE = 0.0\nreal = results._answer\n"
         "def slow(*a):\n    time.sleep(0.3)\n    return real(*a)\n"
         "results._answer = slow\nsys.argv = ['cape', 'run', sys.argv[1], '--json', '--only', 'mean']\n"

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cape.cli.folder import RECORD, ResultsFolder
+from cape.app.folder import RECORD, ResultsFolder
+from cape.app.progress import Progress, read_progress
+from cape.app.report import page
+from cape.app.results import Results
 from cape.cli.live import Live
 from cape.cli.output import finish
-from cape.cli.progress import Progress, read_progress
-from cape.cli.report import page
-from cape.cli.results import Results
 from cape.cli.submit import Terms, run_study
 from cape.coordinator import Event, Relay
 from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, TooFewSites

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from scipy.stats import norm
 
-from cape.cli import words as cli_words
+from cape.app import words as cli_words
 from cape.desk.site import PAGES, inbox, words
 from cape.site.admin import Desk
 from cape.site.folder import MISSING

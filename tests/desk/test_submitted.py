@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.cli.folder import RECORD
+from cape.app.folder import RECORD
 from cape.coordinator import Record
 from cape.core.errors import CapeError, InvalidInput
 from cape.desk.coordinator.submitted import Submitted

@@ -21,7 +21,7 @@ from cape.noise import SecureStream
 from cape.show import Bars, Figure, HeatMap, Intervals, Line, Shown, Table, html
 from cape.show.bar import bar
 from cape.show.terminal import as_text
-from tests.cli.test_report import Balanced
+from tests.app.test_report import Balanced
 
 SCHEMA = Schema(
     age=Number(18, 90, missing=False, label="Age", unit="years", per=10),

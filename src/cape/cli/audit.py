@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from cape.app.folder import writable
 from cape.cli import screen
-from cape.cli.folder import writable
 from cape.cli.options import AsJson
 from cape.show import Table
 from cape.show.terminal import Fitted

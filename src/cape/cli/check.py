@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from cape.app.words import listed
 from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
-from cape.cli.words import listed
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import troubles

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from cape.cli import screen, words
+from cape.app import words
+from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.core import check
 from cape.core.errors import InvalidInput, MissingExtra

@@ -17,8 +17,9 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
-from cape.cli import screen, words
-from cape.cli.folder import RESULTS
+from cape.app import words
+from cape.app.folder import RESULTS
+from cape.cli import screen
 from cape.cli.options import AsJson
 from cape.core.errors import InvalidInput, MissingExtra
 from cape.show import Table

@@ -1,7 +1,7 @@
 """The progress of a study across machines: sites, rounds, lost sites and results.
 
 A live table on a terminal, and otherwise a line for each event that a log should keep. All of it goes to
-stderr, so that results can be piped. The same state stands in a file (`cape.cli.progress`), for the desk.
+stderr, so that results can be piped. The same state stands in a file (`cape.app.progress`), for the desk.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from cape.cli import words
-from cape.cli.progress import Progress as Seen
-from cape.cli.progress import ProgressFile, SiteSeen, Spent
-from cape.cli.results import Answered
+from cape.app import words
+from cape.app.progress import Progress as Seen
+from cape.app.progress import ProgressFile, SiteSeen, Spent
+from cape.app.results import Answered
 from cape.coordinator import Event, SiteReport
 from cape.core.check import plain
 from cape.engine.execute import Progress

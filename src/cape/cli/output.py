@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from cape.cli import screen, words
-from cape.cli.folder import ResultsFolder
-from cape.cli.results import Results
+from cape.app import words
+from cape.app.folder import ResultsFolder
+from cape.app.results import Results
+from cape.cli import screen
 from cape.core.check import plain
 from cape.core.errors import InvalidInput
 from cape.show.terminal import rendered

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from cape.app.planned import remarks, setup, totals
 from cape.cli import screen
 from cape.cli.options import AsJson, StudyFile
-from cape.cli.planned import remarks, setup, totals
 from cape.engine.plan import Plan
 from cape.show.terminal import Fitted
 from cape.study import Entry, Study

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from cape.app.folder import RESULTS, By, ResultsFolder
+from cape.app.results import execute
+from cape.app.sites import which
 from cape.cli import screen
-from cape.cli.folder import RESULTS, By, ResultsFolder
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
-from cape.cli.results import execute
-from cape.cli.sites import which
 from cape.core.check import hint
 from cape.core.errors import BudgetExceeded, InvalidInput
 from cape.engine.schemes import SCHEMES, SECAGG_ROUNDS

@@ -14,14 +14,14 @@ from typing import Annotated
 
 import typer
 
+from cape.app.folder import RECORD, ResultsFolder
+from cape.app.progress import PROGRESS
+from cape.app.results import Results, answered
+from cape.app.sites import Heard
 from cape.cli import screen
-from cape.cli.folder import RECORD, ResultsFolder
 from cape.cli.live import Live
 from cape.cli.options import AsJson, StudyFile
 from cape.cli.output import finish
-from cape.cli.progress import PROGRESS
-from cape.cli.results import Results, answered
-from cape.cli.sites import Heard
 from cape.coordinator import CoordinatorFolder, Record, SiteReport, Submission
 from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, Refused, TooFewSites
 from cape.flare.kits import require_coordinator

@@ -12,12 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cape.cli import screen, words
+from cape.app import words
+from cape.app.folder import ResultsFolder
+from cape.app.results import Answered, Results
+from cape.cli import screen
 from cape.cli.demo import theorem
 from cape.cli.demo.hospitals import COLUMNS, GROUPS, RUNS, SITES, Compared, Demo, rehearse, written
-from cape.cli.folder import ResultsFolder
 from cape.cli.options import AsJson
-from cape.cli.results import Answered, Results
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.privacy import Budget

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from cape.app.folder import ResultsFolder, writable
 from cape.cli import screen
 from cape.cli.demo.data import at_sites
-from cape.cli.folder import ResultsFolder, writable
 from cape.cli.options import AsJson
 from cape.cli.output import finish
 from cape.core.errors import InvalidInput

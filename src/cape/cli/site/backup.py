@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cape.cli import words
+from cape.app import words
 from cape.core import check
 from cape.core.files import as_owner
 from cape.site.admin.backup import backup as write

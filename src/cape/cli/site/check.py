@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cape.cli import screen, words
+from cape.app import words
+from cape.cli import screen
 from cape.cli.check import show
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cape.cli import words
+from cape.app import words
 from cape.core.files import as_owner
 from cape.site.folder import LEDGER, SiteFolder
 from cape.site.ledger.upgrade import upgrade as take_over

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from cape.cli import words
-from cape.cli.folder import RESULTS
-from cape.cli.sites import SiteOutcome
+from cape.app import words
+from cape.app.folder import RESULTS
+from cape.app.sites import SiteOutcome
 from cape.show import Table
 from cape.site.wire import Refused
 

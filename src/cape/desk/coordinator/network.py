@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from cape.cli.words import sentence
+from cape.app.words import sentence
 from cape.core.check import plain
 
 __all__ = ["connected"]

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from cape.cli import planned
+from cape.app import planned
 from cape.core import check, documents
 from cape.core.errors import InvalidInput
 from cape.engine.plan import Plan

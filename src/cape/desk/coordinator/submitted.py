@@ -25,8 +25,8 @@ from typing import Literal
 
 import msgspec
 
-from cape.cli.folder import RECORD
-from cape.cli.progress import PROGRESS, Progress, read_progress
+from cape.app.folder import RECORD
+from cape.app.progress import PROGRESS, Progress, read_progress
 from cape.coordinator import Record
 from cape.core.check import plain
 from cape.core.errors import CapeError, InvalidInput

@@ -9,10 +9,10 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
-from cape.cli import words
-from cape.cli.folder import RECORD
-from cape.cli.progress import PROGRESS, Progress
-from cape.cli.sites import SiteOutcome, which
+from cape.app import words
+from cape.app.folder import RECORD
+from cape.app.progress import PROGRESS, Progress
+from cape.app.sites import SiteOutcome, which
 from cape.coordinator.record import Attempt
 from cape.core.check import plain
 from cape.core.errors import CapeError, InvalidInput

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 
 from cape import __version__
-from cape.cli import words
-from cape.cli.certificate import certificate
-from cape.cli.results import Answered, Results
+from cape.app import words
+from cape.app.certificate import certificate
+from cape.app.results import Answered, Results
 from cape.data import Number
 from cape.engine.schemes import Cost
 from cape.show import Table, html

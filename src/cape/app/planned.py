@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cape.cli import words
+from cape.app import words
 from cape.engine.outlook import LEGEND
 from cape.engine.plan import Plan
 from cape.show import Table

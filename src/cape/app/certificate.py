@@ -6,8 +6,8 @@ import math
 from html import escape
 
 from cape import __version__
-from cape.cli import words
-from cape.cli.results import Results
+from cape.app import words
+from cape.app.results import Results
 from cape.show import Table, html
 from cape.study.document import document, hash_of
 

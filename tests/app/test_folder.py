@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cape.cli.folder import ResultsFolder
+from cape.app.folder import ResultsFolder
 from cape.core.errors import InvalidInput
 from cape.study import Study
 from tests.cli.conftest import Cape
@@ -21,7 +21,7 @@ from tests.cli.conftest import Cape
 TOLD = """
 import os, signal, sys
 from cape.cli import main
-from cape.cli.folder import ResultsFolder
+from cape.app.folder import ResultsFolder
 keep = ResultsFolder.keep
 def kept(folder, results):
     sys.setprofile(step)

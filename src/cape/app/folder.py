@@ -6,7 +6,7 @@ the same study, get a folder of their own, unless nothing was released or spent 
 was corrected after it failed needs no other folder. A lock admits one process at a time. It writes each
 release at once, as a whole file that atomically replaces the earlier one and contains everything that was in
 it. What was asked of sites is in the record (`cape.coordinator.record`), which decides the same by itself.
-Tested in tests/cli/test_folder.py and test_corrected.py, with the process killed.
+Tested in tests/app/test_folder.py and test_corrected.py, with the process killed.
 
 The folder also remembers the budget: what earlier runs of `cape run` spent in it counts in the next.
 """
@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cape.cli.results import Results
-from cape.cli.sites import which
+from cape.app.results import Results
+from cape.app.sites import which
 from cape.core import files
 from cape.core.errors import InvalidInput
 from cape.show.plain import to_json
@@ -117,7 +117,7 @@ class ResultsFolder:
 
     def keep(self, results: Results) -> list[Path]:
         """Write the results of this run so far and of earlier ones; return the files."""
-        from cape.cli.report import page
+        from cape.app.report import page
 
         report = self._report or self._free_report(results)
         try:

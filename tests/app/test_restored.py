@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cape.cli.results import Results
+from cape.app.results import Results
 from cape.coordinator.heads import HEADS
 from cape.study import Study
 from tests.cli.conftest import Cape

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from cape.cli.folder import RECORD, ResultsFolder
+from cape.app.folder import RECORD, ResultsFolder
+from cape.app.results import Results
 from cape.cli.output import finish
-from cape.cli.results import Results
 from cape.cli.submit import Terms, run_study
 from cape.coordinator import Record
 from cape.core.errors import InvalidInput, TooFewSites

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cape import __version__
+from cape.app import words
+from cape.app.sites import Heard, SiteOutcome, outcomes
+from cape.app.words import listed
 from cape.blocks.table import Table
-from cape.cli import words
-from cape.cli.sites import Heard, SiteOutcome, outcomes
-from cape.cli.words import listed
 from cape.core.errors import BudgetExceeded, CapeError, DataError, InvalidInput
 from cape.data import Database, Schema, troubles
 from cape.data.survey import survey
@@ -27,7 +27,7 @@ from cape.privacy import Budget
 from cape.study import Entry, Study
 
 if TYPE_CHECKING:
-    from cape.cli.folder import ResultsFolder
+    from cape.app.folder import ResultsFolder
 
 __all__ = ["Answered", "Results", "answered", "execute"]
 
